@@ -1,0 +1,59 @@
+# Every target sets itself up: the environment lives in .venv and is rebuilt when a lock changes.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+BENCH ?=
+
+.PHONY: help demo test test-outer soak bench check lock proto docs clean
+
+help:  ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { echo "Podwright needs Python 3.11 or newer with venv. On Debian: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once, about half a minute) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python requirements/demo.lock pyproject.toml
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements/demo.lock
+	@$(PIP) install --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo requirements/dev.lock
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.lock
+	@touch $@
+
+demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up
+	@$(BIN)/python examples/demo.py
+
+check: $(VENV)/.dev  ## Layers, style and types
+	@$(BIN)/lint-imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+test: $(VENV)/.dev check  ## Everything that needs no root: at most four minutes
+	@$(BIN)/pytest -m "not outer and not slurm and not soak"
+
+test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
+	@bash tests/outer/install.sh
+	@$(BIN)/pytest -m "(outer or slurm) and not soak"
+
+soak: $(VENV)/.dev  ## The large counts
+	@bash tests/outer/install.sh
+	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or soak" --timeout 3600
+
+bench: $(VENV)/.dev  ## Figures, one JSON object a line; one of them: make bench BENCH=placement
+	@$(BIN)/python -m bench $(BENCH)
+
+proto: $(VENV)/.dev  ## Regenerate the wire's messages
+	@$(BIN)/python tools/generate_wire.py
+
+lock: $(VENV)/.dev  ## Renew the locks (needs uv)
+	@bash tools/lock.sh
+
+clean:  ## Remove the environment and what tests left
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

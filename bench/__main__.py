@@ -1,0 +1,28 @@
+"""Runs the named benchmarks, or all; prints one JSON object a line as each figure is ready."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import sys
+
+import bench
+
+
+def main(names: list[str]) -> int:
+    known = [m.name for m in pkgutil.iter_modules(bench.__path__) if not m.name.startswith("_")]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"bench: no benchmark {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
+        return 2
+    for name in names or known:
+        for figure in importlib.import_module(f"bench.{name}").run():
+            value = figure["value"]
+            figure["value"] = float(f"{value:.5g}") if isinstance(value, float) else value
+            print(json.dumps(figure), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

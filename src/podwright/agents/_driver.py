@@ -1,0 +1,53 @@
+"""The seam between the controller and the hardware: one driver per machine.
+
+Every call is idempotent, since the controller repeats what a crash interrupted. `epoch` grows
+with each use of the devices; a driver refuses an older one than it has seen with wire.Fenced,
+so that a controller or holder that was presumed dead can do nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class DeviceReport(NamedTuple):
+    """One device of the machine. index: 0 .. devices-1. attributes: as `list ipu-attrs` shows."""
+
+    index: int
+    ip: str
+    server_port: int
+    rdma_port: int
+    arch_id: int
+    chip_id: str
+    healthy: bool
+    attributes: Mapping[str, str]
+
+
+class MachineReport(NamedTuple):
+    """What a machine has and holds. configured: device index -> (partition, epoch)."""
+
+    devices: tuple[DeviceReport, ...]
+    configured: Mapping[int, tuple[str, int]]
+    software: str
+
+
+class Driver(Protocol):
+    """One machine. Raises wire.Unavailable when it does not answer, wire.Internal when it fails."""
+
+    async def describe(self) -> MachineReport:
+        """What is there, and what it is configured for."""
+        ...
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        """Join these devices (indices in this machine) into the partition, and cut them off
+        from all others."""
+        ...
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        """Bring devices to their initial state; whatever ran on them is gone."""
+        ...
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        """Reset devices and take them out of their partition."""
+        ...

@@ -1,0 +1,23 @@
+"""What hardware there is, and its families' rules. Pure data, the standard library alone."""
+
+from podwright.fabric._cluster import (
+    Cluster,
+    ClusterTopology,
+    DomainTopology,
+    LinkDomain,
+    Machine,
+)
+from podwright.fabric._family import FAMILIES, IPU, Attachment, BlockRule, Family
+
+__all__ = [
+    "FAMILIES",
+    "IPU",
+    "Attachment",
+    "BlockRule",
+    "Cluster",
+    "ClusterTopology",
+    "DomainTopology",
+    "Family",
+    "LinkDomain",
+    "Machine",
+]

@@ -1,0 +1,69 @@
+"""The store's door: what the controller may ask of durable state, whichever database is behind.
+
+Records are JSON documents under a kind and a key. A commit is atomic and durable when it
+returns, carries the server's epoch and is refused when a newer server has opened the store.
+Several commits that wait at the same time may share one transaction (group commit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Put(NamedTuple):
+    """Write a record, new or changed. body: JSON."""
+
+    kind: str
+    key: str
+    body: bytes
+
+
+class Delete(NamedTuple):
+    """Remove a record; one that is not there is no error."""
+
+    kind: str
+    key: str
+
+
+Change = Put | Delete
+
+
+class Opened(NamedTuple):
+    """What `open` found. epoch: ours from now on. records: (kind, key) -> body."""
+
+    epoch: int
+    records: dict[tuple[str, str], bytes]
+
+
+class Store(Protocol):
+    """Durable state. One owner at a time, by epoch."""
+
+    async def open(self) -> Opened:
+        """Claim the store: the epoch grows by one, and every older server is fenced.
+
+        Raises wire.Unavailable when the database cannot be opened, with its path or address.
+        """
+        ...
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        """Apply all changes or none; durable on return.
+
+        Raises wire.Fenced when a newer server has opened the store, wire.Unavailable when the
+        database failed; in both cases nothing was applied, or (a lost connection) it cannot be
+        told and the caller must stop and open anew.
+        """
+        ...
+
+    def now(self) -> float:
+        """Seconds since 1970 by the store's clock: never backwards, steady between calls."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and let go."""
+        ...
+
+    @property
+    def commits(self) -> int:
+        """Durable commits (transactions) so far, for the benchmark."""
+        ...

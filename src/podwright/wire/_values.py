@@ -1,0 +1,382 @@
+"""The values of podwright.v1: what travels between our commands, the server and its agents.
+
+They are defined once, here. On the Unix socket they travel as JSON over HTTP, on TCP as the
+messages of `podwright_v1.proto`; a test holds the two against each other field by field.
+Names of partition settings are those of the V-IPU 1.18 protocol, without its prefixes.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+
+class ReadyState(enum.Enum):
+    """Is the partition fit for use (V-IPU 1.18 protocol, PartitionReadyState)."""
+
+    PENDING = "PENDING"
+    ACTIVE = "ACTIVE"
+    REMOVED = "REMOVED"
+    ERROR = "ERROR"
+
+
+class OperationState(enum.Enum):
+    """What is being done to the partition (V-IPU 1.18 protocol, PartitionOperationState)."""
+
+    IDLE = "IDLE"
+    CREATING = "CREATING"
+    REMOVING = "REMOVING"
+    RESETTING = "RESETTING"
+    FAILED = "FAILED"
+
+
+class Routing(enum.Enum):
+    """Routing on the links of one link domain (V-IPU 1.18 protocol, IpuLinkRoutingType)."""
+
+    DEFAULT = "DEFAULT"
+    DNC = "DNC"
+    SWNC = "SWNC"
+    BTNC = "BTNC"
+    RINGSWNC = "RINGSWNC"
+
+
+class GatewayRouting(enum.Enum):
+    """Routing between link domains (V-IPU 1.18 protocol, GatewayRoutingType)."""
+
+    DEFAULT = "DEFAULT"
+    RING = "RING"
+    SWRING = "SWRING"
+
+
+class SyncType(enum.Enum):
+    """Synchronisation (V-IPU 1.18 protocol, SyncType)."""
+
+    DEFAULT = "DEFAULT"
+    GS2_DEFAULT = "GS2_DEFAULT"
+    GS2_INDEPENDENT_RAILS = "GS2_INDEPENDENT_RAILS"
+    POD_NATIVE_DEFAULT = "POD_NATIVE_DEFAULT"
+    POD_NATIVE_REPLICATED_PIPELINE = "POD_NATIVE_REPLICATED_PIPELINE"
+
+
+class Value(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """Base of all values: fields by name only, unchangeable, defaults left out on the wire."""
+
+
+class DeviceRef(Value):
+    """One device and where it answers.
+
+    domain, offset: its place in the cluster (fabric.Cluster). index: its place in its machine.
+    ip, server_port, rdma_port: its IPUoF server (V-IPU 1.18 protocol, IpuofDevice).
+    """
+
+    domain: int
+    offset: int
+    machine: str = ""
+    index: int = 0
+    ip: str = ""
+    server_port: int = 0
+    rdma_port: int = 0
+    arch_id: int = 0
+    chip_id: str = ""
+
+
+class DeviceInfo(Value):
+    """A device in a listing. state: FREE, IN_USE, RESETTING, DRAINED, DOWN."""
+
+    cluster: str
+    device: DeviceRef
+    allocation: str = ""
+    state: str = "FREE"
+    partition: str = ""
+    attributes: dict[str, str] = {}
+
+
+class ClusterInfo(Value):
+    """A cluster in a listing. ild_sizes: devices of each link domain, in loop order."""
+
+    name: str
+    family: str
+    size: int
+    free: int
+    machines: list[str] = []
+    ild_sizes: list[int] = []
+    topology: str = "none"
+    ild_topology: str = "mesh"
+    simulated: bool = False
+
+
+class AllocationInfo(Value):
+    """An allocation in a listing: whole machines of one cluster."""
+
+    name: str
+    cluster: str
+    size: int
+    free: int
+    agents: list[str] = []
+
+
+class PartitionSpec(Value):
+    """What a partition is asked to be.
+
+    size: devices; 0 only together with `devices`. num_replicas: over all GCDs; 0 means num_gcds.
+    num_ilds: link domains to span; 0 lets the server decide. devices: explicit (domain, offset)
+    pairs, or none. auto_reset: the server resets a partition in error by itself.
+    """
+
+    name: str
+    size: int = 0
+    cluster: str = ""
+    allocation: str = ""
+    num_gcds: int = 1
+    num_replicas: int = 0
+    num_ilds: int = 0
+    routing: Routing = Routing.DEFAULT
+    gw_routing: GatewayRouting = GatewayRouting.DEFAULT
+    sync_type: SyncType = SyncType.DEFAULT
+    reconfigurable: bool = False
+    devices: list[tuple[int, int]] = []
+    auto_reset: bool = True
+    relocatable: bool = False
+
+
+class LeaseInfo(Value):
+    """A lease as its holder and others see it.
+
+    epoch: grows with each lease on the same devices; agents refuse an old one.
+    ttl: seconds from one renewal to the end. expires_in: seconds left when this was said.
+    devices: the offsets in routing order that the lease covers; empty means all.
+    """
+
+    id: str
+    partition: str
+    epoch: int
+    holder: str = ""
+    owner: str = ""
+    ttl: float = 10.0
+    expires_in: float = 0.0
+    parent: str = ""
+    devices: list[int] = []
+
+
+class PartitionInfo(Value):
+    """A partition as it stands. gcds: the devices of each GCD, in routing order.
+
+    owner, creator: user names or `anonymous`. job: the scheduler's job, or empty.
+    times are seconds since 1970. ild: the link domains it lies in.
+    """
+
+    name: str
+    cluster: str
+    allocation: str
+    size: int
+    num_gcds: int
+    num_replicas: int
+    num_ilds: int
+    routing: Routing
+    gw_routing: GatewayRouting
+    sync_type: SyncType
+    reconfigurable: bool = False
+    ready_state: ReadyState = ReadyState.PENDING
+    operation_state: OperationState = OperationState.IDLE
+    errors: list[str] = []
+    gcds: list[list[DeviceRef]] = []
+    ilds: list[int] = []
+    owner: str = ""
+    owner_uid: int = -1
+    creator: str = ""
+    job: str = ""
+    epoch: int = 0
+    created_at: float = 0.0
+    auto_reset: bool = True
+    relocatable: bool = False
+    auto_reset_count: int = 0
+    auto_reset_max: int = 0
+    auto_reset_last: float = 0.0
+    leases: list[LeaseInfo] = []
+    server_version: str = ""
+    simulated: bool = False
+
+
+class ServerInfoRequest(Value):
+    """Who are you, and who am I to you."""
+
+
+class ServerInfo(Value):
+    """What a server is and can do.
+
+    apis: of `virmgrpc` and `podwright.v1`. host, port: where its gRPC answers.
+    caller, role: who the server takes the asker for.
+    """
+
+    version: str
+    apis: list[str] = []
+    host: str = ""
+    port: int = 0
+    caller: str = "anonymous"
+    role: str = "reader"
+    simulated: bool = False
+    pid: int = 0
+    clusters: list[str] = []
+
+
+class TokenRequest(Value):
+    """Asks for a token bound to the caller's uid; Unix socket only."""
+
+
+class Token(Value):
+    """A token for gRPC metadata, `authorization: Bearer …`. ttl in seconds."""
+
+    token: str
+    ttl: float
+
+
+class ListRequest(Value):
+    """What to list. allocation: only of this one; empty for all. all: what ended, too."""
+
+    cluster: str = ""
+    allocation: str = ""
+
+
+class ClusterList(Value):
+    """All clusters."""
+
+    clusters: list[ClusterInfo] = []
+
+
+class AllocationList(Value):
+    """All allocations the caller may see."""
+
+    allocations: list[AllocationInfo] = []
+
+
+class DeviceList(Value):
+    """Devices, in the order of cluster, domain, offset."""
+
+    devices: list[DeviceInfo] = []
+
+
+class PartitionList(Value):
+    """Partitions, in the order of their names."""
+
+    partitions: list[PartitionInfo] = []
+
+
+class LeaseList(Value):
+    """Leases, in the order of their ids."""
+
+    leases: list[LeaseInfo] = []
+
+
+class CreateRequest(Value):
+    """Create a partition. wait: answer when it is ACTIVE or in ERROR, not at once."""
+
+    spec: PartitionSpec
+    wait: bool = True
+
+
+class PartitionName(Value):
+    """A partition, by its name."""
+
+    name: str
+
+
+class ResetRequest(Value):
+    """Reset a partition's devices. force: although somebody holds a lease on it."""
+
+    name: str
+    relocatable: bool = False
+    wait: bool = True
+    force: bool = False
+
+
+class RemoveRequest(Value):
+    """Remove a partition. force: ignore errors, and leases of others (owner, administrator)."""
+
+    name: str
+    force: bool = False
+    wait: bool = True
+
+
+class Empty(Value):
+    """Nothing to say."""
+
+
+class AcquireRequest(Value):
+    """Find or create a partition and hold it, in one step.
+
+    spec: what is needed; spec.name empty means the only one there is, or a new one.
+    create: one that is missing may be created (and, unless `keep`, goes with the lease).
+    update: one that does not fit may be removed and created anew.
+    reset: before use; None means: yes, unless it is reconfigurable.
+    holder: who holds it, in words for others to read. ttl in seconds, at most 3600.
+    parent: the lease within which this one is taken, or empty.
+    """
+
+    spec: PartitionSpec
+    create: bool = False
+    update: bool = False
+    keep: bool = False
+    reset: bool | None = None
+    holder: str = ""
+    ttl: float = 10.0
+    parent: str = ""
+
+
+class AcquireReply(Value):
+    """The lease and the partition as it stands, ACTIVE. created: by this very call."""
+
+    lease: LeaseInfo
+    partition: PartitionInfo
+    created: bool = False
+
+
+class LeaseRequest(Value):
+    """Renew or release a lease; epoch as the lease has it."""
+
+    id: str
+    epoch: int
+
+
+class ErrorBody(Value):
+    """A refusal as it travels (wire.PodwrightError)."""
+
+    code: str
+    message: str
+    type: str = ""
+    asked: str = ""
+    problem: str = ""
+    would_work: str = ""
+    data: dict[str, Any] = {}
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One call of podwright.v1. changes: needs more than the reader's role."""
+
+    name: str
+    request: type[Value]
+    reply: type[Value]
+    changes: bool = False
+
+
+#: Every call of podwright.v1, by name: both fronts and the client are driven by this table.
+METHODS: dict[str, Method] = {
+    m.name: m
+    for m in (
+        Method("GetServerInfo", ServerInfoRequest, ServerInfo),
+        Method("IssueToken", TokenRequest, Token),
+        Method("ListClusters", ListRequest, ClusterList),
+        Method("ListAllocations", ListRequest, AllocationList),
+        Method("ListDevices", ListRequest, DeviceList),
+        Method("ListPartitions", ListRequest, PartitionList),
+        Method("ListLeases", ListRequest, LeaseList),
+        Method("GetPartition", PartitionName, PartitionInfo),
+        Method("CreatePartition", CreateRequest, PartitionInfo, True),
+        Method("ResetPartition", ResetRequest, PartitionInfo, True),
+        Method("RemovePartition", RemoveRequest, Empty, True),
+        Method("Acquire", AcquireRequest, AcquireReply, True),
+        Method("Renew", LeaseRequest, LeaseInfo, True),
+        Method("Release", LeaseRequest, Empty, True),
+    )
+}
