@@ -1,0 +1,43 @@
+"""What all rings share: hypothesis profiles with fixed seeds, and a home that is nobody's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
+
+settings.register_profile(
+    "default",
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=100)
+settings.register_profile("soak", settings.get_profile("default"), max_examples=5000)
+settings.load_profile("soak" if SOAK else os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+_OURS = ("VIPU_", "IPUOF_", "PODWRIGHT_", "POPDIST_", "POPLAR_", "OMPI_", "PMIX_", "SLURM_")
+
+
+@pytest.fixture(autouse=True)
+def nobody_at_home(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """No test sees the developer's own servers, settings or home."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(_OURS) and name != "PODWRIGHT_SOAK":
+            monkeypatch.delenv(name)
+    run = home / "run"
+    run.mkdir(mode=0o700)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(run))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    return home
