@@ -8,6 +8,7 @@ from podwright.fabric._cluster import (
     Machine,
 )
 from podwright.fabric._family import FAMILIES, IPU, Attachment, BlockRule, Family
+from podwright.fabric._presets import preset, presets, simulated_ipus
 
 __all__ = [
     "FAMILIES",
@@ -20,4 +21,7 @@ __all__ = [
     "Family",
     "LinkDomain",
     "Machine",
+    "preset",
+    "presets",
+    "simulated_ipus",
 ]

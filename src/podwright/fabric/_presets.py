@@ -1,0 +1,51 @@
+"""Clusters that can be had by name, for demonstrations, tests and machines without devices."""
+
+from __future__ import annotations
+
+from podwright.fabric._cluster import (
+    Cluster,
+    ClusterTopology,
+    DomainTopology,
+    LinkDomain,
+    Machine,
+)
+from podwright.fabric._family import IPU
+
+_SIZES = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
+
+
+def presets() -> list[str]:
+    """The names that `preset` knows, smallest cluster first."""
+    return list(_SIZES)
+
+
+def preset(name: str) -> Cluster:
+    """The simulated cluster of that name. Raises ValueError that lists the names there are."""
+    if name not in _SIZES:
+        raise ValueError(f"no preset {name!r}; there are: {', '.join(presets())}")
+    return simulated_ipus(name, _SIZES[name])
+
+
+def simulated_ipus(name: str, size: int) -> Cluster:
+    """A simulated IPU cluster: link domains of 64 devices, looped where there are several.
+
+    size: devices; a multiple of 4 up to 64, then a multiple of 64. A whole POD64 is cabled as a
+    torus, a smaller pod as a mesh, as the vendor's own are.
+    """
+    per_machine, whole = IPU.devices_per_machine, IPU.max_domain_devices
+    if size <= 0 or size % per_machine or (size > whole and size % whole):
+        raise ValueError(f"{size} is no size of a pod: a multiple of 4 to 64, or of 64")
+    machines = [Machine(f"ag{i + 1}") for i in range(size // per_machine)]
+    step = min(size, whole) // per_machine
+    domains = tuple(
+        LinkDomain(f"ild{i // step}", tuple(machines[i : i + step]))
+        for i in range(0, len(machines), step)
+    )
+    return Cluster(
+        name=name,
+        family=IPU,
+        domains=domains,
+        domain_topology=DomainTopology.TORUS if size >= whole else DomainTopology.MESH,
+        topology=ClusterTopology.LOOPED if len(domains) > 1 else ClusterTopology.NONE,
+        simulated=True,
+    )
