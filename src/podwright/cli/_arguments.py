@@ -1,0 +1,188 @@
+"""What all commands share on their way in and out: arguments, and how a refusal is shown.
+
+Every command has `build_parser() -> Parser` and `main(argv=None) -> int`; `main` is
+`return run(lambda: …, prog="vipu")`. A mistyped word gets one line on standard error that names
+the nearest right one, and exit code 2. `run` is the one place where a refusal becomes a line and
+an exit code, so no command ever shows a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from podwright.wire import PodwrightError
+
+EXIT_USAGE = 2
+EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+TRACEBACK = "PODWRIGHT_TRACEBACK"
+
+_NUMBER = re.compile(r"-\d+(\.\d+)?$")
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that answers mistakes with one line and the nearest right word.
+
+    No abbreviations: what a script writes today must not change its meaning with a new option.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+        self._given: list[str] = []
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As argparse has it, but what is unknown ends here, in the parser that knows its words."""
+        self._given = list(sys.argv[1:] if args is None else args)
+        found, extras = super().parse_known_args(self._given, namespace)
+        if extras:
+            self.error(f"unexpected {quoted(extras)}; see --help")
+        return found, []
+
+    def error(self, message: str) -> NoReturn:
+        """One line on standard error, exit code 2. An unknown option explains what is missing."""
+        missing = message.removeprefix("the following arguments are required: ")
+        if missing != message:
+            message = f"missing {missing}; see --help"
+        if message.startswith(("missing ", "unexpected ")):
+            message = self._unknown_option() or message
+        self.exit(EXIT_USAGE, f"{self.prog}: {' '.join(message.split())}\n")
+
+    def _unknown_option(self, before: str = "--") -> str:
+        """What to say of the first unknown option in front of the word `before`; or nothing."""
+        known = self._option_string_actions
+        for word in self._given:
+            if word in (before, "--"):
+                break
+            option = word.split("=", 1)[0]
+            if not word.startswith("-") or word == "-" or _NUMBER.match(word) or option in known:
+                continue
+            if not word.startswith("--") and word[:2] in known:
+                continue  # -Hname
+            long = [name for name in known if name.startswith("--")]
+            return f"unknown option {option!r}{nearest(option, long)}"
+        return ""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        hint = nearest(str(value), [str(choice) for choice in action.choices], show_all=True)
+        if action.option_strings:
+            raise argparse.ArgumentError(action, f"not {value!r}{hint}")
+        unknown = self._unknown_option(before=str(value))
+        what = action.metavar or action.dest
+        raise argparse.ArgumentError(None, unknown or f"unknown {what} {value!r}{hint}")
+
+
+def nearest(word: str, known: Iterable[str], *, show_all: bool = False) -> str:
+    """`; did you mean …?` with the known word nearest to `word`, or a hint where to look."""
+    import difflib  # imported only after a mistake
+
+    words = list(known)
+    close = difflib.get_close_matches(word.lower(), words, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; it is one of: {', '.join(words)}" if show_all else "; see --help"
+
+
+def quoted(words: Iterable[str]) -> str:
+    """Words as a person would quote them in a sentence."""
+    return " ".join(repr(word) for word in words)
+
+
+def positive(text: str) -> int:
+    """An argparse type: a whole number above 0."""
+    return _number(text, 1, None, "a whole number above 0")
+
+
+def not_negative(text: str) -> int:
+    """An argparse type: a whole number, 0 or more."""
+    return _number(text, 0, None, "a whole number, 0 or more")
+
+
+def port(text: str) -> int:
+    """An argparse type: a TCP port, 1 to 65535."""
+    return _number(text, 1, 65535, "a port from 1 to 65535")
+
+
+def seconds(text: str) -> float:
+    """An argparse type: a time above 0, in seconds, a decimal point allowed."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds above 0")
+    return value
+
+
+def _number(text: str, low: int, high: int | None, what: str) -> int:
+    fine = re.fullmatch(r"[+-]?[0-9]{1,18}", text.strip())
+    value = int(text) if fine else low - 1
+    if value < low or (high is not None and value > high):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return value
+
+
+def run(
+    body: Callable[[], int],
+    *,
+    prog: str,
+    say: Callable[[PodwrightError], str] | None = None,
+) -> int:
+    """Run a command's body and turn every way it can end into a line and an exit code.
+
+    say: how this command words a refusal; without it `PROG: MESSAGE`.
+    """
+    try:
+        try:
+            return body()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _silence_standard_output()
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        return _explain(error, prog, say)
+
+
+def _explain(error: Exception, prog: str, say: Callable[[PodwrightError], str] | None) -> int:
+    from podwright.wire import PodwrightError  # only now: it costs 40 ms that `--help` need not pay
+
+    if os.environ.get(TRACEBACK):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, PodwrightError):
+        complain(say(error) if say else f"{prog}: {error.message}")
+        return error.exit_code
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    complain(f"{prog}: this is a fault of {prog} itself: {reason}. {TRACEBACK}=1 shows where.")
+    return EXIT_INTERNAL
+
+
+def complain(line: str) -> None:
+    """A line on standard error; one that nobody can read any more is no trouble."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def _silence_standard_output() -> None:
+    """Python flushes standard output once more at its end; into a closed pipe that would shout."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
