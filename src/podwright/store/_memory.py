@@ -1,0 +1,126 @@
+"""A store without a disk: for tests and for servers that may forget.
+
+It behaves as the durable ones do, fencing included, and can be told to fail at a given commit,
+before or after the changes became durable: the two instants between which a controller must
+not be able to tell. The records outlive the handle; `again()` gives the next server its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from podwright.store._clock import Clock, Seconds
+from podwright.store._door import Change, Opened, Put
+from podwright.wire import Fenced, PodwrightError, Unavailable
+
+
+class _Disk:
+    """What several handles share, as several servers share a database."""
+
+    def __init__(self) -> None:
+        self.records: dict[tuple[str, str], bytes] = {}
+        self.epoch = 0
+        self.time = 0.0
+
+
+class MemoryStore:
+    """A `Store` in memory."""
+
+    def __init__(self, *, wall: Seconds = time.time, monotonic: Seconds = time.monotonic) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._disk = _Disk()
+        self._clock: Clock | None = None
+        self._epoch = 0
+        self._commits = 0
+        self._fail_in = 0
+        self._fail_durable = False
+        self._fail_lasting = False
+        self._fail_error: PodwrightError | None = None
+
+    def again(self) -> MemoryStore:
+        """Another server's handle on the same records."""
+        other = MemoryStore(wall=self._wall, monotonic=self._monotonic)
+        other._disk = self._disk
+        return other
+
+    def fail(
+        self,
+        nth: int = 1,
+        *,
+        durable: bool = False,
+        lasting: bool = False,
+        error: PodwrightError | None = None,
+    ) -> None:
+        """Make the nth commit from now fail.
+
+        durable: its changes are kept all the same, as when the answer got lost.
+        lasting: every later commit of this handle fails too, keeping nothing, as when the
+        process had died. error: what to raise, else wire.Unavailable.
+        """
+        self._fail_in, self._fail_durable = nth, durable
+        self._fail_lasting, self._fail_error = lasting, error
+
+    async def open(self) -> Opened:
+        """Claim the records; see Store."""
+        disk = self._disk
+        disk.epoch += 1
+        self._epoch = disk.epoch
+        self._clock = Clock(self._wall, self._monotonic, disk.time)
+        disk.time = self._clock.now()
+        return Opened(disk.epoch, dict(disk.records))
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        """Apply all changes or none; see Store. Gives way to other tasks first, as a disk does."""
+        import asyncio
+
+        group = list(changes)
+        await asyncio.sleep(0)
+        if self._clock is None:
+            raise Unavailable("the store is not open")
+        if self._epoch != self._disk.epoch:
+            raise Fenced(
+                f"a newer server has opened the store (epoch {self._disk.epoch}, ours was "
+                f"{self._epoch})"
+            )
+        fails = self._fails_now()
+        if fails and not self._fail_durable:
+            raise self._failure()
+        for change in group:
+            if isinstance(change, Put):
+                self._disk.records[change.kind, change.key] = change.body
+            else:
+                self._disk.records.pop((change.kind, change.key), None)
+        self._disk.time = self._clock.now()
+        self._commits += 1
+        if fails:
+            self._fail_durable = False
+            raise self._failure()
+
+    def _fails_now(self) -> bool:
+        if not self._fail_in:
+            return False
+        if self._fail_in > 1:
+            self._fail_in -= 1
+            return False
+        if not self._fail_lasting:
+            self._fail_in = 0
+        return True
+
+    def _failure(self) -> PodwrightError:
+        return self._fail_error or Unavailable("the store failed, as it was told to")
+
+    def now(self) -> float:
+        """The store's clock; see Store."""
+        if self._clock is None:
+            raise Unavailable("the store is not open")
+        return self._clock.now()
+
+    async def close(self) -> None:
+        """Let go; the records stay for `again()`."""
+        self._clock = None
+
+    @property
+    def commits(self) -> int:
+        """Commits of this handle so far."""
+        return self._commits
