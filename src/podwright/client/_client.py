@@ -1,0 +1,144 @@
+"""The typed client: one method for each call of podwright.v1, over any transport."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from podwright.client._transport import Transport
+from podwright.wire import (
+    METHODS,
+    AcquireReply,
+    AcquireRequest,
+    AllocationInfo,
+    AllocationList,
+    ClusterInfo,
+    ClusterList,
+    CreateRequest,
+    DeviceInfo,
+    DeviceList,
+    Empty,
+    InvalidRequest,
+    LeaseInfo,
+    LeaseList,
+    LeaseRequest,
+    ListRequest,
+    PartitionInfo,
+    PartitionList,
+    PartitionName,
+    PartitionSpec,
+    RemoveRequest,
+    ResetRequest,
+    ServerInfo,
+    ServerInfoRequest,
+    Token,
+    TokenRequest,
+    Value,
+)
+
+#: Seconds a call may take. Resets of large partitions are slow: PopRun was seen to use 120.
+TIMEOUT = 120.0
+
+_V = TypeVar("_V", bound=Value)
+
+
+class Client:
+    """Calls one server. One call at a time: another thread needs a client of its own.
+
+    timeout: seconds that a call may take where the call itself does not say otherwise.
+    Every method raises the errors of podwright.wire.
+    """
+
+    def __init__(self, transport: Transport, *, timeout: float = TIMEOUT) -> None:
+        self.transport = transport
+        self.timeout = timeout
+
+    @property
+    def where(self) -> str:
+        """The server's place, as messages name it."""
+        return self.transport.where
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, method: str, request: Value, *, timeout: float | None = None) -> Value:
+        """The reply to a call of `wire.METHODS`, by its name."""
+        entry = METHODS.get(method)
+        if entry is None:
+            raise InvalidRequest(f"there is no call {method!r}")
+        return self.transport.call(entry, request, self.timeout if timeout is None else timeout)
+
+    def _call(
+        self, method: str, request: Value, reply: type[_V], timeout: float | None = None
+    ) -> _V:
+        answer = self.call(method, request, timeout=timeout)
+        assert isinstance(answer, reply)
+        return answer
+
+    def get_server_info(self, *, timeout: float | None = None) -> ServerInfo:
+        """Who the server is, what it can do, and who we are to it."""
+        return self._call("GetServerInfo", ServerInfoRequest(), ServerInfo, timeout)
+
+    def issue_token(self) -> Token:
+        """A token for gRPC calls, bound to our uid. On a Unix socket only."""
+        return self._call("IssueToken", TokenRequest(), Token)
+
+    def list_clusters(self) -> list[ClusterInfo]:
+        """All clusters."""
+        return self._call("ListClusters", ListRequest(), ClusterList).clusters
+
+    def list_allocations(self, *, cluster: str = "") -> list[AllocationInfo]:
+        """The allocations that we may see."""
+        request = ListRequest(cluster=cluster)
+        return self._call("ListAllocations", request, AllocationList).allocations
+
+    def list_devices(self, *, cluster: str = "", allocation: str = "") -> list[DeviceInfo]:
+        """Devices, in the order of cluster, link domain, offset."""
+        request = ListRequest(cluster=cluster, allocation=allocation)
+        return self._call("ListDevices", request, DeviceList).devices
+
+    def list_partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
+        """Partitions, in the order of their names."""
+        request = ListRequest(cluster=cluster, allocation=allocation)
+        return self._call("ListPartitions", request, PartitionList).partitions
+
+    def list_leases(self) -> list[LeaseInfo]:
+        """Leases, in the order of their ids."""
+        return self._call("ListLeases", ListRequest(), LeaseList).leases
+
+    def get_partition(self, name: str) -> PartitionInfo:
+        """One partition as it stands."""
+        return self._call("GetPartition", PartitionName(name=name), PartitionInfo)
+
+    def create_partition(self, spec: PartitionSpec, *, wait: bool = True) -> PartitionInfo:
+        """Create a partition. With `wait` it comes back ACTIVE or in ERROR."""
+        return self._call("CreatePartition", CreateRequest(spec=spec, wait=wait), PartitionInfo)
+
+    def reset_partition(
+        self, name: str, *, relocatable: bool = False, force: bool = False, wait: bool = True
+    ) -> PartitionInfo:
+        """Reset a partition's devices. force: although somebody holds a lease on it."""
+        request = ResetRequest(name=name, relocatable=relocatable, force=force, wait=wait)
+        return self._call("ResetPartition", request, PartitionInfo)
+
+    def remove_partition(self, name: str, *, force: bool = False, wait: bool = True) -> None:
+        """Remove a partition. force: whatever errors and leases stand in the way."""
+        self._call("RemovePartition", RemoveRequest(name=name, force=force, wait=wait), Empty)
+
+    def acquire(self, request: AcquireRequest) -> AcquireReply:
+        """Find or create a partition and hold it, in one step."""
+        return self._call("Acquire", request, AcquireReply)
+
+    def renew(self, lease: str, epoch: int, *, timeout: float | None = None) -> LeaseInfo:
+        """Hold a lease for another ttl."""
+        return self._call("Renew", LeaseRequest(id=lease, epoch=epoch), LeaseInfo, timeout)
+
+    def release(self, lease: str, epoch: int, *, timeout: float | None = None) -> None:
+        """Give a lease back; a partition made for it goes with it."""
+        self._call("Release", LeaseRequest(id=lease, epoch=epoch), Empty, timeout)

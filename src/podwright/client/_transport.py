@@ -1,0 +1,47 @@
+"""The seam between the client and whatever carries its calls, and the fake that ships with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from podwright.wire import METHODS, Method, Value
+
+
+class Transport(Protocol):
+    """Carries one call at a time to one server. Errors: the types of podwright.wire."""
+
+    @property
+    def where(self) -> str:
+        """The server's place, as messages name it: a socket's path, or `host:port`."""
+
+    def call(self, method: Method, request: Value, timeout: float) -> Value:
+        """The reply of one call, within `timeout` seconds."""
+
+    def close(self) -> None:
+        """Let go of the connection; a later call opens a new one."""
+
+
+class FakeTransport:
+    """A server in one function, for tests of whatever uses a client.
+
+    handler: `(method name, request) -> reply`, or it raises an error of podwright.wire.
+    calls: every call so far, in order.
+    """
+
+    def __init__(self, handler: Callable[[str, Value], Value], where: str = "fake:0") -> None:
+        self._handler = handler
+        self.where = where
+        self.calls: list[tuple[str, Value]] = []
+
+    def call(self, method: Method, request: Value, timeout: float) -> Value:
+        """Ask the handler; what it answers must be of the method's reply type."""
+        assert METHODS[method.name] is method
+        assert isinstance(request, method.request), f"{method.name} takes {method.request}"
+        self.calls.append((method.name, request))
+        reply = self._handler(method.name, request)
+        assert isinstance(reply, method.reply), f"{method.name} answers {method.reply}"
+        return reply
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,219 @@
+"""Calls over a Unix socket: JSON in HTTP/1.1, by hand.
+
+A command's start is what its user waits for. http.client costs 40 ms to import and grpc 130;
+what our own server needs of HTTP is these lines. The kernel tells the server who calls, so
+there is no token here.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from podwright.wire import (
+    ErrorBody,
+    Internal,
+    Method,
+    PodwrightError,
+    TimedOut,
+    Unavailable,
+    Value,
+    error_from_json,
+)
+
+MAX_HEAD = 64 * 1024
+MAX_BODY = 256 * 1024 * 1024
+#: Calls that change something and yet may be sent twice: the second finds the work done.
+_REPEATABLE = frozenset({"Renew"})
+
+
+class _Gone(Exception):
+    """The connection ended. sent: the request may have been carried out."""
+
+    def __init__(self, why: str, *, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+class UnixTransport:
+    """Calls the server at a socket path. The connection is kept from call to call.
+
+    Raises Unavailable where nobody answers, TimedOut where the answer takes too long.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.where = str(path)
+        self._socket: socket.socket | None = None
+        self._buffer = bytearray()
+
+    def call(self, method: Method, request: Value, timeout: float) -> Value:
+        """One call. It is sent a second time only where that can do no harm."""
+        deadline = time.monotonic() + timeout
+        body = msgspec.json.encode(request)
+        message = (
+            f"POST /podwright.v1/{method.name} HTTP/1.1\r\nHost: podwright\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode() + body
+        reused = self._socket is not None
+        try:
+            try:
+                return self._exchange(method, message, deadline)
+            except _Gone as gone:
+                repeatable = not method.changes or method.name in _REPEATABLE
+                if not reused or (gone.sent and not repeatable):
+                    raise
+                return self._exchange(method, message, deadline)
+        except _Gone as gone:
+            may_be = gone.sent and method.changes
+            raise Unavailable(
+                f"the server at {self.where} ended the connection ({gone})",
+                would_work="Whether it did what was asked is not known; look before asking again"
+                if may_be
+                else "Try again when it runs",
+            ) from None
+        except TimeoutError:
+            self.close()
+            raise TimedOut(
+                f"the server at {self.where} gave no answer within {timeout:g} s",
+                asked=method.name,
+                would_work="Ask with a longer --timeout; what was asked may still be under way"
+                if method.changes
+                else "Is it busy or stopped? A longer --timeout waits for it",
+            ) from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._buffer.clear()
+
+    def _exchange(self, method: Method, message: bytes, deadline: float) -> Value:
+        connection = self._connected(deadline)
+        try:
+            connection.settimeout(_left(deadline))
+            try:
+                connection.sendall(message)
+            except TimeoutError:
+                raise
+            except OSError as error:  # never complete at the server, so never carried out
+                raise _Gone(_reason(error), sent=False) from None
+            status, keep, body = self._answer(deadline)
+        except BaseException:  # also a signal: what comes next on this connection is not ours
+            self.close()
+            raise
+        if not keep:
+            self.close()
+        return self._understood(method, status, body)
+
+    def _connected(self, deadline: float) -> socket.socket:
+        if self._socket is not None and not _ended(self._socket):
+            return self._socket
+        self.close()
+        self._socket = connect(self.where, _left(deadline))
+        return self._socket
+
+    def _answer(self, deadline: float) -> tuple[int, bool, bytes]:
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            if len(self._buffer) > MAX_HEAD:
+                raise self._strange("an answer without an end of its head")
+            self._receive(deadline)
+        lines = bytes(self._buffer[:end]).decode("latin-1").split("\r\n")
+        version, _, rest = lines[0].partition(" ")
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines[1:])
+        }
+        length = headers.get("content-length", "")
+        if not version.startswith("HTTP/1.") or not rest[:3].isdecimal() or not length.isdecimal():
+            raise self._strange(f"{lines[0][:60]!r}")
+        if int(length) > MAX_BODY:
+            raise self._strange(f"an answer of {length} bytes")
+        whole = end + 4 + int(length)
+        while len(self._buffer) < whole:
+            self._receive(deadline)
+        body = bytes(self._buffer[end + 4 : whole])
+        del self._buffer[:whole]
+        return int(rest[:3]), headers.get("connection", "").lower() != "close", body
+
+    def _receive(self, deadline: float) -> None:
+        assert self._socket is not None
+        self._socket.settimeout(_left(deadline))
+        try:
+            data = self._socket.recv(1 << 16)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise _Gone(_reason(error), sent=True) from None
+        if not data:
+            raise _Gone("without an answer", sent=True)
+        self._buffer += data
+
+    def _understood(self, method: Method, status: int, body: bytes) -> Value:
+        try:
+            if status == 200:
+                return msgspec.json.decode(body, type=method.reply)
+            refusal = msgspec.to_builtins(msgspec.json.decode(body, type=ErrorBody))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._strange(f"status {status} and what is no reply ({error})") from None
+        raise error_from_json(refusal)
+
+    def _strange(self, what: str) -> PodwrightError:
+        self.close()
+        return Internal(
+            f"what answers at {self.where} is not a server of Podwright's: it sent {what}",
+            would_work="Name the right one with --api-host or PODWRIGHT_SOCKET",
+        )
+
+
+def connect(path: str, timeout: float) -> socket.socket:
+    """A connection to a Unix socket. Raises Unavailable, or TimeoutError."""
+    deadline = time.monotonic() + timeout
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(_left(deadline))
+            connection.connect(path)
+            return connection
+        except BlockingIOError:  # Linux: the line of those waiting to be accepted is full
+            connection.close()
+            time.sleep(min(0.01, _left(deadline)))
+        except TimeoutError:
+            connection.close()
+            raise
+        except OSError as error:
+            connection.close()
+            raise Unavailable(
+                f"no server answers at {path} ({_reason(error)})",
+                would_work="Start it, or name another with --api-host or PODWRIGHT_SOCKET",
+                errno=error.errno or 0,
+            ) from None
+        except BaseException:
+            connection.close()
+            raise
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _ended(connection: socket.socket) -> bool:
+    """Did the other side close this idle connection, or say what nobody asked?"""
+    try:
+        connection.settimeout(0)
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
