@@ -1,4 +1,8 @@
-"""What travels: values, refusals, and the generated messages of both protocols."""
+"""What travels: values, refusals, and where servers are found.
+
+Two more doors import protobuf, and so stand apart: `podwright.wire.messages` (our values as gRPC
+messages) and `podwright.wire.virm` (the vendor's protocol).
+"""
 
 from podwright.wire._errors import (
     AlreadyExists,
@@ -17,6 +21,8 @@ from podwright.wire._errors import (
     error_from_code,
     error_from_json,
 )
+from podwright.wire._ipuof import ipuof_gcds
+from podwright.wire._places import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 from podwright.wire._values import (
     METHODS,
     AcquireReply,
@@ -55,7 +61,10 @@ from podwright.wire._values import (
 )
 
 __all__ = [
+    "DEFAULT_PORT",
     "METHODS",
+    "SOCKET_VARIABLE",
+    "SYSTEM_SOCKET",
     "AcquireReply",
     "AcquireRequest",
     "AllocationInfo",
@@ -104,4 +113,6 @@ __all__ = [
     "WrongState",
     "error_from_code",
     "error_from_json",
+    "ipuof_gcds",
+    "user_socket",
 ]

@@ -8,6 +8,7 @@ Names of partition settings are those of the V-IPU 1.18 protocol, without its pr
 from __future__ import annotations
 
 import enum
+import typing
 from typing import Any
 
 import msgspec
@@ -60,6 +61,7 @@ class SyncType(enum.Enum):
     POD_NATIVE_REPLICATED_PIPELINE = "POD_NATIVE_REPLICATED_PIPELINE"
 
 
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
 class Value(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """Base of all values: fields by name only, unchangeable, defaults left out on the wire."""
 
