@@ -1,7 +1,56 @@
-"""One typed client of the server: finds it, identifies itself, asks what it can do."""
+"""One typed client of the server: finds it, identifies itself, asks what it can do.
 
+GrpcTransport and VirmTransport import grpc (0.13 s), and so are loaded when they are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from podwright.client._addresses import (
+    HOST_VARIABLE,
+    PORT_VARIABLE,
+    Address,
+    ServerOptions,
+    parse_addresses,
+)
 from podwright.client._client import TIMEOUT, Client
+from podwright.client._find import Found, Places, find_server
+from podwright.client._start import start_server
 from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
 
-__all__ = ["TIMEOUT", "Client", "FakeTransport", "Transport", "UnixTransport"]
+if TYPE_CHECKING:
+    from podwright.client._grpc import GrpcTransport
+    from podwright.client._virm import VirmTransport
+
+__all__ = [
+    "HOST_VARIABLE",
+    "PORT_VARIABLE",
+    "TIMEOUT",
+    "Address",
+    "Client",
+    "FakeTransport",
+    "Found",
+    "GrpcTransport",
+    "Places",
+    "ServerOptions",
+    "Transport",
+    "UnixTransport",
+    "VirmTransport",
+    "find_server",
+    "parse_addresses",
+    "start_server",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "GrpcTransport":
+        from podwright.client._grpc import GrpcTransport
+
+        return GrpcTransport
+    if name == "VirmTransport":
+        from podwright.client._virm import VirmTransport
+
+        return VirmTransport
+    raise AttributeError(name)

@@ -15,7 +15,6 @@ import msgspec
 
 from podwright.wire import (
     ErrorBody,
-    Internal,
     Method,
     PodwrightError,
     TimedOut,
@@ -163,7 +162,7 @@ class UnixTransport:
 
     def _strange(self, what: str) -> PodwrightError:
         self.close()
-        return Internal(
+        return Unavailable(
             f"what answers at {self.where} is not a server of Podwright's: it sent {what}",
             would_work="Name the right one with --api-host or PODWRIGHT_SOCKET",
         )

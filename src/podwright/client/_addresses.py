@@ -1,0 +1,146 @@
+"""Which server was named: by option, environment or configuration file, in this order.
+
+Each key is looked up on its own, as V-IPU's commands do: a port from the file goes with a host
+from an option. Addresses are lists: `host1,host2:8091` is tried from left to right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG
+from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, InvalidRequest
+
+HOST_VARIABLE = "VIPU_CLI_API_HOST"
+PORT_VARIABLE = "VIPU_CLI_API_PORT"
+
+_LINE = re.compile(r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$')
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
+_UNREADY_KEYS = ("api-user-id", "api-access-key")
+
+
+class Address(NamedTuple):
+    """A TCP address. str() is `host:port`, IPv6 in brackets."""
+
+    host: str
+    port: int = DEFAULT_PORT
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class ServerOptions(NamedTuple):
+    """What a command's options say of the server; empty is: nothing.
+
+    host: one or several, with or without port, separated by commas. config: a file to read
+    in place of /etc/vipu/vipu-cli.hcl.
+    """
+
+    host: str = ""
+    port: str = ""
+    config: str = ""
+
+
+class Named(NamedTuple):
+    """The server that was named. by: who named it, for messages. Either socket or addresses."""
+
+    by: str
+    socket: str = ""
+    addresses: tuple[Address, ...] = ()
+
+
+def named_server(
+    options: ServerOptions, environ: Mapping[str, str], config: Path = SYSTEM_CONFIG
+) -> Named | None:
+    """The server that was named, or None. Raises InvalidRequest for what cannot be an address."""
+    file: dict[str, str] = {}
+    if options.config:
+        config = Path(options.config)
+        file = _read(config)
+    socket = environ.get(SOCKET_VARIABLE, "")
+    if socket and not options.host and not options.port:
+        return Named(SOCKET_VARIABLE, socket=socket)
+    host = options.host or environ.get(HOST_VARIABLE, "")
+    port = options.port or environ.get(PORT_VARIABLE, "")
+    if not options.config and not (host and port) and config.exists():
+        file = _read(config)
+    by = "an option" if options.host or options.port else "the environment"
+    if not host and not port:
+        by = str(config)
+    host = host or file.get("api-host", "")
+    port = port or file.get("api-port", "")
+    if not host and not port:
+        return None
+    return Named(by, addresses=parse_addresses(host or DEFAULT_HOST, port, by))
+
+
+def parse_addresses(hosts: str, port: str = "", by: str = "") -> tuple[Address, ...]:
+    """`host`, `host:port`, `[::1]:port`, or several of them separated by commas.
+
+    port: for those without one; empty is 8090. Raises InvalidRequest.
+    """
+    fallback = _port(port, by) if port else DEFAULT_PORT
+    found = tuple(_address(part.strip(), fallback, by) for part in hosts.split(",") if part.strip())
+    if not found:
+        raise InvalidRequest(f"{hosts!r} names no host", would_work="Write HOST or HOST:PORT")
+    return found
+
+
+def _address(text: str, port: int, by: str) -> Address:
+    host, colon, given = text, "", ""
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        colon, given = rest[:1], rest[1:]
+        if not bracket or colon not in ("", ":"):
+            host = ""
+    elif text.count(":") == 1:
+        host, colon, given = text.partition(":")
+    if not _HOST.fullmatch(host):
+        raise InvalidRequest(
+            f"{text!r} is not the address of a server{_named_by(by)}",
+            would_work="Write HOST or HOST:PORT, several separated by commas",
+        )
+    return Address(host, _port(given, by) if colon else port)
+
+
+def _port(text: str, by: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
+        raise InvalidRequest(f"{text!r} is not a port from 1 to 65535{_named_by(by)}")
+    return int(text)
+
+
+def _named_by(by: str) -> str:
+    return f" (from {by})" if by else ""
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The keys of an HCL file as V-IPU has it: lines of `key = "value"`, comments with # or //."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InvalidRequest(
+            f"cannot read the configuration file {path}: {(reason or '').lower()}"
+        ) from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith(("#", "//")):
+            continue
+        match = _LINE.match(line)
+        if match is None:
+            raise InvalidRequest(
+                f'{path}, line {number}: not of the form key = "value"',
+                would_work='Write, say, api-host = "localhost"',
+            )
+        found[match[1]] = match[2] if match[2] is not None else match[3]
+    for key in _UNREADY_KEYS:
+        if key in found:
+            raise InvalidRequest(
+                f"{path}: {key} is set, but access keys are not supported yet",
+                would_work="Remove it, and call the server on its own machine: there the "
+                "operating system says who calls",
+            )
+    return found

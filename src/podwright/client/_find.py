@@ -1,0 +1,171 @@
+"""Which server a command talks to. The order is a promise of the design:
+
+1. the one named by option, environment or configuration file; if it is down, that is an error;
+2. the system's socket; 3. this user's socket; 4. localhost:8090;
+5. where none of these exists, a server of this user's own, started in the background.
+
+To be asked who it is, is the probe: one call, whose connection is then used for the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from podwright.client._addresses import Address, Named, ServerOptions, named_server
+from podwright.client._client import TIMEOUT, Client
+from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG, private_folder
+from podwright.client._start import start_server
+from podwright.client._tcp import connect_tcp, listens, unreachable
+from podwright.client._unix import UnixTransport
+from podwright.wire import (
+    DEFAULT_PORT,
+    SYSTEM_SOCKET,
+    PodwrightError,
+    ServerInfo,
+    TimedOut,
+    Unavailable,
+    user_socket,
+)
+
+#: Seconds in which a server must say who it is.
+PROBE_TIMEOUT = 5.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_NOBODY = (errno.ENOENT, errno.ECONNREFUSED)
+
+
+class Found(NamedTuple):
+    """A server that answered. how: `named`, `system`, `user`, `default` or `started`."""
+
+    client: Client
+    info: ServerInfo
+    how: str
+
+    @property
+    def address(self) -> str:
+        """`host:port` where its gRPC answers, or its socket if it has no such port."""
+        if ":" in self.client.where and not self.client.where.startswith("/"):
+            return self.client.where
+        if not self.info.port:
+            return self.client.where
+        host = self.info.host
+        return str(Address(DEFAULT_HOST if host in ("", "0.0.0.0", "::") else host, self.info.port))
+
+
+class Places(NamedTuple):
+    """Where to look: this machine's places, or a test's."""
+
+    system: Path = SYSTEM_SOCKET
+    config: Path = SYSTEM_CONFIG
+    default: Address = Address(DEFAULT_HOST, DEFAULT_PORT)
+    start: Callable[[Path, Mapping[str, str], Callable[[], bool]], bool] = start_server
+
+
+def find_server(
+    options: ServerOptions,
+    environ: Mapping[str, str],
+    *,
+    timeout: float = TIMEOUT,
+    places: Places | None = None,
+) -> Found:
+    """The server to talk to, in the order above; started, if need be.
+
+    timeout: seconds for each later call; at most PROBE_TIMEOUT of it for finding out who it is.
+    Raises Unavailable for a server that should be there and is not, TimedOut for one that hangs,
+    InvalidRequest for an address that is none.
+    """
+    at = places or Places()
+    search = _Search(timeout, user_socket(environ), at)
+    if named := named_server(options, environ, at.config):
+        return search.named(named)
+    return search.system() or search.users("user") or search.default() or search.started(environ)
+
+
+class _Search:
+    def __init__(self, timeout: float, user: Path, places: Places) -> None:
+        self.timeout = timeout
+        self.probe = min(PROBE_TIMEOUT, timeout)
+        self.user = user
+        self.places = places
+
+    def named(self, named: Named) -> Found:
+        if named.socket:
+            return self._ask(named.socket, "named")
+        failures: list[PodwrightError] = []
+        for address in named.addresses:
+            try:
+                return self._local(address) or self._tcp(address, "named")
+            except (Unavailable, TimedOut) as error:
+                failures.append(error)
+        if len(failures) == 1:
+            raise failures[0]
+        raise unreachable(
+            ",".join(map(str, named.addresses)), f"none of them answers ({failures[-1].problem})"
+        )
+
+    def system(self) -> Found | None:
+        """The system's server. A socket that nobody serves is a server that is down."""
+        try:
+            present = stat.S_ISSOCK(self.places.system.stat().st_mode)
+        except OSError:
+            return None
+        return self._ask(str(self.places.system), "system") if present else None
+
+    def users(self, how: str) -> Found | None:
+        """This user's own server. A socket that nobody serves is what a dead one left."""
+        if not private_folder(self.user.parent):
+            return None
+        try:
+            return self._ask(str(self.user), how)
+        except Unavailable as error:
+            if error.data.get("errno") in _NOBODY:
+                return None
+            raise
+
+    def default(self) -> Found | None:
+        if not listens(self.places.default, self.probe):
+            return None
+        return self._tcp(self.places.default, "default")
+
+    def started(self, environ: Mapping[str, str]) -> Found:
+        private_folder(self.user.parent, create=True)
+        found: list[Found] = []
+
+        def ready() -> bool:
+            if answer := self.users("user"):
+                found.append(answer)
+            return bool(found)
+
+        ours = self.places.start(self.user.parent, environ, ready)
+        return found[0]._replace(how="started") if ours else found[0]
+
+    def _local(self, address: Address) -> Found | None:
+        """A named server on this machine, by its socket: there the kernel says who calls."""
+        if address.host not in _LOOPBACK:
+            return None
+        for path in (self.places.system, self.user):
+            try:
+                if not path.is_socket() or (path == self.user and not private_folder(path.parent)):
+                    continue
+                found = self._ask(str(path), "named")
+            except (PodwrightError, OSError):
+                continue
+            if found.info.port == address.port:
+                return found
+            found.client.close()
+        return None
+
+    def _ask(self, path: str, how: str) -> Found:
+        client = Client(UnixTransport(path), timeout=self.timeout)
+        try:
+            return Found(client, client.get_server_info(timeout=self.probe), how)
+        except BaseException:
+            client.close()
+            raise
+
+    def _tcp(self, address: Address, how: str) -> Found:
+        transport, info = connect_tcp(address, self.probe)
+        return Found(Client(transport, timeout=self.timeout), info, how)

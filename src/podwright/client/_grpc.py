@@ -1,0 +1,113 @@
+"""Calls over gRPC, the wire of V-IPU: for servers on other machines.
+
+Importing this module imports grpc and protobuf; nothing else in this package does at its top.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from podwright.client._addresses import Address
+from podwright.client._tcp import unreachable
+from podwright.wire import (
+    InvalidRequest,
+    Method,
+    PodwrightError,
+    TimedOut,
+    Unavailable,
+    Value,
+    error_from_code,
+    error_from_json,
+)
+from podwright.wire.messages import ERROR_KEY, decode, encode, method_path
+
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),  # a controller is no web site
+    ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # a listing of a million devices
+    ("grpc.initial_reconnect_backoff_ms", 100),
+)
+
+
+class Unsupported(InvalidRequest):
+    """The server does not know this call."""
+
+
+class Channel:
+    """A gRPC channel that answers in our errors. The kernel's connection opens with a call."""
+
+    def __init__(self, address: Address, token: str | None = None) -> None:
+        self.where = str(address)
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._channel = grpc.insecure_channel(str(address), options=_OPTIONS)
+
+    def call(
+        self,
+        path: str,
+        request: Any,
+        timeout: float,
+        encoded: Callable[[Any], bytes],
+        decoded: Callable[[bytes], Any],
+    ) -> Any:
+        """One call. Raises the server's refusal, Unsupported, Unavailable or TimedOut."""
+        call = self._channel.unary_unary(
+            path, request_serializer=encoded, response_deserializer=decoded
+        )
+        try:
+            return call(request, timeout=timeout, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise self._refusal(error, path, timeout) from None
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self._channel.close()
+
+    def _refusal(self, error: grpc.RpcError, path: str, timeout: float) -> PodwrightError:
+        for key, body in error.trailing_metadata() or ():
+            if key == ERROR_KEY:
+                return error_from_json(json.loads(body))
+        code, details = error.code().name, " ".join((error.details() or "").split())
+        name = path.rpartition("/")[2]
+        if code == "UNIMPLEMENTED":
+            return Unsupported(
+                f"the server at {self.where} does not know the call {name}",
+                would_work="It is older than this command, or not Podwright's",
+            )
+        if code == "UNAVAILABLE":
+            return unreachable(self.where, details or "the connection ended")
+        if code == "DEADLINE_EXCEEDED":
+            return TimedOut(
+                f"the server at {self.where} gave no answer within {timeout:g} s",
+                asked=name,
+                would_work="A longer --timeout waits for it; what was asked may still be under way",
+            )
+        if code == "UNKNOWN" and not details:
+            return Unavailable(f"what answers at {self.where} is not a V-IPU server")
+        return error_from_code(code, details)
+
+
+class GrpcTransport:
+    """Calls podwright.v1 at a TCP address. token: from `Client.issue_token`, or none."""
+
+    def __init__(self, host: str, port: int, token: str | None = None) -> None:
+        self.channel = Channel(Address(host, port), token)
+        self.where = self.channel.where
+
+    def call(self, method: Method, request: Value, timeout: float) -> Value:
+        """One call of podwright.v1."""
+        reply = self.channel.call(
+            method_path(method.name),
+            request,
+            timeout,
+            encode,
+            lambda data: decode(method.reply, data),
+        )
+        assert isinstance(reply, Value)
+        return reply
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self.channel.close()

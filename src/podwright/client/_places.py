@@ -1,0 +1,38 @@
+"""This machine's places for servers, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from podwright.wire import Denied
+
+SYSTEM_CONFIG = Path("/etc/vipu/vipu-cli.hcl")  # V-IPU's own place for it
+DEFAULT_HOST = "localhost"
+
+
+def private_folder(folder: Path, *, create: bool = False) -> bool:
+    """Is there such a folder, ours alone? Others can write in /tmp: who owns it decides.
+
+    Raises Denied for a folder that is somebody else's, a link, or cannot be made.
+    """
+    own = "set XDG_RUNTIME_DIR to a folder of your own"
+    if create:
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            reason = (error.strerror or "").lower()
+            raise Denied(f"cannot make the folder {folder}: {reason}", would_work=own) from None
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise Denied(
+            f"{folder} is not a folder of this user, so a server in it is not to be trusted",
+            would_work=f"Remove it, or {own}",
+        )
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+    return True

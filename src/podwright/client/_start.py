@@ -1,0 +1,118 @@
+"""Starting this user's own server in the background, where no other was found.
+
+Of several commands that start at once one starts it and the others wait: a lock on a file in the
+user's folder decides. The lock goes with its process, so a killed command leaves none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from podwright.wire import Unavailable
+
+COMMAND = (sys.executable, "-P", "-m", "podwright.cli.vipu_server", "--user")
+TIMEOUT = 30.0
+_POLL = 0.02
+_OPEN_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+
+
+def start_server(
+    folder: Path,
+    environ: Mapping[str, str],
+    ready: Callable[[], bool],
+    *,
+    command: Sequence[str] = COMMAND,
+    timeout: float = TIMEOUT,
+) -> bool:
+    """Start `command` unless another did meanwhile, and wait until `ready`. True: it was ours.
+
+    folder: the user's private folder; it keeps the lock and `server.log`, what the server says.
+    Raises Unavailable if the server ends or is not ready in time.
+    """
+    deadline = time.monotonic() + timeout
+    log = folder / "server.log"
+    with _locked(folder / "start.lock", deadline):
+        if ready():
+            return False
+        pid = _spawn(command, environ, log)
+        while not ready():
+            if (code := _ended(pid)) or time.monotonic() > deadline:
+                if not code:
+                    _stop(pid)
+                raise Unavailable(
+                    f"a server for this user was started, but {_why(code, timeout, log)}",
+                    would_work="Start it by hand to see more (vipu-server --user), or name one "
+                    "with --api-host",
+                )
+            time.sleep(_POLL)
+    return True
+
+
+@contextlib.contextmanager
+def _locked(path: Path, deadline: float) -> Iterator[None]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"another command is starting a server and does not end ({path})",
+                        would_work="Try again, or name a server with --api-host",
+                    ) from None
+                time.sleep(_POLL)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _spawn(command: Sequence[str], environ: Mapping[str, str], log: Path) -> int:
+    """The pid of the server: a session of its own, none of our open files."""
+    actions: list[tuple[int, int] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), _OPEN_LOG, 0o600),
+        (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_APPEND, 0o600),
+    ]
+    # A pipe inherited from a script would stay open as long as the server lives, and the script
+    # would wait for its end.
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        with contextlib.suppress(OSError):
+            if number > 2 and os.get_inheritable(number):
+                actions.append((os.POSIX_SPAWN_CLOSE, number))
+    return os.posix_spawn(
+        command[0], list(command), dict(environ), file_actions=actions, setsid=True
+    )
+
+
+def _ended(pid: int) -> int:
+    """The exit code of a server that failed; 0 while it runs, or has put itself in background."""
+    try:
+        done, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 0
+    return os.waitstatus_to_exitcode(status) if done else 0
+
+
+def _stop(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def _why(code: int, timeout: float, log: Path) -> str:
+    if not code:
+        return f"did not answer within {timeout:g} s (its words are in {log})"
+    try:
+        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        said = []
+    return f"ended at once with code {code}: {said[-1] if said else 'it said nothing'}"

@@ -1,0 +1,71 @@
+"""Reaching a server over TCP: ours, or a V-IPU controller of Graphcore's.
+
+A plain connection comes first. It costs nothing where nobody listens, and importing grpc to be
+told so costs 130 ms.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from podwright.client._addresses import Address
+from podwright.client._transport import Transport
+from podwright.wire import METHODS, ServerInfo, ServerInfoRequest, Unavailable
+
+
+def unreachable(where: str, reason: str) -> Unavailable:
+    """The refusal for a server that does not answer; its first sentence is V-IPU's own.
+
+    The words are known from PopRun guide 2.10.1; V-IPU says `context deadline exceeded`
+    whatever the reason is. The real one is in `would_work` and in `data`.
+    """
+    return Unavailable(
+        f"unable to connect to VIRM/V-IPU Controller at {where}: context deadline exceeded",
+        would_work=f"What is wrong: {reason}. Start vipu-server there, or name another server "
+        "with --api-host HOST:PORT or VIPU_CLI_API_HOST",
+        address=where,
+        reason=reason,
+    )
+
+
+def listens(address: Address, timeout: float) -> bool:
+    """Does anybody accept connections at this address?"""
+    try:
+        _knock(address, timeout)
+    except OSError:
+        return False
+    return True
+
+
+def connect_tcp(address: Address, timeout: float) -> tuple[Transport, ServerInfo]:
+    """A transport for what answers there, and who it says it is.
+
+    A server that does not know podwright.v1 is spoken to in the vendor's protocol alone.
+    Raises Unavailable where nobody answers, TimedOut where nobody says who it is in time.
+    """
+    try:
+        _knock(address, timeout)
+    except OSError as error:
+        reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        raise unreachable(str(address), reason.lower()) from None
+    from podwright.client._grpc import GrpcTransport, Unsupported
+    from podwright.client._virm import VirmTransport
+
+    ours = GrpcTransport(address.host, address.port)
+    transport: Transport = ours
+    method = METHODS["GetServerInfo"]
+    try:
+        try:
+            info = ours.call(method, ServerInfoRequest(), timeout)
+        except Unsupported:
+            transport = VirmTransport(ours.channel)
+            info = transport.call(method, ServerInfoRequest(), timeout)
+    except BaseException:
+        ours.close()
+        raise
+    assert isinstance(info, ServerInfo)
+    return transport, info
+
+
+def _knock(address: Address, timeout: float) -> None:
+    socket.create_connection((address.host, address.port), timeout=timeout).close()
