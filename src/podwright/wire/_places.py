@@ -1,22 +1,23 @@
-"""Where servers listen and commands look: sockets, ports, and the environment that names them."""
+"""Where servers listen and commands look: sockets, ports, and the environment that names them.
+
+Paths are plain strings: commands start without importing pathlib.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 #: The system's server, for everybody on this machine.
-SYSTEM_SOCKET = Path("/run/podwright/server.sock")
+SYSTEM_SOCKET = "/run/podwright/server.sock"
 #: Names the socket of one server.
 SOCKET_VARIABLE = "PODWRIGHT_SOCKET"
 #: The port of a V-IPU controller (PopRun guide 2.8).
 DEFAULT_PORT = 8090
 
 
-def user_socket(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
+def user_socket(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> str:
     """The socket of this user's own server. Its folder is private: 0700, and its owner's."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    if runtime.startswith("/"):
-        return Path(runtime) / "podwright" / "server.sock"
-    return Path(f"/tmp/podwright-{os.getuid() if uid is None else uid}") / "server.sock"
+    folder = f"/tmp/podwright-{os.getuid() if uid is None else uid}"
+    return f"{runtime}/podwright/server.sock" if runtime[:1] == "/" else f"{folder}/server.sock"
