@@ -1,0 +1,85 @@
+"""Options that name a server, for every command that talks to one, and the words said about it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from podwright.cli._arguments import Parser, complain, port, seconds
+
+if TYPE_CHECKING:
+    from podwright.client import Found, ServerOptions
+    from podwright.wire import PodwrightError, ServerInfo
+
+SIMULATED = "SIMULATED: these devices exist only in software."
+
+
+def server_options() -> Parser:
+    """A parent parser. Its options may stand before and after a verb, so none has a default."""
+    parent = Parser(add_help=False, argument_default=argparse.SUPPRESS)
+    group = parent.add_argument_group("server")
+    group.add_argument(
+        "-H",
+        "--api-host",
+        metavar="HOST[:PORT][,…]",
+        help="the server; several are tried in order (environment: VIPU_CLI_API_HOST)",
+    )
+    group.add_argument(
+        "--api-port", metavar="PORT", type=port, help="its port, 8090 (VIPU_CLI_API_PORT)"
+    )
+    group.add_argument(
+        "--config", metavar="FILE", help="settings to read in place of /etc/vipu/vipu-cli.hcl"
+    )
+    group.add_argument(
+        "--timeout", metavar="S", type=seconds, help="seconds that a call may take, 120"
+    )
+    group.add_argument("--api-user-id", metavar="ID", help="not supported yet")
+    group.add_argument("--api-access-key", metavar="KEY", help="not supported yet")
+    return parent
+
+
+def chosen(arguments: argparse.Namespace) -> ServerOptions:
+    """What the options say of the server. Raises wire.InvalidRequest for an access key."""
+    from podwright.client import ServerOptions
+    from podwright.wire import InvalidRequest
+
+    for name in ("api_user_id", "api_access_key"):
+        if hasattr(arguments, name):
+            raise InvalidRequest(
+                f"--{name.replace('_', '-')}: access keys are not supported yet",
+                would_work="Leave it out: on the server's own machine the operating system says "
+                "who calls, and from elsewhere everybody is anonymous",
+            )
+    return ServerOptions(
+        host=getattr(arguments, "api_host", ""),
+        port=str(getattr(arguments, "api_port", "")),
+        config=getattr(arguments, "config", ""),
+    )
+
+
+def connect(arguments: argparse.Namespace) -> Found:
+    """The server of these options; says so if it had to be started, or is simulated."""
+    from podwright.cli._waiting import waiting
+    from podwright.client import TIMEOUT, find_server
+
+    options = chosen(arguments)
+    with waiting("looking for a server"):
+        found = find_server(options, os.environ, timeout=getattr(arguments, "timeout", TIMEOUT))
+    if found.how == "started":
+        complain("No server was running; started one for this user. It ends by itself when idle.")
+    announce(found.info)
+    return found
+
+
+def announce(info: ServerInfo) -> None:
+    """Says SIMULATED where it is so."""
+    if info.simulated:
+        complain(SIMULATED)
+
+
+def said(error: PodwrightError, prog: str) -> str:
+    """A refusal in a command's words. That of V-IPU for no connection has a line of its own."""
+    if error.data.get("reason") and error.data.get("address"):
+        return f"{error.problem}\n{error.would_work}."
+    return f"{prog}: {error.message}"

@@ -1,0 +1,41 @@
+"""Tables and cards: how values are laid out for people, and for the scripts that read over
+their shoulder.
+
+Scripts cut V-IPU's tables with cut and awk. So: the header on line 1, a rule on line 2, rows from
+line 3, exactly one blank on each side of a bar, and no empty cell, which awk would not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+EMPTY = "-"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: bool = False) -> str:
+    """Rows in columns under a header and a rule. ruled: one more rule above and below it all."""
+    cells = [list(header), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    lines = [
+        " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    rule = "-" * (sum(widths) + 3 * (len(widths) - 1))
+    lines.insert(1, rule)
+    if ruled:
+        lines = [rule, *lines, rule]
+    return "\n".join(lines)
+
+
+def card(pairs: Iterable[tuple[str, object]]) -> str:
+    """One thing's settings, a line each, values in one column."""
+    rows = list(pairs)
+    width = max(len(key) for key, _ in rows) + 1
+    return "\n".join(f"{key + ':':<{width}} {_cell(value)}" for key, value in rows)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    return "".join(letter if letter.isprintable() else "?" for letter in text) or EMPTY

@@ -1,0 +1,172 @@
+"""`vipu`: partitions by hand. Parses, calls, prints, and decides nothing.
+
+Grammar, options and the success line are those of V-IPU's command of that name. What its
+documents do not show (failures, `get` for people, the columns of most tables) is our choice.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from podwright import __version__
+from podwright.cli._arguments import Parser, not_negative, positive, run
+from podwright.cli._server import connect, said, server_options
+
+if TYPE_CHECKING:
+    from podwright.client import Found
+
+Connect = Callable[[argparse.Namespace], "Found"]
+
+_EXAMPLES = """\
+examples:
+  vipu create partition p1 --size 4
+  vipu create partition p2 --size 32 --num-gcds 2 --num-ilds 2 --allocation a1
+  vipu list partitions --json
+  vipu get partition p1
+  vipu get partition p1 --gcd 0 --ipuof-configs > p1_ipuof.conf
+  vipu reset partition p1
+  vipu remove partition p1
+
+Without a server's name it is, in this order: the one in /etc/vipu/vipu-cli.hcl, this machine's,
+this user's own, localhost:8090. If there is none, one is started for you.
+
+exit codes: 0 done; 1 refused; 2 wrong usage; 69 no server; 75 not free now, later perhaps.
+`vipu VERB NOUN --help` says more of each."""
+
+_ROUTING = ("default", "dnc", "swnc", "btnc", "ringswnc")
+_GW_ROUTING = ("default", "ring", "swring")
+
+
+def build_parser() -> Parser:
+    """The parser of the whole command; completion is made from it, too."""
+    common = server_options()
+    common.add_argument("--json", "--showjson", action="store_true", help="print JSON")
+    parser = Parser(
+        prog="vipu",
+        parents=[common],
+        description="Create, list, get, reset and remove partitions of a pod.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"vipu (Podwright) {__version__}")
+    parser.add_argument(
+        "--server-version", action="store_true", help="print the server's version and address"
+    )
+    verbs = parser.add_subparsers(metavar="VERB", dest="verb")
+
+    def verb(name: str, summary: str, *aliases: str) -> Callable[..., Parser]:
+        word = verbs.add_parser(name, help=summary, description=summary, aliases=aliases)
+        nouns = word.add_subparsers(metavar="NOUN", dest="noun", required=True)
+
+        def noun(name: str, action: str, summary: str, *, named: bool = False) -> Parser:
+            child: Parser = nouns.add_parser(
+                name, aliases=[f"{name}s"], parents=[common], help=summary, description=summary
+            )
+            child.set_defaults(action=action)
+            if named:
+                child.add_argument("name", metavar="NAME", help=f"the {name}'s name")
+            return child
+
+        return noun
+
+    create = verb("create", "Create a partition.")
+    _creation(create("partition", "create_partition", "Create a partition.", named=True))
+    _listing(verb("list", "List partitions, clusters, allocations, devices or leases."))
+    _getting(verb("get", "Show one partition, cluster or allocation."))
+
+    reset = verb("reset", "Reset a partition.")(
+        "partition", "reset_partition", "Reset the devices of a partition.", named=True
+    )
+    reset.add_argument("--relocatable", action="store_true", help="it may move to other devices")
+    reset.add_argument("--force", action="store_true", help="although somebody holds it")
+
+    remove = verb("remove", "Remove a partition, or end a lease.", "delete")
+    gone = remove("partition", "remove_partition", "Remove a partition.", named=True)
+    gone.add_argument("--force", action="store_true", help="whatever errors or leases there are")
+    remove("lease", "remove_lease", "End a lease; what it holds is free again.", named=True)
+    return parser
+
+
+def _creation(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--size", type=positive, metavar="N", help="devices; needed unless --devices is given")
+    add("--allocation", default="", metavar="A", help="the allocation to take them from")
+    add("--cluster", default="", metavar="C", help="the cluster to take them from")
+    add("--reconfigurable", action="store_true", help="programs choose their devices in it")
+    add("--num-gcds", "--gcds", type=positive, default=1, metavar="N", help="host processes, 1")
+    add(
+        "--num-replicas",
+        "--gcd-sync-replicas",
+        type=not_negative,
+        default=0,
+        metavar="N",
+        help="replicas over all GCDs; as many as GCDs by default",
+    )
+    add("--num-ilds", type=not_negative, default=0, metavar="N", help="link domains to span")
+    add(
+        "--routing",
+        choices=_ROUTING,
+        type=str.lower,
+        default="default",
+        metavar="R",
+        help=f"on the links of a domain: {', '.join(_ROUTING)}",
+    )
+    add(
+        "--gw-routing",
+        choices=_GW_ROUTING,
+        type=str.lower,
+        default="default",
+        metavar="R",
+        help=f"between link domains: {', '.join(_GW_ROUTING)}",
+    )
+    add("--sync-type", default="", metavar="T", help="c2-compatible, pod-native-default, …")
+    add("--devices", default="", metavar="D", help="exactly these: DOMAIN:OFFSETS, say 0:0-3,0:8")
+    add("--no-auto-reset", action="store_true", help="leave it alone when it is in error")
+    add("--relocatable", action="store_true", help="it may move to other devices on an error")
+    add("--index", help=argparse.SUPPRESS)
+
+
+def _listing(noun: Callable[..., Parser]) -> None:
+    for name, filters in (
+        ("partition", ("cluster", "allocation")),
+        ("cluster", ()),
+        ("allocation", ("cluster",)),
+        ("device", ("cluster", "allocation")),
+        ("lease", ()),
+    ):
+        child = noun(name, f"list_{name}s", f"List {name}s.")
+        for key in filters:
+            child.add_argument(
+                f"--{key}", default="", metavar=key[0].upper(), help=f"only those of this {key}"
+            )
+    noun("ipu-attr", "list_attributes", "List what is known of each device.")
+
+
+def _getting(noun: Callable[..., Parser]) -> None:
+    child = noun("partition", "get_partition", "Show a partition.", named=True)
+    child.add_argument("--gcd", type=not_negative, metavar="N", help="only this GCD")
+    child.add_argument(
+        "--ipuof-configs", action="store_true", help="print the IPUoF configuration as JSON"
+    )
+    noun("cluster", "get_cluster", "Show a cluster.", named=True)
+    noun("allocation", "get_allocation", "Show an allocation.", named=True)
+
+
+def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
+    """The command. connect: how it comes to its server. Returns the exit code."""
+    return run(lambda: _main(argv, connect), prog="vipu", say=lambda error: said(error, "vipu"))
+
+
+def _main(argv: Sequence[str] | None, connect: Connect) -> int:
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if not arguments.server_version and arguments.verb is None:
+        parser.error("missing VERB: create, list, get, reset or remove; see --help")
+    from podwright.cli._vipu import perform  # after the words are known to be right
+
+    return perform(arguments, connect)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
