@@ -22,8 +22,8 @@ def server_options() -> Parser:
     group.add_argument(
         "-H",
         "--api-host",
-        metavar="HOST[:PORT][,…]",
-        help="the server; several are tried in order (environment: VIPU_CLI_API_HOST)",
+        metavar="HOST",
+        help="the server, or HOST:PORT, or several with commas (environment: VIPU_CLI_API_HOST)",
     )
     group.add_argument(
         "--api-port", metavar="PORT", type=port, help="its port, 8090 (VIPU_CLI_API_PORT)"

@@ -6,9 +6,9 @@ from an option. Addresses are lists: `host1,host2:8091` is tried from left to ri
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG
@@ -53,23 +53,23 @@ class Named(NamedTuple):
 
 
 def named_server(
-    options: ServerOptions, environ: Mapping[str, str], config: Path = SYSTEM_CONFIG
+    options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
 ) -> Named | None:
     """The server that was named, or None. Raises InvalidRequest for what cannot be an address."""
     file: dict[str, str] = {}
     if options.config:
-        config = Path(options.config)
+        config = options.config
         file = _read(config)
     socket = environ.get(SOCKET_VARIABLE, "")
     if socket and not options.host and not options.port:
         return Named(SOCKET_VARIABLE, socket=socket)
     host = options.host or environ.get(HOST_VARIABLE, "")
     port = options.port or environ.get(PORT_VARIABLE, "")
-    if not options.config and not (host and port) and config.exists():
+    if not options.config and not (host and port) and os.path.exists(config):
         file = _read(config)
     by = "an option" if options.host or options.port else "the environment"
     if not host and not port:
-        by = str(config)
+        by = config
     host = host or file.get("api-host", "")
     port = port or file.get("api-port", "")
     if not host and not port:
@@ -116,10 +116,11 @@ def _named_by(by: str) -> str:
     return f" (from {by})" if by else ""
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read(path: str) -> dict[str, str]:
     """The keys of an HCL file as V-IPU has it: lines of `key = "value"`, comments with # or //."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InvalidRequest(

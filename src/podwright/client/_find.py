@@ -10,9 +10,9 @@ To be asked who it is, is the probe: one call, whose connection is then used for
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from podwright.client._addresses import Address, Named, ServerOptions, named_server
@@ -58,10 +58,10 @@ class Found(NamedTuple):
 class Places(NamedTuple):
     """Where to look: this machine's places, or a test's."""
 
-    system: Path = SYSTEM_SOCKET
-    config: Path = SYSTEM_CONFIG
+    system: str = SYSTEM_SOCKET
+    config: str = SYSTEM_CONFIG
     default: Address = Address(DEFAULT_HOST, DEFAULT_PORT)
-    start: Callable[[Path, Mapping[str, str], Callable[[], bool]], bool] = start_server
+    start: Callable[[str, Mapping[str, str], Callable[[], bool]], bool] = start_server
 
 
 def find_server(
@@ -85,10 +85,11 @@ def find_server(
 
 
 class _Search:
-    def __init__(self, timeout: float, user: Path, places: Places) -> None:
+    def __init__(self, timeout: float, user: str, places: Places) -> None:
         self.timeout = timeout
         self.probe = min(PROBE_TIMEOUT, timeout)
         self.user = user
+        self.folder = os.path.dirname(user)
         self.places = places
 
     def named(self, named: Named) -> Found:
@@ -109,17 +110,17 @@ class _Search:
     def system(self) -> Found | None:
         """The system's server. A socket that nobody serves is a server that is down."""
         try:
-            present = stat.S_ISSOCK(self.places.system.stat().st_mode)
+            present = stat.S_ISSOCK(os.stat(self.places.system).st_mode)
         except OSError:
             return None
-        return self._ask(str(self.places.system), "system") if present else None
+        return self._ask(self.places.system, "system") if present else None
 
     def users(self, how: str) -> Found | None:
         """This user's own server. A socket that nobody serves is what a dead one left."""
-        if not private_folder(self.user.parent):
+        if not private_folder(self.folder):
             return None
         try:
-            return self._ask(str(self.user), how)
+            return self._ask(self.user, how)
         except Unavailable as error:
             if error.data.get("errno") in _NOBODY:
                 return None
@@ -131,7 +132,7 @@ class _Search:
         return self._tcp(self.places.default, "default")
 
     def started(self, environ: Mapping[str, str]) -> Found:
-        private_folder(self.user.parent, create=True)
+        private_folder(self.folder, create=True)
         found: list[Found] = []
 
         def ready() -> bool:
@@ -139,7 +140,7 @@ class _Search:
                 found.append(answer)
             return bool(found)
 
-        ours = self.places.start(self.user.parent, environ, ready)
+        ours = self.places.start(self.folder, environ, ready)
         return found[0]._replace(how="started") if ours else found[0]
 
     def _local(self, address: Address) -> Found | None:
@@ -148,10 +149,10 @@ class _Search:
             return None
         for path in (self.places.system, self.user):
             try:
-                if not path.is_socket() or (path == self.user and not private_folder(path.parent)):
+                if path == self.user and not private_folder(self.folder):
                     continue
-                found = self._ask(str(path), "named")
-            except (PodwrightError, OSError):
+                found = self._ask(path, "named")
+            except PodwrightError:
                 continue
             if found.info.port == address.port:
                 return found

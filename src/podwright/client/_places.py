@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 
 from podwright.wire import Denied
 
-SYSTEM_CONFIG = Path("/etc/vipu/vipu-cli.hcl")  # V-IPU's own place for it
+SYSTEM_CONFIG = "/etc/vipu/vipu-cli.hcl"  # V-IPU's own place for it
 DEFAULT_HOST = "localhost"
 
 
-def private_folder(folder: Path, *, create: bool = False) -> bool:
+def private_folder(folder: str, *, create: bool = False) -> bool:
     """Is there such a folder, ours alone? Others can write in /tmp: who owns it decides.
 
     Raises Denied for a folder that is somebody else's, a link, or cannot be made.
@@ -20,12 +19,14 @@ def private_folder(folder: Path, *, create: bool = False) -> bool:
     own = "set XDG_RUNTIME_DIR to a folder of your own"
     if create:
         try:
-            folder.mkdir(mode=0o700, exist_ok=True)
+            os.mkdir(folder, mode=0o700)
+        except FileExistsError:
+            pass
         except OSError as error:
             reason = (error.strerror or "").lower()
             raise Denied(f"cannot make the folder {folder}: {reason}", would_work=own) from None
     try:
-        found = folder.lstat()
+        found = os.lstat(folder)
     except OSError:
         return False
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -34,5 +35,5 @@ def private_folder(folder: Path, *, create: bool = False) -> bool:
             would_work=f"Remove it, or {own}",
         )
     if found.st_mode & 0o077:
-        folder.chmod(0o700)
+        os.chmod(folder, 0o700)
     return True

@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from podwright.wire import Unavailable
 
@@ -24,7 +23,7 @@ _OPEN_LOG = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 
 
 def start_server(
-    folder: Path,
+    folder: str,
     environ: Mapping[str, str],
     ready: Callable[[], bool],
     *,
@@ -37,8 +36,8 @@ def start_server(
     Raises Unavailable if the server ends or is not ready in time.
     """
     deadline = time.monotonic() + timeout
-    log = folder / "server.log"
-    with _locked(folder / "start.lock", deadline):
+    log = f"{folder}/server.log"
+    with _locked(f"{folder}/start.lock", deadline):
         if ready():
             return False
         pid = _spawn(command, environ, log)
@@ -56,7 +55,7 @@ def start_server(
 
 
 @contextlib.contextmanager
-def _locked(path: Path, deadline: float) -> Iterator[None]:
+def _locked(path: str, deadline: float) -> Iterator[None]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while True:
@@ -75,12 +74,12 @@ def _locked(path: Path, deadline: float) -> Iterator[None]:
         os.close(handle)
 
 
-def _spawn(command: Sequence[str], environ: Mapping[str, str], log: Path) -> int:
+def _spawn(command: Sequence[str], environ: Mapping[str, str], log: str) -> int:
     """The pid of the server: a session of its own, none of our open files."""
     actions: list[tuple[int, int] | tuple[int, int, str, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(log), _OPEN_LOG, 0o600),
-        (os.POSIX_SPAWN_OPEN, 2, str(log), os.O_WRONLY | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_OPEN, 1, log, _OPEN_LOG, 0o600),
+        (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_APPEND, 0o600),
     ]
     # A pipe inherited from a script would stay open as long as the server lives, and the script
     # would wait for its end.
@@ -108,11 +107,12 @@ def _stop(pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def _why(code: int, timeout: float, log: Path) -> str:
+def _why(code: int, timeout: float, log: str) -> str:
     if not code:
         return f"did not answer within {timeout:g} s (its words are in {log})"
     try:
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        with open(log, encoding="utf-8", errors="replace") as file:
+            said = file.read().strip().splitlines()
     except OSError:
         said = []
     return f"ended at once with code {code}: {said[-1] if said else 'it said nothing'}"

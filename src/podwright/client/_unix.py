@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import time
-from pathlib import Path
 
 import msgspec
 
@@ -43,8 +42,8 @@ class UnixTransport:
     Raises Unavailable where nobody answers, TimedOut where the answer takes too long.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        self.where = str(path)
+    def __init__(self, path: str) -> None:
+        self.where = path
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
 
