@@ -1,0 +1,1 @@
+"""The third ring of tests: the real tools, as root on Debian."""

@@ -1,0 +1,27 @@
+"""Labs: real Slurm clusters and small networks of hosts on one machine, leaving no trace.
+
+A lab owns a folder under /var/tmp, its ports, its MUNGE key and its processes; nothing global is
+touched, so several labs run at once and a machine that has a Slurm of its own is not disturbed.
+"""
+
+from ._folder import LabError, poll, sweep_dead_labs
+from ._hosts import HostsLab
+from ._places import ALICE, BOB, Here, Inside, Place, Root
+from ._release import newer_slurm
+from ._slurm import Job, SlurmLab
+
+__all__ = [
+    "ALICE",
+    "BOB",
+    "Here",
+    "HostsLab",
+    "Inside",
+    "Job",
+    "LabError",
+    "Place",
+    "Root",
+    "SlurmLab",
+    "newer_slurm",
+    "poll",
+    "sweep_dead_labs",
+]

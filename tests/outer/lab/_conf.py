@@ -1,0 +1,87 @@
+"""The slurm.conf of a lab: quick to react, harmless to the machine, open to a test's changes."""
+
+import random
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports below the ephemeral range, so that no client's connection lands on one meanwhile."""
+    chosen: list[int] = []
+    candidates = random.SystemRandom().sample(range(15000, 32000), 400)
+    for port in candidates:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("0.0.0.0", port))
+            except OSError:
+                continue
+        chosen.append(port)
+        if len(chosen) == count:
+            return chosen
+    raise OSError("no free ports")
+
+
+def base(folder: Path, controller: str, port: int, *, nodes_alone: bool) -> dict[str, str]:
+    """What every lab starts from; a test's own pieces replace or add to it."""
+    return {
+        "ClusterName": "lab",
+        "SlurmctldHost": controller,
+        "SlurmctldPort": str(port),
+        "SlurmUser": "root",
+        "SlurmdUser": "root",
+        "AuthType": "auth/munge",
+        # cred_expire also decides how long a requeued job waits (121 s by default).
+        "AuthInfo": f"socket={folder}/munge.socket,cred_expire=6",
+        "StateSaveLocation": f"{folder}/state",
+        "SlurmdSpoolDir": f"{folder}/spool/%n",
+        "SlurmctldPidFile": f"{folder}/slurmctld.pid",
+        "SlurmdPidFile": f"{folder}/slurmd.%n.pid",
+        "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
+        "SlurmdLogFile": f"{folder}/log/slurmd.%n.log",
+        "SlurmctldDebug": "info",
+        "SlurmdDebug": "info",
+        "ProctrackType": "proctrack/linuxproc",
+        "TaskPlugin": "task/none",
+        "SchedulerType": "sched/backfill",
+        "SelectType": "select/cons_tres",
+        "SelectTypeParameters": "CR_Core",
+        "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,"
+        "bf_interval=1,nohold_on_prolog_fail",
+        "ReturnToService": "2",
+        "SlurmdTimeout": "30",
+        "SlurmctldTimeout": "10",
+        "MinJobAge": "600",
+        "KillWait": "2",
+        "InactiveLimit": "0",
+        "MpiDefault": "none",
+        "MailProg": "/bin/true",
+        "SlurmdParameters": "config_overrides",
+        "PropagateResourceLimitsExcept": "MEMLOCK",
+        # Debian's default searches /usr/bin for the mailer and /etc for the stack of plugins.
+        "PlugStackConfig": f"{folder}/plugstack.conf",
+        **({} if nodes_alone else {"TreeWidth": "65533"}),
+    }
+
+
+def text(
+    settings: Mapping[str, str],
+    nodes: Mapping[str, int],
+    *,
+    cpus: int,
+    node_extra: str,
+    address: str | None,
+    lines: Sequence[str],
+) -> str:
+    """The whole file. `nodes` maps names to ports; `address` is None where names resolve."""
+    rows = [f"{key}={value}" for key, value in settings.items()]
+    at = f" NodeHostname=localhost NodeAddr={address}" if address else ""
+    rows += [
+        f"NodeName={name}{at} Port={port} CPUs={cpus} RealMemory=100000 {node_extra} State=UNKNOWN"
+        for name, port in nodes.items()
+    ]
+    if not any(line.startswith("PartitionName=") for line in lines):
+        rows.append(
+            "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO"
+        )
+    return "\n".join([*rows, *lines]) + "\n"

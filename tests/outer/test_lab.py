@@ -1,0 +1,104 @@
+"""The labs themselves: if these fail, nothing else in the ring means anything."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import ALICE, BOB, HostsLab, SlurmLab, poll, sweep_dead_labs
+from tests.outer.lab._folder import new_folder, processes_of
+
+pytestmark = [pytest.mark.outer]
+
+
+@pytest.mark.slurm
+def test_jobs_of_two_users_run_on_every_node(
+    slurm_lab: Callable[..., SlurmLab], slurm_release: Path | None
+) -> None:
+    lab = slurm_lab(nodes=3, release=slurm_release)
+    jobs = [lab.submit("srun -l id -un", "-N3", user=user) for user in (ALICE, BOB)]
+    lab.wait_over(*jobs)
+    for job, user in zip(jobs, (ALICE, BOB), strict=True):
+        assert lab.job(job).state == "COMPLETED"
+        out = (lab.folder / "out" / f"slurm-{job}.out").read_text()
+        assert sorted(out.splitlines()) == [f"{k}: {user}" for k in range(3)]
+
+
+@pytest.mark.slurm
+def test_two_labs_side_by_side_do_not_meet(slurm_lab: Callable[..., SlurmLab]) -> None:
+    one, two = slurm_lab(nodes=1), slurm_lab(nodes=2)
+    first = one.submit("sleep 60")
+    one.wait_state(first, "RUNNING")
+    assert two.jobs() == {}
+    two.stop()
+    assert one.job(first).state == "RUNNING"
+    one.ok("scancel", str(first))
+    one.wait_over(first)
+
+
+@pytest.mark.slurm
+def test_a_killed_slurmctld_comes_back_with_its_jobs(slurm_lab: Callable[..., SlurmLab]) -> None:
+    lab = slurm_lab(nodes=1)
+    job = lab.submit("sleep 60")
+    lab.wait_state(job, "RUNNING")
+    saved, running = lab.folder / "state" / "job_state", time.time()
+    lab.ok("scontrol", "update", f"jobid={job}", "comment=saved")
+    poll("state saved", lambda: saved.exists() and saved.stat().st_mtime > running)
+    lab.kill_daemon("slurmctld")
+    lab.start_daemon("slurmctld")
+    assert lab.wait_state(job, "RUNNING").reason == "None"
+
+
+def test_a_stopped_lab_leaves_no_process_and_no_folder() -> None:
+    lab = SlurmLab(nodes=1)
+    lab.start()
+    job = lab.submit("sleep 60")
+    lab.wait_state(job, "RUNNING")
+    assert len(processes_of(lab.folder)) >= 4
+    lab.stop()
+    assert processes_of(lab.folder) == []
+    assert not lab.folder.exists()
+
+
+def test_a_dead_labs_remains_are_swept_and_a_living_ones_kept() -> None:
+    living, dead = new_folder(), new_folder()
+    (dead / "owner").write_text(f"{os.getpid()} 1\n")  # the same number, another process
+    assert dead in sweep_dead_labs()
+    assert living.exists()
+    (living / "owner").write_text("0 0\n")
+    assert living in sweep_dead_labs()
+
+
+def test_hosts_have_names_and_reach_each_other_by_ssh(hosts_lab: Callable[..., HostsLab]) -> None:
+    lab = hosts_lab("a", "b", "c", "d")
+    for name in lab.names:
+        assert lab.exec(name, "hostname").stdout == f"{name}\n"
+    done = lab.exec("a", "ssh", "-o", "BatchMode=yes", "d", "hostname")
+    assert (done.stdout, done.returncode) == ("d\n", 0)
+    lab.exec("a", "touch", "/tmp/only-on-a")
+    assert lab.exec("b", "ls", "/tmp").stdout == ""
+
+
+def test_a_crashed_host_is_gone_and_comes_back(hosts_lab: Callable[..., HostsLab]) -> None:
+    lab, other = hosts_lab("a", "b"), hosts_lab("a", "b")
+    lab.kill("b")
+    assert not lab.is_up("b")
+    options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=1")
+    assert lab.exec("a", "ssh", *options, "b", "true").returncode == 255
+    assert other.exec("a", "ssh", *options, "b", "hostname").stdout == "b\n"
+    lab.revive("b")
+    assert lab.exec("a", "ssh", *options, "b", "hostname").stdout == "b\n"
+
+
+@pytest.mark.slurm
+def test_slurm_over_hosts(
+    hosts_lab: Callable[..., HostsLab], slurm_lab: Callable[..., SlurmLab]
+) -> None:
+    hosts = hosts_lab("ctl", "n1", "n2")
+    lab = slurm_lab(hosts=hosts)
+    job = lab.submit("srun hostname", "-N2", user=ALICE)
+    assert lab.wait_over(job)[job].state == "COMPLETED"
+    out = (lab.folder / "out" / f"slurm-{job}.out").read_text()
+    assert sorted(out.split()) == ["n1", "n2"]
