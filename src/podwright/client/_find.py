@@ -47,9 +47,7 @@ class Found(NamedTuple):
     @property
     def address(self) -> str:
         """`host:port` where its gRPC answers, or its socket if it has no such port."""
-        if ":" in self.client.where and not self.client.where.startswith("/"):
-            return self.client.where
-        if not self.info.port:
+        if not isinstance(self.client.transport, UnixTransport) or not self.info.port:
             return self.client.where
         host = self.info.host
         return str(Address(DEFAULT_HOST if host in ("", "0.0.0.0", "::") else host, self.info.port))
