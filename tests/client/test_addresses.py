@@ -1,0 +1,114 @@
+"""Who names a server, key by key, and what is not an address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podwright.client import Address, ServerOptions, parse_addresses
+from podwright.client._addresses import Named, named_server
+from podwright.wire import InvalidRequest
+
+NOWHERE = "/nonexistent/vipu-cli.hcl"
+
+
+def test_nothing_named_is_none() -> None:
+    assert named_server(ServerOptions(), {}, NOWHERE) is None
+    assert named_server(ServerOptions(), {"VIPU_CLI_API_HOST": ""}, NOWHERE) is None
+
+
+def test_option_before_environment_before_file_each_key_on_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "vipu-cli.hcl"
+    file.write_text('# site\napi-host = "c"\napi-port="3"  // as text\n')
+    environ = {"VIPU_CLI_API_HOST": "b"}
+
+    def named(options: ServerOptions, environ: dict[str, str]) -> Named:
+        found = named_server(options, environ, str(file))
+        assert found is not None
+        return found
+
+    assert named(ServerOptions(), {}) == (str(file), "", (("c", 3),))
+    assert named(ServerOptions(), environ) == ("the environment", "", (("b", 3),))
+    assert named(ServerOptions(host="a"), environ) == ("an option", "", (("a", 3),))
+    assert named(ServerOptions(host="a", port="1"), environ).addresses == (("a", 1),)
+    environ["VIPU_CLI_API_PORT"] = "2"
+    assert named(ServerOptions(host="a"), environ).addresses == (("a", 2),)
+    assert named(ServerOptions(port="1"), {}).addresses == (("c", 1),)
+
+
+def test_a_port_alone_names_this_machine() -> None:
+    found = named_server(ServerOptions(), {"VIPU_CLI_API_PORT": "9"}, NOWHERE)
+    assert found == ("the environment", "", (("localhost", 9),))
+
+
+def test_a_named_socket_stands_behind_options_only() -> None:
+    environ = {"PODWRIGHT_SOCKET": "/s", "VIPU_CLI_API_HOST": "b"}
+    found = named_server(ServerOptions(), environ, NOWHERE)
+    assert found == ("PODWRIGHT_SOCKET", "/s", ())
+    found = named_server(ServerOptions(host="a"), environ, NOWHERE)
+    assert found == ("an option", "", (("a", 8090),))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h", ["h:8090"]),
+        ("h:1", ["h:1"]),
+        ("h1,h2:2 , h3", ["h1:8090", "h2:2", "h3:8090"]),
+        ("10.0.0.1", ["10.0.0.1:8090"]),
+        ("::1", ["[::1]:8090"]),
+        ("[::1]", ["[::1]:8090"]),
+        ("[fe80::1%eth0]:3", ["[fe80::1%eth0]:3"]),
+    ],
+)
+def test_addresses(text: str, expected: list[str]) -> None:
+    assert [str(address) for address in parse_addresses(text)] == expected
+
+
+def test_a_port_for_those_without_one() -> None:
+    assert parse_addresses("a,b:2", "7") == (Address("a", 7), Address("b", 2))
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "h:", "h:x", "h:0", "h:65536", "h h", "http://h", "[::1", "[::1]x", "h:1:x y"]
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        parse_addresses(text, by="an option")
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "0", "65536", "80 90", "1e3"])
+def test_what_is_no_port(port: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"not a port from 1 to 65535 \(from an option\)"):
+        named_server(ServerOptions(port=port), {}, NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('api-host = "a\n', "line 1: not of the form"),
+        ("\n\napi-host\n", "line 3: not of the form"),
+        ('api-host = ["a", "b"]', "line 1: not of the form"),
+        ('api-host = "h"\napi-access-key = "x"', "api-access-key is set, but"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "mine.hcl"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        named_server(ServerOptions(config=str(file)), {}, NOWHERE)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_was_asked_for_must_be_there() -> None:
+    with pytest.raises(InvalidRequest, match="no such file"):
+        named_server(ServerOptions(config=NOWHERE), {"VIPU_CLI_API_HOST": "b"})
+    with pytest.raises(InvalidRequest, match="is a directory"):
+        named_server(ServerOptions(config="/"), {})
+
+
+def test_a_file_without_a_server_names_none(tmp_path: Path) -> None:
+    file = tmp_path / "vipu-cli.hcl"
+    file.write_text('log-level = "info"\n')
+    assert named_server(ServerOptions(), {}, str(file)) is None
