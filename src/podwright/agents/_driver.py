@@ -8,10 +8,12 @@ so that a controller or holder that was presumed dead can do nothing more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 
-class DeviceReport(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
     """One device of the machine. index: 0 .. devices-1. attributes: as `list ipu-attrs` shows."""
 
     index: int
@@ -25,7 +27,11 @@ class DeviceReport(NamedTuple):
 
 
 class MachineReport(NamedTuple):
-    """What a machine has and holds. configured: device index -> (partition, epoch)."""
+    """What a machine has and holds.
+
+    configured: device index -> (partition, epoch), the epoch that of the last call on the device
+    that was finished, so that a controller can tell after a crash whether its step was.
+    """
 
     devices: tuple[DeviceReport, ...]
     configured: Mapping[int, tuple[str, int]]

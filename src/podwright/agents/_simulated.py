@@ -1,0 +1,249 @@
+"""A machine whose devices exist only as data, so that all above can be run and broken at will.
+
+Its state outlives a controller: tests (and a restarted server in one process) start new
+controllers over the same machines, as a real pod outlives its server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from podwright.agents._driver import DeviceReport, MachineReport
+from podwright.fabric import Family, Machine
+from podwright.wire import Fenced, Internal, Unavailable
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Fault(enum.Enum):
+    """What a call can be made to do."""
+
+    FAIL = "fail"  #: the machine answers that it failed, and did nothing
+    SILENT = "silent"  #: the machine cannot be reached
+    HANG = "hang"  #: no answer, ever; nothing is done
+    LOST_REPLY = "lost-reply"  #: it is done, but the answer never arrives
+
+
+class Call(NamedTuple):
+    """One call as the machine saw it. kind: describe, configure, reset or release."""
+
+    kind: str
+    partition: str
+    epoch: int
+    devices: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class SimulatedDevice:
+    """What one device remembers.
+
+    seen: highest epoch of any call, the fence. epoch: that of the last call that was finished.
+    used_by: the partition whose programs have touched it since its last reset, or empty.
+    """
+
+    partition: str = ""
+    epoch: int = 0
+    seen: int = 0
+    used_by: str = ""
+    healthy: bool = True
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Faults to come, and delays."""
+
+    faults: dict[str, list[Fault]] = field(default_factory=dict)
+    delays: dict[str, float] = field(default_factory=dict)
+    down: bool = False
+
+
+class SimulatedMachine:
+    """A simulated machine behind the driver seam.
+
+    `host` and the ports are what its devices claim to answer at; nothing listens there.
+    `sleep` is how delays pass, so that tests can pass them virtually.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        family: Family,
+        *,
+        ip: str = "",
+        server_port: int = 31000,
+        rdma_port: int = 32000,
+        sleep: Sleep = asyncio.sleep,
+        keep_calls: int = 0,
+    ) -> None:
+        self.machine = machine
+        self.family = family
+        self.devices = [SimulatedDevice() for _ in range(family.devices_per_machine)]
+        #: The last `keep_calls` calls, oldest first; none are kept unless asked for.
+        self.calls: list[Call] = []
+        #: Isolation broken: a device that reached a partition with another's data on it.
+        self.violations: list[str] = []
+        self._ip = ip or machine.host
+        self._server_port = server_port
+        self._rdma_port = rdma_port
+        self._sleep = sleep
+        self._keep_calls = keep_calls
+        self._plan = _Plan()
+
+    # -- what tests set ----------------------------------------------------------------------
+
+    def delay(self, kind: str, seconds: float) -> None:
+        """Let every call of this kind take so long."""
+        self._plan.delays[kind] = seconds
+
+    def fail_next(self, kind: str, count: int = 1, fault: Fault = Fault.FAIL) -> None:
+        """Let the next calls of this kind go wrong."""
+        self._plan.faults.setdefault(kind, []).extend([fault] * count)
+
+    def set_down(self, down: bool) -> None:
+        """Answer nothing at all, until told otherwise. Devices keep their state."""
+        self._plan.down = down
+
+    def set_healthy(self, index: int, healthy: bool) -> None:
+        """An unhealthy device refuses to be configured or reset."""
+        self.devices[index].healthy = healthy
+
+    def heal(self) -> None:
+        """Forget all faults to come."""
+        self._plan = _Plan(delays=self._plan.delays)
+        for device in self.devices:
+            device.healthy = True
+
+    def power_cycle(self) -> None:
+        """Come back as a machine that was switched off: no configuration, no data, no fence."""
+        self.devices = [SimulatedDevice() for _ in self.devices]
+
+    def use(self, epoch: int, devices: Sequence[int]) -> None:
+        """A program of a holder touches devices. Raises wire.Fenced for an old epoch."""
+        for index in devices:
+            device = self.devices[index]
+            if epoch < device.seen:
+                raise self._fenced("use", index, epoch)
+            device.used_by = device.partition
+
+    # -- the driver seam ---------------------------------------------------------------------
+
+    async def describe(self) -> MachineReport:
+        """See `Driver.describe`."""
+        lost = await self._enter(Call("describe", "", 0, ()))
+        if lost:
+            raise lost
+        return MachineReport(
+            devices=tuple(self._report(i) for i in range(len(self.devices))),
+            configured={
+                i: (d.partition, d.epoch) for i, d in enumerate(self.devices) if d.partition
+            },
+            software="simulated",
+        )
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.configure`."""
+        lost = await self._enter(Call("configure", partition, epoch, tuple(devices)))
+        for device in self._fence("configure", epoch, devices):
+            if device.used_by not in ("", partition) or device.partition not in ("", partition):
+                self.violations.append(
+                    f"{self.machine.name}: {device.partition or device.used_by} -> {partition}"
+                )
+            if device.partition != partition:
+                device.used_by = ""
+            device.partition = partition
+            device.epoch = epoch
+        if lost:
+            raise lost
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.reset`."""
+        lost = await self._enter(Call("reset", "", epoch, tuple(devices)))
+        for device in self._fence("reset", epoch, devices):
+            device.used_by = ""
+            device.epoch = epoch
+        if lost:
+            raise lost
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.release`."""
+        lost = await self._enter(Call("release", "", epoch, tuple(devices)))
+        for device in self._fence("release", epoch, devices):
+            device.used_by = ""
+            device.partition = ""
+            device.epoch = epoch
+        if lost:
+            raise lost
+
+    # -- inside ------------------------------------------------------------------------------
+
+    async def _enter(self, call: Call) -> Unavailable | None:
+        """Log, delay and go wrong as planned; returns an error to raise after the work."""
+        if self._keep_calls:
+            self.calls.append(call)
+            del self.calls[: -self._keep_calls]
+        plan = self._plan
+        if (seconds := plan.delays.get(call.kind, 0.0)) > 0:
+            await self._sleep(seconds)
+        silent = Unavailable(f"machine {self.machine.name} does not answer")
+        if plan.down:
+            raise silent
+        if not (faults := plan.faults.get(call.kind)):
+            return None
+        fault = faults.pop(0)
+        if fault is Fault.HANG:
+            await asyncio.Event().wait()
+        if fault is Fault.FAIL:
+            raise Internal(f"machine {self.machine.name} failed to {call.kind} its devices")
+        if fault is Fault.SILENT:
+            raise silent
+        return silent
+
+    def _fence(self, kind: str, epoch: int, devices: Sequence[int]) -> list[SimulatedDevice]:
+        chosen = []
+        for index in devices:
+            device = self.devices[index]
+            if epoch < device.seen:
+                raise self._fenced(kind, index, epoch)
+            if not device.healthy and kind != "release":
+                raise Internal(
+                    f"{self.family.device_noun} {index} of machine {self.machine.name} is unhealthy"
+                )
+            chosen.append(device)
+        for device in chosen:
+            device.seen = epoch
+        return chosen
+
+    def _fenced(self, kind: str, index: int, epoch: int) -> Fenced:
+        return Fenced(
+            f"{self.family.device_noun} {index} of machine {self.machine.name} has seen "
+            f"epoch {self.devices[index].seen}, newer than {epoch}",
+            asked=kind,
+        )
+
+    def _report(self, index: int) -> DeviceReport:
+        name = self.machine.name
+        return DeviceReport(
+            index=index,
+            ip=self._ip,
+            server_port=self._server_port + index,
+            rdma_port=self._rdma_port + index,
+            arch_id=2,
+            chip_id=f"SIM-{name}-{index}",
+            healthy=self.devices[index].healthy,
+            attributes={
+                # The keys are those that `vipu list ipu-attrs` is documented to show.
+                "board ipu index": str(index),
+                "board serial number": f"SIM-{name}",
+                "board type": "SIMULATED",
+                "clock": "1330MHz",
+                "driver version": "simulated",
+                "firmware major version": "0",
+                "firmware minor version": "0",
+                "firmware patch version": "0",
+                "firmware version": "0.0.0",
+            },
+        )

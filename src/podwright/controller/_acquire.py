@@ -1,0 +1,333 @@
+"""Acquire: find or create a partition and hold it, in one step that nobody can get between.
+
+The rules are those of the PopRun guide, 2.8.3, with our answers where it has none. Devices that
+a lease leaves behind are reset when the next one begins, not when it ends: the end is quick,
+and a partition that nobody takes again costs no reset.
+"""
+
+from __future__ import annotations
+
+import math
+
+from podwright.controller import _partitions as partitions
+from podwright.controller import _steps as steps
+from podwright.controller._caller import Caller, check_change, check_creator, may_change
+from podwright.controller._core import Core, Entry
+from podwright.controller._fit import differences
+from podwright.controller._leases import (
+    Lease,
+    ancestors,
+    descendants,
+    free_subset,
+    mask_of,
+    to_info,
+)
+from podwright.controller._records import LeaseRecord, PartitionRecord
+from podwright.controller._refusals import does_not_fit, failed, held
+from podwright.controller._replace import replace
+from podwright.controller._spec import asked_for, check_name, renamed
+from podwright.wire import (
+    AcquireRequest,
+    Fenced,
+    InvalidRequest,
+    LeaseInfo,
+    LeaseRequest,
+    OperationState,
+    PartitionSpec,
+    ReadyState,
+    WrongState,
+)
+
+MAX_TTL = 3600.0  #: seconds
+MAX_HOLDER = 200  #: characters
+
+
+async def acquire(
+    core: Core, caller: Caller, request: AcquireRequest
+) -> tuple[Entry, PartitionRecord, Lease, bool]:
+    """The partition, as it stands with the lease, the lease, and whether it is new."""
+    spec = request.spec
+    asked = "acquire " + asked_for(spec, core.inventory.noun)
+    parent = _check(core, caller, request, asked)
+    if spec.name:
+        check_name(spec.name)
+    if parent is not None:
+        spec = _within(parent, spec, asked)
+    draft = LeaseRecord(
+        id="",
+        partition="",
+        epoch=0,
+        owner=caller.name,
+        first=0,
+        count=0,
+        ttl=request.ttl,
+        holder=request.holder,
+        parent=request.parent,
+    )
+    name = spec.name or _only_one(core, caller, spec, asked)
+    may_create = (request.create or request.update) and parent is None
+    while True:
+        if not name or name not in core.partitions:
+            if not may_create:
+                raise _missing(core, caller, name, asked)
+            if not name:
+                name = _new_name(core)
+            return await _create(core, caller, request, renamed(spec, name), draft, asked)
+        entry = core.partitions[name]
+        await entry.lock.acquire()
+        try:
+            if not entry.gone:
+                return await _hold(core, caller, request, spec, entry, draft, asked)
+        finally:
+            entry.lock.release()
+
+
+def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
+    """Move a lease's end to a full ttl from now. Raises Fenced when it is over.
+
+    Costs no commit: after a restart each lease has a full ttl again.
+    """
+    lease = _own(core, caller, request, "renew")
+    lease.expires = core.now() + lease.record.ttl
+    record = core.partitions[lease.record.partition].known
+    return to_info(lease, record.size, core.now())
+
+
+async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
+    """End a lease and those in it. Raises Fenced when it is over."""
+    lease = _own(core, caller, request, "release")
+    entry = core.partitions[lease.record.partition]
+    await entry.lock.acquire()
+    try:
+        _own(core, caller, request, "release")
+        await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
+    finally:
+        entry.lock.release()
+
+
+async def expire(core: Core, lease: Lease) -> None:
+    """End a lease whose time has come, unless it was renewed at the last moment."""
+    entry = core.partitions.get(lease.record.partition)
+    if entry is None:
+        return
+    await entry.lock.acquire()
+    try:
+        if lease.ending:
+            return
+        if lease.expires > core.now():
+            core.expiries.add(lease)
+            return
+        await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
+    finally:
+        entry.lock.release()
+
+
+async def _create(
+    core: Core,
+    caller: Caller,
+    request: AcquireRequest,
+    spec: PartitionSpec,
+    draft: LeaseRecord,
+    asked: str,
+) -> tuple[Entry, PartitionRecord, Lease, bool]:
+    entry = await partitions.begin_create(
+        core, caller, spec, asked, lease_for=draft, transient=not request.keep
+    )
+    try:
+        (lease,) = entry.leases.values()
+        faults = await steps.finish_create(core, entry)
+        if faults:
+            record = entry.known
+            await steps.remove(core, entry, force=True)
+            raise failed(
+                record, record.errors, asked, "try again; the machine is left out until it answers"
+            )
+        return entry, entry.known, lease, True
+    finally:
+        entry.lock.release()
+
+
+async def _hold(
+    core: Core,
+    caller: Caller,
+    request: AcquireRequest,
+    spec: PartitionSpec,
+    entry: Entry,
+    draft: LeaseRecord,
+    asked: str,
+) -> tuple[Entry, PartitionRecord, Lease, bool]:
+    record = entry.known
+    check_change(caller, record.owner, asked)
+    found = differences(record, spec)
+    if found and not request.update:
+        raise does_not_fit(record, found, asked)
+    if found:
+        if entry.leases:
+            raise held(record, list(entry.leases.values()), asked, _LATER)
+        lease = await replace(core, caller, request, renamed(spec, entry.name), entry, draft, asked)
+        return entry, entry.known, lease, True
+    if record.operation not in (OperationState.IDLE, OperationState.FAILED):
+        raise WrongState(  # only a fault of ours leaves a step unfinished with its lock free
+            f"partition {record.name} is {record.operation.value}", asked=asked
+        )
+    above = ancestors(request.parent, core.leases)
+    others = [x for x in entry.leases.values() if x.record.id not in above]
+    if record.ready is ReadyState.ERROR and entry.leases:
+        raise held(record, list(entry.leases.values()), asked, _LATER)
+    first, count = _choose(record, spec, core.leases.get(request.parent), others, asked)
+    epoch = core.next_epoch()
+    lease_record = LeaseRecord(
+        id=f"l{epoch:x}",
+        partition=record.name,
+        epoch=epoch,
+        owner=draft.owner,
+        first=first,
+        count=count,
+        ttl=draft.ttl,
+        holder=draft.holder,
+        parent=draft.parent,
+    )
+    mask = mask_of(first, count)
+    wanted = request.reset
+    if wanted is None:
+        wanted = not record.reconfigurable or bool(record.dirty_mask & mask)
+    if wanted or record.ready is ReadyState.ERROR:
+        faults = await steps.reset(core, entry, mask=mask, lease=lease_record)
+    else:
+        faults = await steps.take_unreset(core, entry, lease_record)
+    lease = entry.leases[lease_record.id]
+    if faults:
+        await steps.end_leases(core, entry, [lease])
+        raise failed(
+            record,
+            [fault.reason for fault in faults],
+            asked,
+            f"reset partition {record.name} once its machines answer, or use another",
+        )
+    return entry, entry.known, lease, False
+
+
+_LATER = "try again when it is released, or name another partition"
+
+
+def _choose(
+    record: PartitionRecord,
+    spec: PartitionSpec,
+    parent: Lease | None,
+    others: list[Lease],
+    asked: str,
+) -> tuple[int, int]:
+    """Which devices of a fitting partition a lease gets. Raises Held or InvalidRequest."""
+    first, count = (parent.record.first, parent.record.count) if parent else (0, record.size)
+    taken = 0
+    for other in others:
+        taken |= other.record.mask
+    wanted = spec.size or len(spec.devices) or count
+    if not record.reconfigurable:
+        wanted = count
+    if wanted > count:
+        raise InvalidRequest(
+            f"the parent lease holds {count} devices, not {wanted}",
+            asked=asked,
+            would_work=f"ask for {count} or fewer",
+        )
+    at = free_subset(first, count, wanted, taken)
+    if at is None:
+        raise held(record, others, asked, _LATER)
+    return at, wanted
+
+
+def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> Lease | None:
+    """Raises InvalidRequest for bad numbers and words; returns the parent lease."""
+    check_creator(caller, asked)
+    if not (math.isfinite(request.ttl) and 0 < request.ttl <= MAX_TTL):
+        raise InvalidRequest(
+            f"a lease cannot last {request.ttl:g} s",
+            asked=asked,
+            would_work=f"use a ttl above 0 and at most {MAX_TTL:g} s",
+        )
+    if len(request.holder) > MAX_HOLDER or not request.holder.isprintable():
+        raise InvalidRequest(
+            "the holder's name is too long or not printable",
+            asked=asked,
+            would_work=f"use at most {MAX_HOLDER} printable characters",
+        )
+    if not request.parent:
+        return None
+    parent = core.leases.get(request.parent)
+    if parent is None or parent.ending:
+        raise _over(request.parent, asked)
+    check_change(caller, parent.record.owner, asked)
+    return parent
+
+
+def _within(parent: Lease, spec: PartitionSpec, asked: str) -> PartitionSpec:
+    partition = parent.record.partition
+    if spec.name not in ("", partition):
+        raise InvalidRequest(
+            f"the parent lease {parent.record.id} is on partition {partition}",
+            asked=asked,
+            would_work=f"name partition {partition}, or none",
+        )
+    return renamed(spec, partition)
+
+
+def _only_one(core: Core, caller: Caller, spec: PartitionSpec, asked: str) -> str:
+    """The one partition that the caller may use, or nothing where there is none.
+
+    Those that came with somebody's lease go with it, and are nobody else's to find.
+    """
+    names = sorted(
+        record.name
+        for record in core.records()
+        if may_change(caller, record.owner)
+        and not record.transient
+        and record.operation is not OperationState.REMOVING
+        and (not spec.cluster or record.cluster == spec.cluster)
+        and (not spec.allocation or record.allocation == spec.allocation)
+    )
+    if len(names) > 1:
+        raise InvalidRequest(
+            f"there are several partitions: {', '.join(names[:10])}"
+            + (f" and {len(names) - 10} more" if names[10:] else ""),
+            asked=asked,
+            would_work="name the one to use",
+            partitions=names,
+        )
+    return names[0] if names else ""
+
+
+def _new_name(core: Core) -> str:
+    number = 1
+    while f"run-{number}" in core.partitions:
+        number += 1
+    return f"run-{number}"
+
+
+def _missing(core: Core, caller: Caller, name: str, asked: str) -> Exception:
+    allow = "let it be created with --update-partition=yes"
+    mine = sorted(r.name for r in core.records() if may_change(caller, r.owner))
+    if mine:
+        allow = f"use {' or '.join(mine[:5])}, or {allow}"
+    if name:
+        return core.missing(name, asked, would_work=allow)
+    return core.missing("to use", asked, would_work=allow)
+
+
+def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> Lease:
+    """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
+    asked = f"{verb} lease {request.id[:80]}"
+    lease = core.leases.get(request.id)
+    if lease is None or lease.ending or lease.record.epoch != request.epoch:
+        raise _over(request.id[:80], asked)
+    check_change(caller, lease.record.owner, asked)
+    return lease
+
+
+def _over(lease: str, asked: str) -> Fenced:
+    return Fenced(
+        "the lease is over: it was released, ran out, or was ended by force",
+        asked=asked,
+        would_work="acquire a new one",
+        lease=lease,
+    )

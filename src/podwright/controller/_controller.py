@@ -1,0 +1,274 @@
+"""The controller: every call of podwright.v1, as the fronts make them.
+
+A call that changes something goes on although its caller goes away: a step that has begun is
+always brought to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from podwright.agents import Driver
+from podwright.controller import _acquire as acquiring
+from podwright.controller import _partitions as partitions
+from podwright.controller import _recovery as recovery
+from podwright.controller import _views as views
+from podwright.controller._caller import Caller
+from podwright.controller._core import Core, Entry
+from podwright.controller._keeper import Keeper
+from podwright.controller._leases import to_info
+from podwright.controller._spec import asked_for
+from podwright.fabric import Cluster
+from podwright.store import Store
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    AllocationList,
+    ClusterList,
+    CreateRequest,
+    DeviceList,
+    Empty,
+    LeaseInfo,
+    LeaseList,
+    LeaseRequest,
+    ListRequest,
+    PartitionInfo,
+    PartitionList,
+    PartitionName,
+    PodwrightError,
+    RemoveRequest,
+    ResetRequest,
+    Unavailable,
+)
+
+_T = TypeVar("_T")
+
+
+class Controller:
+    """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
+
+    drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
+    without any has one, named like itself, with all of its machines. driver_timeout: seconds
+    for one call to a machine. sleep: how the timer waits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clusters: Sequence[Cluster],
+        drivers: Mapping[str, Driver],
+        *,
+        version: str,
+        allocations: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+        driver_timeout: float = 30.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.version = version
+        self._store = store
+        self._sleep = sleep
+        self._core = Core(
+            store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
+        )
+        self._keeper: asyncio.Task[None] | None = None
+        self._state = "not started"
+
+    async def start(self) -> None:
+        """Open the store, finish or undo what was interrupted, then serve.
+
+        Raises wire.Unavailable or wire.Fenced when the store cannot be had.
+        """
+        opened = await self._store.open()
+        try:
+            await recovery.recover(self._core, opened)
+        except BaseException:
+            await self._store.close()
+            raise
+        keeper = Keeper(self._core, self._sleep)
+        self._keeper = asyncio.get_running_loop().create_task(keeper.run())
+        self._state = ""
+
+    async def close(self) -> None:
+        """Take no more calls, bring steps under way to their end, and close the store."""
+        if self._state == "closed":
+            return
+        self._state = "closed"
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+        while self._core.tasks:
+            await asyncio.wait(self._core.tasks)
+        with suppress(PodwrightError):
+            await self._core.journal.flush()
+        await self._store.close()
+
+    @property
+    def failure(self) -> PodwrightError | None:
+        """Why the controller stopped for good (its store failed or is another's), or None."""
+        return self._core.journal.failure
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is no partition, no lease and no step under way."""
+        core = self._core
+        return not core.partitions and not core.leases and not core.tasks
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """The clusters, in the order of their definition."""
+        return [site.cluster for site in self._core.inventory.sites.values()]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any cluster is simulated."""
+        return any(cluster.simulated for cluster in self.clusters)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def list_clusters(self, caller: Caller, request: ListRequest) -> ClusterList:
+        """Clusters, in the order of their definition."""
+        self._check()
+        return views.clusters(self._core, request)
+
+    async def list_allocations(self, caller: Caller, request: ListRequest) -> AllocationList:
+        """Allocations, in the order of their definition."""
+        self._check()
+        return views.allocations(self._core, request)
+
+    async def list_devices(self, caller: Caller, request: ListRequest) -> DeviceList:
+        """Devices, in the order of cluster, domain, offset."""
+        self._check()
+        return views.devices(self._core, request)
+
+    async def list_partitions(self, caller: Caller, request: ListRequest) -> PartitionList:
+        """Partitions, in the order of their names."""
+        self._check()
+        return views.partitions(self._core, request, self.version)
+
+    async def list_leases(self, caller: Caller, request: ListRequest) -> LeaseList:
+        """Leases, in the order of their ids."""
+        self._check()
+        return views.leases(self._core, request)
+
+    async def get_partition(self, caller: Caller, request: PartitionName) -> PartitionInfo:
+        """One partition. Raises NotFound."""
+        self._check()
+        entry = self._core.partitions.get(request.name)
+        if entry is None or entry.record is None:
+            raise self._core.missing(request.name, f"get partition {request.name}")
+        return self._info(entry)
+
+    # -- partitions --------------------------------------------------------------------------
+
+    async def create_partition(self, caller: Caller, request: CreateRequest) -> PartitionInfo:
+        """Create a partition; the answer is ACTIVE or in ERROR, or PENDING without `wait`.
+
+        Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
+        """
+        asked = "create " + asked_for(request.spec, self._core.inventory.noun)
+        return await self._run(
+            self._two_steps(
+                partitions.begin_create(self._core, caller, request.spec, asked),
+                lambda entry: partitions.finish_create(self._core, entry),
+                request.wait,
+            )
+        )
+
+    async def reset_partition(self, caller: Caller, request: ResetRequest) -> PartitionInfo:
+        """Reset a partition's devices; the answer is ACTIVE or in ERROR.
+
+        With `force`, leases on it end. Raises NotFound, Held, Denied.
+        """
+        return await self._run(
+            self._two_steps(
+                partitions.begin_reset(self._core, caller, request),
+                lambda entry: partitions.finish_reset(self._core, entry),
+                request.wait,
+            )
+        )
+
+    async def remove_partition(self, caller: Caller, request: RemoveRequest) -> Empty:
+        """Remove a partition; its devices are reset first.
+
+        With `force`, leases on it end, and machines that do not answer are ignored: nobody gets
+        their devices until they were reset. Raises NotFound, Held, Denied, WrongState.
+        """
+        await self._run(self._remove(caller, request))
+        return Empty()
+
+    # -- leases ------------------------------------------------------------------------------
+
+    async def acquire(self, caller: Caller, request: AcquireRequest) -> AcquireReply:
+        """Find or create a partition and hold it.
+
+        Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
+        """
+        return await self._run(self._acquire(caller, request))
+
+    async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
+        """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
+        self._check()
+        return acquiring.renew(self._core, caller, request)
+
+    async def release(self, caller: Caller, request: LeaseRequest) -> Empty:
+        """End a lease and those in it. Raises Fenced when it is over, Denied."""
+        await self._run(acquiring.release(self._core, caller, request))
+        return Empty()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self._state:
+            raise Unavailable(f"the server is {self._state}", would_work="try again in a moment")
+        self._core.journal.check()
+
+    async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Do something that must not stop half way when its caller goes away."""
+        try:
+            self._check()
+        except PodwrightError:
+            work.close()
+            raise
+        return await asyncio.shield(self._core.spawn(work))
+
+    async def _two_steps(
+        self,
+        begin: Awaitable[Entry],
+        finish: Callable[[Entry], Coroutine[Any, Any, None]],
+        wait: bool,
+    ) -> PartitionInfo:
+        entry = await begin
+        if wait:
+            await finish(entry)
+        else:
+            self._core.spawn(self._aside(finish(entry)))
+        if entry.record is None:
+            raise self._core.missing(entry.name, f"get partition {entry.name}")
+        return self._info(entry)
+
+    async def _remove(self, caller: Caller, request: RemoveRequest) -> None:
+        entry = await partitions.begin_remove(self._core, caller, request.name, force=request.force)
+        finish = partitions.finish_remove(self._core, entry, force=request.force)
+        if request.wait:
+            await finish
+        else:
+            self._core.spawn(self._aside(finish))
+
+    async def _acquire(self, caller: Caller, request: AcquireRequest) -> AcquireReply:
+        core = self._core
+        entry, record, lease, created = await acquiring.acquire(core, caller, request)
+        return AcquireReply(
+            lease=to_info(lease, record.size, core.now()),
+            partition=views.partition_info(core, entry, record, self.version),
+            created=created,
+        )
+
+    async def _aside(self, work: Coroutine[Any, Any, None]) -> None:
+        with suppress(PodwrightError):  # it shows in the partition's state
+            await work
+
+    def _info(self, entry: Entry) -> PartitionInfo:
+        return views.partition_info(self._core, entry, entry.known, self.version)

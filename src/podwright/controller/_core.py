@@ -1,0 +1,198 @@
+"""What the controller knows, in memory: the truth while it runs.
+
+Everything here changes without waiting; what must be durable first is in `_steps`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from podwright.agents import Driver
+from podwright.controller._hardware import Hardware
+from podwright.controller._inventory import Inventory, Site
+from podwright.controller._journal import Journal
+from podwright.controller._leases import Expiries, Lease
+from podwright.controller._records import LeaseRecord, PartitionRecord, QuarantineRecord
+from podwright.fabric import Cluster
+from podwright.store import Store
+from podwright.wire import NotFound, ReadyState
+
+AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
+EPOCH_SHIFT: Final = 28  #: device epochs per server epoch; below 2**53 for 32 million restarts
+
+
+class Entry:
+    """A partition in memory. `lock` is held by whoever takes it through a step.
+
+    record: None until it is durable, and again when it is gone. retry_at: when the server may
+    reset it by itself.
+    """
+
+    __slots__ = ("gone", "leases", "lock", "name", "record", "retry_at", "site")
+
+    def __init__(self, name: str, site: Site | None, record: PartitionRecord | None = None) -> None:
+        self.name = name
+        self.site = site
+        self.record = record
+        self.lock = asyncio.Lock()
+        self.leases: dict[str, Lease] = {}
+        self.gone = False
+        self.retry_at = 0.0
+
+    @property
+    def known(self) -> PartitionRecord:
+        """The record of one whose lock is held and that is not gone."""
+        assert self.record is not None
+        return self.record
+
+    def parts(self, mask: int | None = None) -> dict[str, list[int]]:
+        """Its devices by machine: all of them, or those in a mask over the routing order."""
+        if self.site is None:
+            return {}
+        record = self.known
+        if mask is None:
+            return self.site.parts(record.blocks)
+        return self.site.parts(self.site.span(record.gcds, mask))
+
+
+class Core:
+    """All state, and the ways out of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        clusters: Sequence[Cluster],
+        drivers: Mapping[str, Driver],
+        allocations: Mapping[str, Mapping[str, Sequence[str]]],
+        *,
+        driver_timeout: float,
+    ) -> None:
+        self.store = store
+        self.journal = Journal(store)
+        self.inventory = Inventory(clusters, allocations)
+        self.hardware = Hardware(drivers, timeout=driver_timeout, silence=self.mark_down)
+        self.partitions: dict[str, Entry] = {}
+        self.leases: dict[str, Lease] = {}
+        self.expiries = Expiries()
+        self.quarantine: dict[str, QuarantineRecord] = {}
+        self.broken: set[str] = set()
+        self.down: set[str] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._epoch = 0
+
+    # -- numbers and time --------------------------------------------------------------------
+
+    def begin_epoch(self, server_epoch: int) -> None:
+        """Device epochs grow with the server's, so that no counter has to be written down."""
+        self._epoch = server_epoch << EPOCH_SHIFT
+
+    def next_epoch(self) -> int:
+        """A device epoch higher than all before."""
+        self._epoch += 1
+        return self._epoch
+
+    def now(self) -> float:
+        """Seconds since 1970 by the store's clock."""
+        return self.store.now()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Let something go on although nobody waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    # -- partitions --------------------------------------------------------------------------
+
+    def records(self) -> Iterable[PartitionRecord]:
+        """All partitions that are durable."""
+        return (entry.record for entry in self.partitions.values() if entry.record is not None)
+
+    def set(self, entry: Entry, record: PartitionRecord) -> None:
+        """A new record, durable or derivable from what is."""
+        entry.record = record
+        if record.ready is ReadyState.ERROR:
+            entry.retry_at = self.now() + (2 << min(record.auto_resets, 8))
+            self.broken.add(entry.name)
+        elif self.broken:
+            self.broken.discard(entry.name)
+
+    def forget(self, entry: Entry, left: Sequence[QuarantineRecord] = ()) -> None:
+        """A partition is gone; its devices are free but for those left in quarantine."""
+        record = entry.known
+        if entry.site is not None:
+            entry.site.index.release(record.placement)
+            for quarantined in left:
+                entry.site.index.take(quarantined.placement)
+                self.quarantine[quarantined.key] = quarantined
+        self.drop_entry(entry)
+
+    def drop_entry(self, entry: Entry) -> None:
+        """Take a partition out of the list, whatever its devices are."""
+        entry.record = None
+        entry.gone = True
+        self.broken.discard(entry.name)
+        if self.partitions.get(entry.name) is entry:
+            del self.partitions[entry.name]
+
+    async def lock(self, name: str, asked: str) -> Entry:
+        """A partition with its lock held, which the caller releases. Raises NotFound."""
+        while (entry := self.partitions.get(name)) is not None:
+            await entry.lock.acquire()
+            if not entry.gone:
+                return entry
+            entry.lock.release()
+        raise self.missing(name, asked)
+
+    def missing(self, name: str, asked: str, would_work: str = "") -> NotFound:
+        """There is no such partition; says which there are."""
+        known = sorted(record.name for record in self.records())
+        if not would_work:
+            shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
+            would_work = f"there are: {shown}" if known else "create it first"
+        return NotFound(
+            f"there is no partition {name}", asked=asked, would_work=would_work, partition=name
+        )
+
+    # -- leases ------------------------------------------------------------------------------
+
+    def add_lease(self, entry: Entry, record: LeaseRecord) -> Lease:
+        """A lease lives, with a full ttl from now."""
+        lease = Lease(record, self.now() + record.ttl)
+        entry.leases[record.id] = self.leases[record.id] = lease
+        self.expiries.add(lease)
+        return lease
+
+    def drop_leases(self, entry: Entry, leases: Iterable[Lease]) -> None:
+        """Leases are over."""
+        for lease in leases:
+            lease.ending = True
+            entry.leases.pop(lease.record.id, None)
+            self.leases.pop(lease.record.id, None)
+
+    # -- machines ----------------------------------------------------------------------------
+
+    def mark_down(self, machine: str) -> None:
+        """A machine does not answer: nothing new goes there until it does."""
+        site = self.inventory.by_machine.get(machine)
+        if site is not None and machine not in self.down:
+            self.down.add(machine)
+            site.index.drain(machine)
+
+    def mark_up(self, machine: str) -> None:
+        """A machine answers again and holds nothing that it should not."""
+        if machine in self.down:
+            self.down.discard(machine)
+            self.inventory.by_machine[machine].index.resume(machine)
+
+    def owners(self) -> dict[tuple[str, int], str]:
+        """(machine, index) -> partition, for all devices that a partition holds."""
+        return {
+            (machine, index): entry.name
+            for entry in self.partitions.values()
+            if entry.record is not None
+            for machine, indices in entry.parts().items()
+            for index in indices
+        }

@@ -1,0 +1,95 @@
+"""Calls to machines: many at once, each within its time, and their failures as data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from podwright.agents import Driver, MachineReport
+from podwright.wire import PodwrightError, Unavailable
+
+Parts = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
+
+
+class Fault(NamedTuple):
+    """One machine that did not do its part. silent: it did not answer at all."""
+
+    machine: str
+    reason: str
+    silent: bool
+
+
+class Hardware:
+    """The drivers of all machines.
+
+    timeout: seconds for a call. silence: told the name of each machine that did not answer.
+    """
+
+    def __init__(
+        self, drivers: Mapping[str, Driver], *, timeout: float, silence: Callable[[str], None]
+    ) -> None:
+        self._drivers = drivers
+        self._timeout = timeout
+        self._silence = silence
+
+    async def configure(self, partition: str, epoch: int, parts: Parts) -> list[Fault]:
+        """Join devices into a partition. Returns the machines that did not."""
+        return await self._each(parts, lambda d, devs: d.configure(partition, epoch, devs))
+
+    async def reset(self, epoch: int, parts: Parts) -> list[Fault]:
+        """Reset devices. Returns the machines that did not."""
+        return await self._each(parts, lambda d, devs: d.reset(epoch, devs))
+
+    async def release(self, epoch: int, parts: Parts) -> list[Fault]:
+        """Reset devices and take them out of their partition. Returns the machines that did
+        not."""
+        return await self._each(parts, lambda d, devs: d.release(epoch, devs))
+
+    async def describe(self, machine: str) -> MachineReport:
+        """What a machine has. Raises wire.Unavailable when it does not answer in time."""
+        driver = self._drivers.get(machine)
+        if driver is None:
+            raise Unavailable(f"machine {machine} has no driver")
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await driver.describe()
+        except TimeoutError:
+            raise Unavailable(self._late(machine)) from None
+
+    async def _each(
+        self, parts: Parts, call: Callable[[Driver, Sequence[int]], Awaitable[None]]
+    ) -> list[Fault]:
+        if len(parts) == 1:  # the common case needs no task
+            for machine, devices in parts.items():
+                fault = await self._one(machine, devices, call)
+                return [fault] if fault else []
+        answers = await asyncio.gather(*(self._one(m, d, call) for m, d in parts.items()))
+        return [fault for fault in answers if fault]
+
+    async def _one(
+        self,
+        machine: str,
+        devices: Sequence[int],
+        call: Callable[[Driver, Sequence[int]], Awaitable[None]],
+    ) -> Fault | None:
+        driver = self._drivers.get(machine)
+        if driver is None:
+            return Fault(machine, f"machine {machine} has no driver", True)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await call(driver, devices)
+        except TimeoutError:
+            fault = Fault(machine, self._late(machine), True)
+        except PodwrightError as error:
+            fault = Fault(machine, error.message.rstrip("."), isinstance(error, Unavailable))
+        except Exception as error:  # a driver's own fault must not take the controller down
+            fault = Fault(machine, f"machine {machine} failed: {error!r}", False)
+        else:
+            return None
+        if fault.silent:
+            self._silence(machine)
+        return fault
+
+    def _late(self, machine: str) -> str:
+        return f"machine {machine} does not answer within {self._timeout:g} s"

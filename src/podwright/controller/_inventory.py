@@ -1,0 +1,159 @@
+"""Clusters as the controller keeps them: their index, and where each device answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from podwright.agents import MachineReport
+from podwright.fabric import Cluster
+from podwright.placement import Block, Index
+from podwright.wire import DeviceRef, InvalidRequest, NotFound
+
+
+class Site:
+    """One cluster. refs[domain][offset] is the device as partitions show it."""
+
+    def __init__(self, cluster: Cluster, allocations: Mapping[str, Sequence[str]]) -> None:
+        self.cluster = cluster
+        self.index = Index(cluster)
+        self.allocations: dict[str, list[str]] = {}
+        for name, machines in allocations.items():
+            self.index.define_allocation(name, machines)
+            self.allocations[name] = list(machines)
+        if not self.allocations:
+            self.allocations[cluster.name] = self.machines()
+        self._names = [[m.name for m in d.machines] for d in cluster.domains]
+        self._per_machine = cluster.family.devices_per_machine
+        self.places = {
+            name: (d, i) for d, names in enumerate(self._names) for i, name in enumerate(names)
+        }
+        self.refs = [
+            [
+                DeviceRef(
+                    domain=d,
+                    offset=o,
+                    machine=self._names[d][o // self._per_machine],
+                    index=o % self._per_machine,
+                )
+                for o in range(cluster.domain_size(d))
+            ]
+            for d in range(len(cluster.domains))
+        ]
+        self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
+        self.unhealthy: dict[str, frozenset[int]] = {}
+
+    def machines(self) -> list[str]:
+        """All machines, in the order of domains and links."""
+        return [m.name for d in self.cluster.domains for m in d.machines]
+
+    def learn(self, machine: str, report: MachineReport) -> None:
+        """Take over what a machine says of its devices."""
+        domain, place = self.places[machine]
+        first = place * self._per_machine
+        for device in report.devices[: self._per_machine]:
+            self.refs[domain][first + device.index] = DeviceRef(
+                domain=domain,
+                offset=first + device.index,
+                machine=machine,
+                index=device.index,
+                ip=device.ip,
+                server_port=device.server_port,
+                rdma_port=device.rdma_port,
+                arch_id=device.arch_id,
+                chip_id=device.chip_id,
+            )
+        self.attributes[machine] = tuple(device.attributes for device in report.devices)
+        self.unhealthy[machine] = frozenset(d.index for d in report.devices if not d.healthy)
+
+    def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
+        """Blocks as indices of devices in each machine."""
+        per = self._per_machine
+        out: dict[str, list[int]] = {}
+        for domain, offset, size in blocks:
+            names, end = self._names[domain], offset + size
+            while offset < end:
+                place, first = divmod(offset, per)
+                count = min(per - first, end - offset)
+                out.setdefault(names[place], []).extend(range(first, first + count))
+                offset += count
+        return out
+
+    def blocks_by_machine(self, blocks: Sequence[Block]) -> list[tuple[str, Block]]:
+        """Blocks cut at the edges of machines."""
+        per = self._per_machine
+        out = []
+        for domain, offset, size in blocks:
+            end = offset + size
+            while offset < end:
+                place, first = divmod(offset, per)
+                count = min(per - first, end - offset)
+                out.append((self._names[domain][place], Block(domain, offset, count)))
+                offset += count
+        return out
+
+    def span(self, gcds: Sequence[Block], mask: int) -> list[Block]:
+        """The devices of a partition whose bits are set in `mask`, in routing order."""
+        out: list[Block] = []
+        at = 0
+        for block in gcds:
+            bits = mask >> at & ((1 << block.size) - 1)
+            if bits == (1 << block.size) - 1:
+                out.append(block)
+            elif bits:
+                out.extend(
+                    Block(block.domain, block.offset + i, 1)
+                    for i in range(block.size)
+                    if bits >> i & 1
+                )
+            at += block.size
+        return out
+
+
+class Inventory:
+    """All clusters."""
+
+    def __init__(
+        self,
+        clusters: Sequence[Cluster],
+        allocations: Mapping[str, Mapping[str, Sequence[str]]],
+    ) -> None:
+        self.sites = {c.name: Site(c, allocations.get(c.name, {})) for c in clusters}
+        self.by_machine = {name: site for site in self.sites.values() for name in site.places}
+
+    @property
+    def noun(self) -> str:
+        """What a device is called, for sentences about no cluster in particular."""
+        nouns = {site.cluster.family.device_noun for site in self.sites.values()}
+        return nouns.pop() if len(nouns) == 1 else "device"
+
+    def candidates(self, cluster: str, allocation: str, asked: str) -> list[Site]:
+        """Where to look, best first. Raises NotFound or InvalidRequest for names that lead
+        nowhere."""
+        if cluster and cluster not in self.sites:
+            raise NotFound(
+                f"there is no cluster {cluster}",
+                asked=asked,
+                would_work=f"use {_names(list(self.sites))}",
+                cluster=cluster,
+            )
+        sites = [self.sites[cluster]] if cluster else list(self.sites.values())
+        if allocation:
+            known = [name for site in sites for name in site.allocations]
+            sites = [site for site in sites if allocation in site.allocations]
+            if not sites:
+                raise NotFound(
+                    f"there is no allocation {allocation}"
+                    + (f" in cluster {cluster}" if cluster else ""),
+                    asked=asked,
+                    would_work=f"use {_names(known)}",
+                    allocation=allocation,
+                )
+        if not sites:
+            raise InvalidRequest("this server has no cluster", asked=asked, would_work="define one")
+        return sites
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = list(names[:5])
+    more = f" (and {len(names) - 5} more)" if len(names) > 5 else ""
+    return (" or ".join(shown) or "another server") + more

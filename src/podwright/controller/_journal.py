@@ -1,0 +1,94 @@
+"""Commits, and the outcomes that may travel with a later one.
+
+A step's intent is committed before its hardware is touched. Its good outcome can be read off
+the hardware after a crash, so it need not cost a commit of its own: it rides with the next
+commit of anybody, or after a short while alone. Order is kept: an outcome is durable no later
+than anything that builds on it.
+
+The first commit that fails stops the controller for good, since memory may then know more than
+the store: a new start reads the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from podwright.store import Change, Store
+from podwright.wire import PodwrightError, Unavailable
+
+
+class Journal:
+    """The way to the store. `linger`: seconds that an outcome may wait for company."""
+
+    def __init__(self, store: Store, *, linger: float = 0.02) -> None:
+        self._store = store
+        self._linger = linger
+        self._waiting: dict[tuple[str, str], Change] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._flushes: set[asyncio.Task[None]] = set()
+        #: Why nothing can be written any more, or None.
+        self.failure: PodwrightError | None = None
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        """Write changes, and all that wait, in one transaction; durable on return.
+
+        Raises wire.Unavailable or wire.Fenced; after that nothing can be written any more.
+        """
+        self.check()
+        waiting = self._waiting
+        if waiting:
+            for change in changes:
+                waiting.pop((change.kind, change.key), None)
+            changes = [*waiting.values(), *changes]
+            self._waiting = {}
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            await self._store.commit(changes)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def later(self, change: Change) -> None:
+        """Write a change with the next commit, or soon."""
+        self._waiting[change.kind, change.key] = change
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._linger, self._start_flush)
+
+    async def flush(self) -> None:
+        """Write what waits, now."""
+        if self._waiting:
+            await self.commit(())
+        while self._flushes:
+            await asyncio.gather(*self._flushes, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raises wire.Unavailable once a commit has failed."""
+        if self.failure is not None:
+            raise Unavailable(
+                f"the server has stopped, since its store failed ({self.failure.message})",
+                would_work="restart the server; it goes on from what was written",
+            )
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = (
+                error
+                if isinstance(error, PodwrightError)
+                else Unavailable(f"a commit did not end well ({type(error).__name__})")
+            )
+
+    def _start_flush(self) -> None:
+        self._timer = None
+        if self.failure is None and self._waiting:
+            task = asyncio.get_running_loop().create_task(self._flush_alone())
+            self._flushes.add(task)
+            task.add_done_callback(self._flushes.discard)
+
+    async def _flush_alone(self) -> None:
+        try:
+            await self.commit(())
+        except PodwrightError:
+            return  # `failure` says it to everybody who asks

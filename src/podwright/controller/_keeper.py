@@ -1,0 +1,112 @@
+"""What happens by itself: leases run out, silent machines are asked again, errors are reset.
+
+One timer for all of it. Work that may take long (a machine that hangs) goes on beside the
+timer, so that one machine delays no other's lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from podwright.controller import _recovery as recovery
+from podwright.controller import _steps as steps
+from podwright.controller._acquire import expire
+from podwright.controller._core import AUTO_RESETS, Core, Entry
+from podwright.controller._states import BROKEN, state_of
+from podwright.wire import PodwrightError
+
+Sleep = Callable[[float], Awaitable[None]]
+
+TICK: Final = 0.5  #: seconds; a lease that ran out ends within one tick and its step's time
+PROBE: Final = 2.0  #: seconds between questions to a machine that is out of service
+
+
+class Keeper:
+    """The timer. `sleep` is how it waits, so that tests can wait virtually."""
+
+    def __init__(self, core: Core, sleep: Sleep) -> None:
+        self._core = core
+        self._sleep = sleep
+        self._asking: set[str] = set()
+        self._ask_at = 0.0
+
+    async def run(self) -> None:
+        """For ever; ends by being cancelled, or when the journal has failed."""
+        while self._core.journal.failure is None:
+            await self._sleep(TICK)
+            if self._core.journal.failure is None:
+                self.tick()
+
+    def tick(self) -> None:
+        """Start whatever is due now."""
+        core, now = self._core, self._core.now()
+        for lease in core.expiries.due(now, core.leases):
+            core.spawn(_quietly(expire(core, lease)))
+        for name in list(core.broken):
+            entry = core.partitions.get(name)
+            if entry is not None and _may_reset(core, entry, now):
+                entry.retry_at = float("inf")  # until the attempt says otherwise
+                core.spawn(_quietly(self._auto_reset(entry)))
+        if now >= self._ask_at:
+            self._ask_at = now + PROBE
+            for machine in core.down | {q.machine for q in core.quarantine.values()}:
+                if machine not in self._asking:
+                    self._asking.add(machine)
+                    core.spawn(_quietly(self._ask(machine)))
+
+    async def _auto_reset(self, entry: Entry) -> None:
+        core = self._core
+        await entry.lock.acquire()
+        try:
+            if not entry.gone and state_of(entry.known) == BROKEN and not entry.leases:
+                await steps.reset(core, entry, auto=True)
+        finally:
+            entry.lock.release()
+
+    async def _ask(self, machine: str) -> None:
+        """Is it back? Then whatever it should not hold is released before it serves again."""
+        core = self._core
+        try:
+            report = await core.hardware.describe(machine)
+            core.inventory.by_machine[machine].learn(machine, report)
+            if not await recovery.release_strays(core, machine, report):
+                return
+            core.mark_up(machine)
+            for entry in list(core.partitions.values()):
+                if entry.record is not None and machine in entry.parts():
+                    await self._verify(entry, machine)
+        finally:
+            self._asking.discard(machine)
+
+    async def _verify(self, entry: Entry, machine: str) -> None:
+        core = self._core
+        await entry.lock.acquire()
+        try:
+            if not entry.gone and entry.known.ready.value == "ACTIVE":
+                # Asked again under the lock: the first answer may be older than a step.
+                report = await core.hardware.describe(machine)
+                await recovery.verify(core, entry, {machine: report})
+        finally:
+            entry.lock.release()
+
+
+def _may_reset(core: Core, entry: Entry, now: float) -> bool:
+    record = entry.record
+    return (
+        record is not None
+        and record.auto_reset
+        and record.auto_resets < AUTO_RESETS
+        and now >= entry.retry_at
+        and not entry.leases
+        and entry.site is not None
+        and core.down.isdisjoint(entry.parts())
+    )
+
+
+async def _quietly(work: Awaitable[None]) -> None:
+    """Failures are in the partition's state or in the journal; nobody waits to hear of them."""
+    try:
+        await work
+    except PodwrightError:
+        return

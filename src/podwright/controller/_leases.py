@@ -1,0 +1,112 @@
+"""Leases: which devices they cover, which of them end together, and when. Pure but for the heap.
+
+Leases of one partition are disjoint, except that a child lies inside its parent. Renewing
+moves the end in memory only; the heap is corrected when an old end comes up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from podwright.controller._records import LeaseRecord
+from podwright.wire import LeaseInfo
+
+
+@dataclass(slots=True)
+class Lease:
+    """A live lease. ending: its end is under way, so it can no longer be renewed."""
+
+    record: LeaseRecord
+    expires: float
+    ending: bool = False
+
+
+class Expiries:
+    """When leases end, soonest first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, str]] = []
+
+    def add(self, lease: Lease) -> None:
+        """Watch a lease."""
+        heapq.heappush(self._heap, (lease.expires, lease.record.id))
+
+    def due(self, now: float, leases: dict[str, Lease]) -> list[Lease]:
+        """Leases whose end has come; each is named once, unless it is added again."""
+        out = []
+        while self._heap and self._heap[0][0] <= now:
+            _, name = heapq.heappop(self._heap)
+            lease = leases.get(name)
+            if lease is None or lease.ending:
+                continue
+            if lease.expires > now:
+                heapq.heappush(self._heap, (lease.expires, name))
+            else:
+                out.append(lease)
+        return out
+
+
+def mask_of(first: int, count: int) -> int:
+    """Bits of `count` devices from `first` on, in routing order."""
+    return ((1 << count) - 1) << first
+
+
+def ancestors(lease: str, leases: dict[str, Lease]) -> set[str]:
+    """The lease and those it lies in."""
+    out: set[str] = set()
+    while lease and lease not in out:
+        out.add(lease)
+        found = leases.get(lease)
+        lease = found.record.parent if found else ""
+    return out
+
+
+def descendants(lease: str, leases: Iterable[Lease]) -> list[Lease]:
+    """The lease and those that lie in it, parents first."""
+    out: list[Lease] = []
+    wanted = {lease}
+    # Ids are given in order of time and a child is younger than its parent.
+    for candidate in sorted(leases, key=lambda x: x.record.epoch):
+        if candidate.record.id in wanted or candidate.record.parent in wanted:
+            wanted.add(candidate.record.id)
+            out.append(candidate)
+    return out
+
+
+def free_subset(first: int, count: int, wanted: int, taken: int) -> int | None:
+    """Where `wanted` devices (a power of two, aligned) are free within [first, first+count).
+
+    The tightest hole is taken, so that larger subsets stay whole; the lowest of equals.
+    """
+    best: tuple[int, int] | None = None
+    for at in range(first, first + count, wanted):
+        if at + wanted > first + count or taken & mask_of(at, wanted):
+            continue
+        hole, start = wanted, at
+        while hole * 2 <= count:
+            up = start - (start % (hole * 2))
+            if up < first or up + hole * 2 > first + count or taken & mask_of(up, hole * 2):
+                break
+            hole, start = hole * 2, up
+        if best is None or hole < best[0]:
+            best = (hole, at)
+    return best[1] if best else None
+
+
+def to_info(lease: Lease, size: int, now: float) -> LeaseInfo:
+    """The lease as others see it. size: devices of its partition."""
+    record = lease.record
+    whole = record.count == size
+    return LeaseInfo(
+        id=record.id,
+        partition=record.partition,
+        epoch=record.epoch,
+        holder=record.holder,
+        owner=record.owner,
+        ttl=record.ttl,
+        expires_in=max(0.0, lease.expires - now),
+        parent=record.parent,
+        devices=[] if whole else list(range(record.first, record.first + record.count)),
+    )

@@ -1,0 +1,237 @@
+"""Create, get, reset and remove partitions: who may, where it goes, and the steps in order."""
+
+from __future__ import annotations
+
+from podwright.controller import _steps as steps
+from podwright.controller._caller import (
+    Caller,
+    check_change,
+    check_creator,
+)
+from podwright.controller._core import Core, Entry
+from podwright.controller._inventory import Site
+from podwright.controller._records import LeaseRecord, PartitionRecord
+from podwright.controller._refusals import failed, held, no_place
+from podwright.controller._spec import (
+    asked_for,
+    check_blocks,
+    check_counts,
+    check_gateway_routing,
+    check_name,
+    check_reconfigurable,
+    routing_for,
+    sync_for,
+    to_request,
+)
+from podwright.controller._states import CREATING
+from podwright.placement import Placement, Refusal
+from podwright.wire import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    PartitionSpec,
+    PodwrightError,
+    ResetRequest,
+)
+
+
+def place(core: Core, spec: PartitionSpec, asked: str) -> tuple[Site, Placement]:
+    """Take devices for a partition in the first cluster that has them.
+
+    Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
+    """
+    check_counts(spec, asked)
+    sites = core.inventory.candidates(spec.cluster, spec.allocation, asked)
+    if spec.devices and not spec.cluster and len(sites) > 1:
+        raise InvalidRequest(
+            "devices are named, but not their cluster",
+            asked=asked,
+            would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
+        )
+    refused: PodwrightError | None = None
+    for site in sites:
+        check_reconfigurable(spec, site.cluster, asked)
+        check_gateway_routing(spec.gw_routing, site.cluster, asked)
+        check_blocks(site.cluster, spec.devices, asked)
+        found = site.index.plan(to_request(spec))
+        if isinstance(found, Refusal):
+            error = no_place(found, site, spec, asked, core.records(), sorted(core.down))
+            if refused is None or isinstance(error, NoCapacity):
+                refused = error
+            continue
+        routing_for(spec.routing, site.cluster, found.blocks, asked)
+        site.index.take(found)
+        return site, found
+    assert refused is not None
+    raise refused
+
+
+def make_record(
+    core: Core,
+    caller: Caller,
+    spec: PartitionSpec,
+    site: Site,
+    placement: Placement,
+    asked: str,
+    *,
+    transient: bool = False,
+    owner: PartitionRecord | None = None,
+) -> PartitionRecord:
+    """The record of a partition that is CREATING. owner: keep the owner of this one."""
+    return PartitionRecord(
+        name=spec.name,
+        cluster=site.cluster.name,
+        allocation=placement.allocation,
+        size=placement.size,
+        num_gcds=spec.num_gcds,
+        num_replicas=spec.num_replicas or spec.num_gcds,
+        num_ilds=len({block.domain for block in placement.blocks}),
+        routing=routing_for(spec.routing, site.cluster, placement.blocks, asked),
+        gw_routing=spec.gw_routing,
+        sync_type=sync_for(spec, asked),
+        blocks=placement.blocks,
+        gcds=placement.gcds,
+        ready=CREATING[0],
+        operation=CREATING[1],
+        owner=owner.owner if owner else caller.name,
+        owner_uid=owner.owner_uid if owner else -1 if caller.uid is None else caller.uid,
+        creator=caller.name,
+        epoch=core.next_epoch(),
+        created_at=core.now(),
+        reconfigurable=spec.reconfigurable,
+        auto_reset=spec.auto_reset,
+        relocatable=spec.relocatable,
+        transient=transient,
+    )
+
+
+async def begin_create(
+    core: Core,
+    caller: Caller,
+    spec: PartitionSpec,
+    asked: str,
+    *,
+    lease_for: LeaseRecord | None = None,
+    transient: bool = False,
+) -> Entry:
+    """Decide and write down a new partition; its lock is held on return.
+
+    lease_for: a lease on all of it that begins with it; partition, epoch and count are filled
+    in here.
+    """
+    check_name(spec.name)
+    check_creator(caller, asked)
+    if spec.name in core.partitions:
+        raise AlreadyExists(
+            f"there is a partition {spec.name} already",
+            asked=asked,
+            would_work="choose another name, or remove it first",
+            partition=spec.name,
+        )
+    sync_for(spec, asked)
+    site, placement = place(core, spec, asked)
+    entry = Entry(spec.name, site)
+    core.partitions[spec.name] = entry
+    try:
+        await entry.lock.acquire()  # nobody else knows it yet: this does not wait
+        record = make_record(core, caller, spec, site, placement, asked, transient=transient)
+        lease = whole_lease(lease_for, record) if lease_for else None
+        await steps.begin_create(core, entry, record, lease)
+    except BaseException:
+        site.index.release(placement)
+        core.drop_entry(entry)
+        entry.lock.release()
+        raise
+    return entry
+
+
+def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
+    """The draft as a lease on all of a partition, with the partition's epoch."""
+    return LeaseRecord(
+        id=f"l{record.epoch:x}",
+        partition=record.name,
+        epoch=record.epoch,
+        owner=draft.owner,
+        first=0,
+        count=record.size,
+        ttl=draft.ttl,
+        holder=draft.holder,
+        parent=draft.parent,
+    )
+
+
+async def finish_create(core: Core, entry: Entry) -> None:
+    """Drive the hardware of a new partition and let go of its lock."""
+    try:
+        await steps.finish_create(core, entry)
+    finally:
+        entry.lock.release()
+
+
+async def begin_reset(core: Core, caller: Caller, request: ResetRequest) -> Entry:
+    """Check that a reset may be; the partition's lock is held on return."""
+    asked = f"reset partition {request.name}"
+    entry = await core.lock(request.name, asked)
+    try:
+        _check(caller, entry, asked, request.force)
+    except BaseException:
+        entry.lock.release()
+        raise
+    return entry
+
+
+async def finish_reset(core: Core, entry: Entry) -> None:
+    """Reset a partition, ending leases on it, and let go of its lock."""
+    try:
+        await steps.reset(core, entry, ended=list(entry.leases.values()))
+    finally:
+        entry.lock.release()
+
+
+async def begin_remove(core: Core, caller: Caller, name: str, *, force: bool) -> Entry:
+    """Check that a removal may be; the partition's lock is held on return."""
+    asked = f"remove partition {name}"
+    entry = await core.lock(name, asked)
+    try:
+        _check(caller, entry, asked, force)
+    except BaseException:
+        entry.lock.release()
+        raise
+    return entry
+
+
+async def finish_remove(core: Core, entry: Entry, *, force: bool) -> None:
+    """Remove a partition and let go of its lock. Raises WrongState when machines do not answer."""
+    record = entry.known
+    try:
+        faults = await steps.remove(core, entry, force=force)
+    finally:
+        entry.lock.release()
+    if faults and not force:
+        raise failed(
+            record,
+            [fault.reason for fault in faults],
+            f"remove partition {entry.name}",
+            "remove it by force, or repair the machine and try again",
+        )
+
+
+def _check(caller: Caller, entry: Entry, asked: str, force: bool) -> None:
+    """Who may reset or remove: owner and administrator; while it is held, only by force.
+
+    A lease is held by a launch, not by a person: its own user, too, has to say `force`.
+    """
+    record = entry.known
+    check_change(caller, record.owner, asked)
+    if entry.leases and not force:
+        raise held(
+            record,
+            list(entry.leases.values()),
+            asked,
+            "wait until it is released, or use force, which ends the lease",
+        )
+
+
+def asked_to_create(core: Core, spec: PartitionSpec) -> str:
+    """`create …` in words, for refusals."""
+    return "create " + asked_for(spec, core.inventory.noun)

@@ -1,0 +1,168 @@
+"""What is written down: the records of the store, and their JSON.
+
+Records never change; a step replaces one by another, so memory and store cannot drift apart
+half way.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from podwright.placement import Block, Placement
+from podwright.store import Delete, Put
+from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
+
+SCHEMA: Final = 1
+
+PARTITION: Final = "partition"
+LEASE: Final = "lease"
+QUARANTINE: Final = "quarantine"
+META: Final = "meta"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all records."""
+
+
+class MetaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """meta/schema: which version of these records the store holds."""
+
+    version: int
+
+
+class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A partition. blocks, gcds: its devices, in routing order.
+
+    epoch: of the last step on its hardware. dirty: hexadecimal bit mask over the devices in
+    routing order; a set bit must be reset before the next holder. transient: goes with the
+    lease that created it.
+    """
+
+    name: str
+    cluster: str
+    allocation: str
+    size: int
+    num_gcds: int
+    num_replicas: int
+    num_ilds: int
+    routing: Routing
+    gw_routing: GatewayRouting
+    sync_type: SyncType
+    blocks: tuple[Block, ...]
+    gcds: tuple[Block, ...]
+    ready: ReadyState
+    operation: OperationState
+    owner: str
+    creator: str
+    epoch: int
+    created_at: float
+    owner_uid: int = -1
+    job: str = ""
+    reconfigurable: bool = False
+    auto_reset: bool = True
+    relocatable: bool = False
+    transient: bool = False
+    errors: tuple[str, ...] = ()
+    dirty: str = ""
+    auto_resets: int = 0
+    auto_reset_at: float = 0.0
+
+    @property
+    def placement(self) -> Placement:
+        """Its devices as placement knows them."""
+        return Placement(self.allocation, self.blocks, self.gcds)
+
+    @property
+    def dirty_mask(self) -> int:
+        """`dirty` as a number."""
+        return int(self.dirty, 16) if self.dirty else 0
+
+
+class LeaseRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A lease. first, count: the devices that it covers, in the partition's routing order.
+
+    Its end is not written down: renewing costs no commit, and after a restart every lease
+    that was not ended has a full ttl again.
+    """
+
+    id: str
+    partition: str
+    epoch: int
+    owner: str
+    first: int
+    count: int
+    ttl: float
+    holder: str = ""
+    parent: str = ""
+
+    @property
+    def mask(self) -> int:
+        """Its devices as a bit mask."""
+        return ((1 << self.count) - 1) << self.first
+
+
+class QuarantineRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Devices of one machine that left a partition unreset: nobody gets them until they are."""
+
+    cluster: str
+    allocation: str
+    machine: str
+    block: Block
+    epoch: int
+    partition: str
+
+    @property
+    def key(self) -> str:
+        """One key per block, so that no two steps write the same record."""
+        return f"{self.cluster}/{self.block.domain}/{self.block.offset}/{self.block.size}"
+
+    @property
+    def placement(self) -> Placement:
+        """Its devices as placement knows them."""
+        return Placement(self.allocation, (self.block,), (self.block,))
+
+
+_encode = msgspec.json.Encoder().encode
+_T = TypeVar("_T", bound=Record)
+
+
+def put(record: PartitionRecord) -> Put:
+    """The change that writes a partition."""
+    return Put(PARTITION, record.name, _encode(record))
+
+
+def put_lease(record: LeaseRecord) -> Put:
+    """The change that writes a lease."""
+    return Put(LEASE, record.id, _encode(record))
+
+
+def put_quarantine(record: QuarantineRecord) -> Put:
+    """The change that writes a quarantine."""
+    return Put(QUARANTINE, record.key, _encode(record))
+
+
+def put_meta() -> Put:
+    """The change that writes the schema's version."""
+    return Put(META, "schema", _encode(MetaRecord(version=SCHEMA)))
+
+
+def drop(name: str) -> Delete:
+    """The change that forgets a partition."""
+    return Delete(PARTITION, name)
+
+
+def drop_lease(lease: str) -> Delete:
+    """The change that forgets a lease."""
+    return Delete(LEASE, lease)
+
+
+def drop_quarantine(record: QuarantineRecord) -> Delete:
+    """The change that ends a quarantine."""
+    return Delete(QUARANTINE, record.key)
+
+
+def decode(kind: type[_T], body: bytes) -> _T:
+    """A record from its JSON. Raises msgspec.ValidationError or DecodeError."""
+    return msgspec.json.decode(body, type=kind)

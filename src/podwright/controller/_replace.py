@@ -1,0 +1,118 @@
+"""Remove a partition and create another under its name, without anybody getting between.
+
+The new devices are taken before the old ones are let go, so the request is refused while
+nothing has changed yet; what the new one does not need stays taken until it is reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podwright.controller import _steps as steps
+from podwright.controller._caller import Caller
+from podwright.controller._core import Core, Entry
+from podwright.controller._inventory import Site
+from podwright.controller._leases import Lease
+from podwright.controller._partitions import make_record, place, whole_lease
+from podwright.controller._records import LeaseRecord, put
+from podwright.controller._refusals import failed
+from podwright.controller._spec import sync_for
+from podwright.controller._states import REMOVING, move
+from podwright.placement import Block, Placement
+from podwright.wire import AcquireRequest, PartitionSpec
+
+
+async def replace(
+    core: Core,
+    caller: Caller,
+    request: AcquireRequest,
+    spec: PartitionSpec,
+    entry: Entry,
+    draft: LeaseRecord,
+    asked: str,
+) -> Lease:
+    """The lease on the new partition. The entry's lock is held, and nobody has a lease on it.
+
+    Raises as creation does; then the old partition stands as it did, unless its machines
+    failed (then it is in ERROR) or those of the new one did (then it is removed).
+    """
+    old, old_site = entry.known, entry.site
+    sync_for(spec, asked)
+    if old_site is not None:
+        old_site.index.release(old.placement)
+    try:
+        site, placement = place(core, spec, asked)
+    except BaseException:
+        if old_site is not None:
+            old_site.index.take(old.placement)
+        raise
+    rest = _rest(old_site, old.blocks, site, placement.blocks)
+    leftovers = [Placement(old.allocation, (b,), (b,)) for b in rest]
+    if old_site is not None:
+        for leftover in leftovers:
+            old_site.index.take(leftover)
+
+    def let_go() -> None:
+        if old_site is not None:
+            for leftover in leftovers:
+                old_site.index.release(leftover)
+
+    removing = move(old, REMOVING, epoch=core.next_epoch(), errors=())
+    await core.journal.commit([put(removing)])
+    core.set(entry, removing)
+    faults = await steps.release_devices(core, entry)
+    if faults:
+        let_go()
+        site.index.release(placement)
+        if old_site is not None:
+            old_site.index.take(old.placement)
+        await steps.break_down(core, entry, faults)
+        raise failed(
+            old,
+            [fault.reason for fault in faults],
+            asked,
+            "remove it by force, or repair the machine and try again",
+        )
+    record = make_record(
+        core, caller, spec, site, placement, asked, transient=not request.keep, owner=old
+    )
+    entry.site = site
+    await steps.begin_create(core, entry, record, whole_lease(draft, record))
+    let_go()
+    (lease,) = entry.leases.values()
+    faults = await steps.finish_create(core, entry)
+    if faults:
+        broken = entry.known
+        await steps.remove(core, entry, force=True)
+        raise failed(
+            broken, broken.errors, asked, "try again; the machine is left out until it answers"
+        )
+    return lease
+
+
+def _rest(
+    old_site: Site | None, old: Sequence[Block], site: Site, new: Sequence[Block]
+) -> list[Block]:
+    """The blocks of `old` that `new` does not cover, cut by halves."""
+    if old_site is not site:
+        return list(old)
+    out: list[Block] = []
+    todo = list(old)
+    while todo:
+        block = todo.pop()
+        overlap = [b for b in new if _overlap(b, block)]
+        if not overlap:
+            out.append(block)
+        elif not any(_covers(b, block) for b in overlap):
+            half = block.size // 2
+            todo.append(Block(block.domain, block.offset, half))
+            todo.append(Block(block.domain, block.offset + half, block.size - half))
+    return out
+
+
+def _overlap(a: Block, b: Block) -> bool:
+    return a.domain == b.domain and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+
+
+def _covers(a: Block, b: Block) -> bool:
+    return a.domain == b.domain and a.offset <= b.offset and a.offset + a.size >= b.offset + b.size
