@@ -1,15 +1,21 @@
 """Which devices are free, and which of them a request gets.
 
-One owner changes it in place. A device is at most in one placement, a placement in one
-allocation; what is drained takes nothing new and keeps what is on it.
+One owner changes it in place. A device is in at most one placement, a placement in one
+allocation; what is drained takes nothing new and keeps what is on it. The same requests in
+the same order get the same answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.fabric import Cluster, ClusterTopology
+from podwright.fabric import BlockRule, Cluster, ClusterTopology
+from podwright.placement._pool import DOMAIN, Place, Pool
+from podwright.placement._refusals import refusal
+from podwright.placement._rules import Illegal, Shape, named_blocks, shapes
 from podwright.placement._values import Block, Placement, Refusal, Request
+
+_KNOWN_MAX = 1 << 15
 
 
 class Index:
@@ -20,176 +26,227 @@ class Index:
     """
 
     def __init__(self, cluster: Cluster) -> None:
+        if (
+            cluster.family.block_rule is not BlockRule.ALIGNED_POWER_OF_TWO
+            or cluster.family.max_domain_devices > DOMAIN
+        ):
+            raise ValueError(f"placement does not know the rules of family {cluster.family.name}")
         self.cluster = cluster
-        self._places: dict[str, tuple[int, int]] = {}
+        self._machines: dict[str, tuple[int, int]] = {}
+        width = cluster.family.devices_per_machine
         for d, domain in enumerate(cluster.domains):
             for i, machine in enumerate(domain.machines):
-                self._places[machine.name] = (d, i)
-        whole = [(1 << cluster.domain_size(d)) - 1 for d in range(len(cluster.domains))]
-        self._owned: dict[str, list[int]] = {cluster.name: whole}
+                self._machines[machine.name] = (d, (1 << width) - 1 << i * width)
+        self._drained: set[str] = set()
+        self._pools: dict[str, Pool] = {}
         self._implicit = True
-        self._taken = [0] * len(whole)
-        self._drained = [0] * len(whole)
-        self._held: dict[tuple[int, int], Placement] = {}
+        self._held: dict[Block, Place] = {}
+        self._shapes: dict[tuple[int, int | None, int], tuple[Shape, ...]] = {}
+        self._looped = cluster.topology is ClusterTopology.LOOPED
+        self._add_pool(cluster.name, list(self._machines))
 
-    def _machine_mask(self, machine: str) -> tuple[int, int]:
-        if machine not in self._places:
-            raise ValueError(f"no machine {machine!r} in cluster {self.cluster.name}")
-        domain, i = self._places[machine]
-        n = self.cluster.family.devices_per_machine
-        return domain, ((1 << n) - 1) << (i * n)
+    # Allocations and machines.
+
+    @property
+    def allocations(self) -> tuple[str, ...]:
+        """The names of the allocations, in the order of their definition."""
+        return tuple(self._pools)
 
     def define_allocation(self, name: str, machines: Sequence[str]) -> None:
-        """Set machines apart under a name. Raises ValueError, and changes nothing, when a
-        machine is unknown, named twice or in another allocation, or the name is taken."""
+        """Set machines apart under a name.
+
+        Raises ValueError, and changes nothing, when a machine is unknown, named twice or in
+        another allocation, when there is none, or when the name is taken.
+        """
         if self._implicit and self._held:
-            raise ValueError("partitions lie outside any allocation")
-        owned = {} if self._implicit else dict(self._owned)
-        if name in owned:
-            raise ValueError(f"allocation {name} is defined already")
-        masks = [0] * len(self.cluster.domains)
-        for machine in machines:
-            domain, mask = self._machine_mask(machine)
-            if masks[domain] & mask:
+            raise ValueError("there are partitions already, outside any allocation")
+        pools = {} if self._implicit else self._pools
+        if name in pools:
+            raise ValueError(f"there is an allocation {name} already")
+        if not machines:
+            raise ValueError(f"allocation {name} has no machines")
+        for i, machine in enumerate(machines):
+            domain, mask = self._machine(machine)
+            if machine in machines[:i]:
                 raise ValueError(f"machine {machine} is named twice")
-            for other, theirs in owned.items():
-                if theirs[domain] & mask:
-                    raise ValueError(f"machine {machine} is in allocation {other}")
-            masks[domain] |= mask
-        owned[name] = masks
-        self._owned, self._implicit = owned, False
+            for pool in pools.values():
+                if pool.owns(domain, mask):
+                    raise ValueError(f"machine {machine} is in allocation {pool.name}")
+        if self._implicit:
+            self._pools.clear()
+            self._implicit = False
+        self._add_pool(name, machines)
 
-    def _free(self, name: str) -> list[int]:
-        return [
-            own & ~taken & ~drained
-            for own, taken, drained in zip(
-                self._owned[name], self._taken, self._drained, strict=True
-            )
-        ]
+    def remove_allocation(self, name: str) -> None:
+        """Undo `define_allocation`. Raises ValueError if something is placed in it."""
+        pool = self._pool(name)
+        if any(place.pool is pool for place in self._held.values()):
+            raise ValueError(f"allocation {name} has partitions")
+        del self._pools[name]
 
-    def plan(self, request: Request) -> Placement | Refusal:
-        """Where the request would go; the index stays as it is."""
-        if request.allocation is not None and request.allocation not in self._owned:
-            return Refusal(True, f"there is no allocation {request.allocation}")
-        names = [request.allocation] if request.allocation is not None else list(self._owned)
-        never = True
-        rule = ""
-        for name in names:
-            shapes = self._shapes(name, request)
-            if isinstance(shapes, str):
-                rule = rule or shapes
-                continue
-            never = False
-            free = self._free(name)
-            best: tuple[int, tuple[Block, ...]] | None = None
-            for blocks in shapes:
-                if all(free[d] >> o & (1 << s) - 1 == (1 << s) - 1 for d, o, s in blocks):
-                    cost = 0
-                    for d, o, s in blocks:
-                        while s < 64 and not (o & ~s) % (2 * s):
-                            up = o & ~s
-                            if free[d] >> up & (1 << 2 * s) - 1 != (1 << 2 * s) - 1:
-                                break
-                            o, s = up, 2 * s
-                        cost += s
-                    if best is None or cost < best[0]:
-                        best = (cost, blocks)
-            if best is not None:
-                g = request.gcds
-                each = sum(b.size for b in best[1]) // g
-                gcds = tuple(
-                    Block(d, o + i, each) for d, o, s in best[1] for i in range(0, s, each)
-                )
-                return Placement(name, best[1], gcds)
-        total = sum(self.free(name) for name in names)
-        if never:
-            return Refusal(True, rule, total)
-        return Refusal(False, "no free devices form a legal shape", total)
+    def _add_pool(self, name: str, machines: Sequence[str]) -> None:
+        owned = [0] * len(self.cluster.domains)
+        for machine in machines:
+            domain, mask = self._machines[machine]
+            owned[domain] |= mask
+        pool = self._pools[name] = Pool(name, owned)
+        for machine in machines:
+            if machine in self._drained:
+                pool.set_up(*self._machines[machine], up=False)
 
-    def _shapes(self, name: str, request: Request) -> list[tuple[Block, ...]] | str:
-        family, n = self.cluster.family, len(self.cluster.domains)
-        size, gcds = request.size, request.gcds
-        if request.blocks is not None:
-            size = sum(b.size for b in request.blocks)
-            if request.size not in (0, size):
-                return f"the devices named are {size}, not {request.size}"
-        if size <= 0 or gcds <= 0:
-            return "a partition has at least one device and one GCD"
-        most = family.max_domain_devices
-        if size & (size - 1) and size % most:
-            return f"a partition has a power of two of devices, or a multiple of {most}"
-        if size > most:
-            counts = [size // most]
-        else:
-            counts = [1 << i for i in range(size.bit_length()) if 1 << i <= size]
-        if request.domains is not None:
-            counts = [k for k in counts if k == request.domains]
-        counts = [k for k in counts if k <= n and not gcds % k and not size % gcds]
-        if not counts:
-            return f"{size} devices cannot be {gcds} GCDs over that many link domains"
-        owned = self._owned[name]
-        out: list[tuple[Block, ...]] = []
-        for k in counts:
-            part = size // k
-            for start in range(n):
-                if k > 1 and self.cluster.topology is ClusterTopology.NONE:
-                    continue
-                if k == n and start:
-                    continue
-                for offset in range(0, most, part):
-                    blocks = tuple(Block((start + i) % n, offset, part) for i in range(k))
-                    if all(owned[d] >> o & (1 << s) - 1 == (1 << s) - 1 for d, o, s in blocks):
-                        out.append(blocks)
-        if request.blocks is not None:
-            out = [b for b in out if sorted(b) == sorted(request.blocks)]
-        return out or f"allocation {name} has no place of that shape"
+    def _machine(self, name: str) -> tuple[int, int]:
+        if name not in self._machines:
+            raise ValueError(f"there is no machine {name} in cluster {self.cluster.name}")
+        return self._machines[name]
 
-    def take(self, placement: Placement) -> None:
-        """Hold a placement's devices. Raises ValueError if one is taken or not its allocation's."""
-        owned = self._owned.get(placement.allocation)
-        if owned is None:
-            raise ValueError(f"there is no allocation {placement.allocation}")
-        for d, o, s in placement.blocks:
-            mask = ((1 << s) - 1) << o
-            if self._taken[d] & mask:
-                raise ValueError(f"devices of link domain {d} at {o} are taken")
-            if owned[d] & mask != mask:
-                raise ValueError(f"devices of link domain {d} at {o} are not in the allocation")
-        for d, o, s in placement.blocks:
-            self._taken[d] |= ((1 << s) - 1) << o
-        self._held[placement.blocks[0][:2]] = placement
-
-    def allocate(self, request: Request) -> Placement | Refusal:
-        """Plan and take."""
-        found = self.plan(request)
-        if isinstance(found, Placement):
-            self.take(found)
-        return found
-
-    def release(self, placement: Placement) -> None:
-        """Give a placement's devices back. Raises ValueError if it is not held."""
-        if self._held.get(placement.blocks[0][:2]) != placement:
-            raise ValueError("that placement is not held")
-        del self._held[placement.blocks[0][:2]]
-        for d, o, s in placement.blocks:
-            self._taken[d] &= ~(((1 << s) - 1) << o)
+    def _pool(self, name: str) -> Pool:
+        if name not in self._pools:
+            raise ValueError(f"there is no allocation {name} in cluster {self.cluster.name}")
+        return self._pools[name]
 
     def drain(self, machine: str) -> None:
         """Let the machine take nothing new. Raises ValueError for an unknown one."""
-        domain, mask = self._machine_mask(machine)
-        self._drained[domain] |= mask
+        self._set_up(machine, up=False)
 
     def resume(self, machine: str) -> None:
-        """Undo `drain`. Raises ValueError for an unknown one."""
-        domain, mask = self._machine_mask(machine)
-        self._drained[domain] &= ~mask
+        """Undo `drain`. Raises ValueError for an unknown machine."""
+        self._set_up(machine, up=True)
+
+    def _set_up(self, machine: str, *, up: bool) -> None:
+        domain, mask = self._machine(machine)
+        (self._drained.discard if up else self._drained.add)(machine)
+        for pool in self._pools.values():
+            if pool.owns(domain, mask):
+                pool.set_up(domain, mask, up=up)
 
     def free(self, allocation: str | None = None) -> int:
-        """Devices that are free and not drained."""
-        names = self._owned if allocation is None else [allocation]
-        return sum(mask.bit_count() for name in names for mask in self._free(name))
+        """Devices that are neither taken nor drained. Raises ValueError for an unknown one."""
+        pools = self._pools.values() if allocation is None else [self._pool(allocation)]
+        return sum(pool.free for pool in pools)
 
     def size(self, allocation: str | None = None) -> int:
-        """Devices in an allocation, or in all of them."""
-        names = self._owned if allocation is None else [allocation]
-        return sum(mask.bit_count() for name in names for mask in self._owned[name])
+        """Devices in an allocation, or in all. Raises ValueError for an unknown one."""
+        pools = self._pools.values() if allocation is None else [self._pool(allocation)]
+        return sum(pool.size for pool in pools)
+
+    # Placements.
+
+    def plan(self, request: Request) -> Placement | Refusal:
+        """Where the request would go. The index stays as it is."""
+        place = self._find(request)
+        return self._refuse(request) if place is None else place.placement
+
+    def allocate(self, request: Request) -> Placement | Refusal:
+        """Plan and take."""
+        place = self._find(request)
+        if place is None:
+            return self._refuse(request)
+        placement, pool, slots, order = place
+        for slot in slots:
+            pool.turn(slot, order, 1)
+        self._held[placement.blocks[0]] = place
+        return placement
+
+    def take(self, placement: Placement) -> None:
+        """Hold a placement, also on drained machines: that of a plan, or one from before.
+
+        Raises ValueError, and changes nothing, when it is no legal placement of this cluster,
+        or some of it is taken or outside its allocation.
+        """
+        pool = self._pool(placement.allocation)
+        request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
+        try:
+            shape, blocks = named_blocks(self.cluster, request)
+        except Illegal as illegal:
+            raise ValueError(illegal.rule) from None
+        place = self._named(pool, shape, blocks)
+        if place is None:
+            raise ValueError(f"some of the devices are not in allocation {pool.name}")
+        if place.placement != placement:
+            raise ValueError("blocks or GCDs are not in routing order")
+        if not pool.has_free(place.slots, place.order, drained_too=True):
+            raise ValueError("some of the devices are taken")
+        for slot in place.slots:
+            pool.turn(slot, place.order, 1)
+        self._held[placement.blocks[0]] = place
+
+    def release(self, placement: Placement) -> None:
+        """Give a placement's devices back. Raises ValueError if it is not held."""
+        place = self._held.get(placement.blocks[0])
+        if place is None or (place[0] is not placement and place[0] != placement):
+            raise ValueError("that placement is not held")
+        del self._held[placement.blocks[0]]
+        _, pool, slots, order = place
+        for slot in slots:
+            pool.turn(slot, order, -1)
+
+    def _find(self, request: Request) -> Place | None:
+        if request.blocks is not None:
+            return self._find_named(request)
+        asked = (request.size, request.domains, request.gcds)
+        found = self._shapes.get(asked)
+        if found is None:
+            try:
+                found = shapes(self.cluster, *asked)
+            except Illegal:
+                return None
+            if len(self._shapes) >= _KNOWN_MAX:
+                self._shapes.clear()
+            self._shapes[asked] = found
+        pools = self._asked_pools(request.allocation)
+        for shape in found:
+            count, order, gcd = shape
+            for pool in pools:
+                if count == 1:
+                    slot = pool.find(order)
+                    if slot >= 0:
+                        known = pool.known
+                        return known.get(slot << 10 | order << 7 | gcd) or self._place(
+                            pool, shape, (slot,)
+                        )
+                else:
+                    slots = pool.find_span(order, count, looped=self._looped)
+                    if slots:
+                        return self._place(pool, shape, slots)
+        return None
+
+    def _asked_pools(self, name: str | None) -> Sequence[Pool]:
+        if name is None:
+            return tuple(self._pools.values())
+        pool = self._pools.get(name)
+        return () if pool is None else (pool,)
+
+    def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
+        """The placement of a shape in these slots; one in a single link domain is remembered."""
+        count, order, gcd = shape
+        part = 1 << order
+        blocks = tuple(Block(pool.domains[s // DOMAIN], s % DOMAIN, part) for s in slots)
+        gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
+        place = Place(Placement(pool.name, blocks, gcds), pool, tuple(slots), order)
+        if count == 1:
+            if len(pool.known) >= _KNOWN_MAX:
+                pool.known.clear()
+            pool.known[slots[0] << 10 | order << 7 | gcd] = place
+        return place
+
+    def _find_named(self, request: Request) -> Place | None:
+        try:
+            shape, blocks = named_blocks(self.cluster, request)
+        except Illegal:
+            return None
+        for pool in self._asked_pools(request.allocation):
+            place = self._named(pool, shape, blocks)
+            if place is not None and pool.has_free(place.slots, place.order):
+                return place
+        return None
+
+    def _named(self, pool: Pool, shape: Shape, blocks: Sequence[Block]) -> Place | None:
+        """The placement on these blocks, if they are the pool's."""
+        if any(domain not in pool.place for domain, _, _ in blocks):
+            return None
+        slots = [pool.place[domain] * DOMAIN + offset for domain, offset, _ in blocks]
+        return self._place(pool, shape, slots) if pool.holds(slots, shape.order) else None
+
+    def _refuse(self, request: Request) -> Refusal:
+        pools = self._asked_pools(request.allocation)
+        return refusal(self.cluster, pools, request, looped=self._looped)
