@@ -1,0 +1,137 @@
+"""The gRPC front: `virmgrpc` and `podwright.v1` on one TCP port, both driven by tables.
+
+Imported only when the port is opened: grpc takes longer to import than all else together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from podwright.server._calls import Calls
+from podwright.server._virm import ANSWERS, Answer
+from podwright.wire import (
+    METHODS,
+    Internal,
+    InvalidRequest,
+    Method,
+    PodwrightError,
+    Unavailable,
+    messages,
+    virm,
+)
+
+_log = logging.getLogger("podwright.server")
+MAX_MESSAGE = 1024 * 1024
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a second server on the same port is an error, not a partner
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.max_concurrent_streams", 1024),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+)
+_Handler = Callable[[bytes, Any], Awaitable[bytes]]
+
+
+class GrpcFront:
+    """Serves both protocols on TCP."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._server: Any = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Answer on this address; port 0 takes a free one. Returns the port.
+
+        Raises wire.Unavailable when the address cannot be had.
+        """
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_Table(self._calls),))
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            bound = server.add_insecure_port(address)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise Unavailable(
+                f"cannot listen on {address}: it is taken, or no address of this machine",
+                would_work="another --api-port, or 0 for a free one",
+            )
+        await server.start()
+        self._server = server
+        return int(bound)
+
+    async def stop(self, grace: float) -> None:
+        """Accept no more; calls under way have `grace` seconds."""
+        if self._server is not None:
+            await self._server.stop(grace)
+
+
+class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Every call's handler, by its path."""
+
+    def __init__(self, calls: Calls) -> None:
+        ours = {messages.method_path(name): _ours(calls, m) for name, m in METHODS.items()}
+        theirs = {m.path: _theirs(calls, m, ANSWERS[name]) for name, m in virm.VIRM_METHODS.items()}
+        self._handlers = {
+            path: grpc.unary_unary_rpc_method_handler(handler)
+            for path, handler in (ours | theirs).items()
+        }
+
+    def service(self, details: Any) -> Any:
+        """The handler of a call, or None: UNIMPLEMENTED."""
+        return self._handlers.get(details.method)
+
+
+def _ours(calls: Calls, method: Method) -> _Handler:
+    async def answer(data: bytes, context: Any) -> bytes:
+        caller = await calls.identity.of_metadata(context.invocation_metadata())
+        reply = await calls(caller, method, messages.decode(method.request, data))
+        return messages.encode(reply)
+
+    return _refusing(method.name, answer)
+
+
+def _theirs(calls: Calls, method: virm.VirmMethod, answer_message: Answer) -> _Handler:
+    async def answer(data: bytes, context: Any) -> bytes:
+        caller = await calls.identity.of_metadata(context.invocation_metadata())
+        try:
+            message = method.request.FromString(data)
+        except DecodeError:
+            name = method.request.DESCRIPTOR.name
+            raise InvalidRequest(f"these {len(data)} bytes are no {name}") from None
+        reply: bytes = (await answer_message(calls, caller, message)).SerializeToString()
+        return reply
+
+    return _refusing(method.path.rpartition("/")[2], answer)
+
+
+def _refusing(name: str, answer: _Handler) -> _Handler:
+    """A refusal becomes its status code, its sentence, and its JSON in trailing metadata."""
+
+    async def handler(data: bytes, context: Any) -> bytes:
+        try:
+            return await answer(data, context)
+        except PodwrightError as error:
+            refusal = error
+        except Exception:
+            _log.exception("%s failed", name)
+            refusal = Internal("the server failed", asked=name, would_work="its log says more")
+        return await _abort(context, refusal)
+
+    return handler
+
+
+async def _abort(context: Any, refusal: PodwrightError) -> bytes:
+    await context.abort(
+        grpc.StatusCode[refusal.code],
+        refusal.message[:1000],
+        trailing_metadata=messages.error_metadata(refusal),
+    )
+    raise AssertionError("abort always raises")

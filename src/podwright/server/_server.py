@@ -1,0 +1,173 @@
+"""The server: one controller, its fronts, and the order in which they begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podwright import __version__
+from podwright.controller import Caller
+from podwright.server._calls import SERVER, Calls
+from podwright.server._http import IDLE_SECONDS, HttpFront
+from podwright.server._identity import Identity
+from podwright.server._sockets import SocketPlace
+from podwright.wire import InvalidRequest, ListRequest, PodwrightError, ServerInfo
+
+if TYPE_CHECKING:
+    from podwright.controller import Controller
+
+_log = logging.getLogger("podwright.server")
+
+APIS = ["virmgrpc", "podwright.v1"]
+
+
+class Server:
+    """Serves a controller, which it starts and closes.
+
+    socket_path, socket_mode, private_folder: the Unix socket; None serves none.
+    host, port: where gRPC answers; host None serves none, port 0 takes a free one.
+    anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
+    clock: seconds, never backwards. Raises wire.InvalidRequest for a host beyond loopback.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        socket_path: Path | None,
+        host: str | None = "127.0.0.1",
+        port: int = 0,
+        anywhere: bool = False,
+        socket_mode: int = 0o600,
+        private_folder: bool = False,
+        connection_idle: float = IDLE_SECONDS,
+        identity: Identity | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if host is not None and not anywhere and not is_loopback(host):
+            raise InvalidRequest(
+                f"{host} is reachable from other machines, whose users nobody checks",
+                asked=f"listen on {host}",
+                would_work="127.0.0.1, or say --listen-anywhere as well",
+            )
+        self.controller = controller
+        self.socket_path = socket_path
+        self.host, self.port = host, 0
+        self._wanted_port = port
+        self._place = (
+            SocketPlace(socket_path, mode=socket_mode, private=private_folder)
+            if socket_path is not None
+            else None
+        )
+        self._clock = clock
+        self.calls = Calls(controller, identity or Identity(), self._describe, clock=clock)
+        self._http = HttpFront(self.calls, idle=connection_idle)
+        self._tcp: asyncio.Task[None] | None = None
+        self._stop_tcp: Callable[[float], asyncio.Future[None]] | None = None
+
+    async def start(self, *, wait: bool = True) -> None:
+        """Own the socket, recover the controller, answer.
+
+        With wait=False it returns as soon as the Unix socket answers; grpc is imported after
+        that, and GetServerInfo waits for its port.
+        Raises wire.AlreadyExists when another server has the socket, wire.Unavailable when the
+        store, the socket or the port cannot be had. Nothing is left behind then.
+        """
+        if self._place is not None:
+            self._place.take()
+        try:
+            await self.controller.start()
+            if self._place is not None:
+                await self._http.start(self._place.listen())
+            if self.host is not None:
+                self._tcp = asyncio.create_task(self._open_tcp(self.host))
+                if wait:
+                    await asyncio.shield(self._tcp)
+        except BaseException:
+            await self.stop(0)
+            raise
+
+    async def stop(self, grace: float = 5.0) -> bool:
+        """Accept no more, finish what is under way, close the controller.
+
+        grace: seconds for calls to end; what is late then ends as if the server crashed, and the
+        next start finishes or undoes it. Returns whether nobody held a partition or lease.
+        """
+        deadline = self._clock() + grace
+        if self._place is not None:
+            self._place.hide()
+        self.calls.end()
+        await asyncio.gather(self._http.stop(grace), self._end_tcp(grace))
+        empty = False
+        try:
+            await self.calls.drain(max(deadline - self._clock(), 0))
+            empty = await self.calls.empty()
+        except PodwrightError as error:
+            _log.debug("what the controller holds is not known: %s", error.message)
+        finally:
+            try:
+                await self.controller.close()
+            finally:
+                if self._place is not None:
+                    self._place.release()
+        return empty
+
+    async def until_idle(self, seconds: float) -> None:
+        """Return when nobody was served for so long: no call, partition or lease."""
+        while True:
+            quiet = self._clock() - self.calls.last_end
+            if quiet < seconds:
+                await asyncio.sleep(max(seconds - quiet, 0.01))
+            elif await self.calls.idle():
+                return
+            else:
+                await asyncio.sleep(min(seconds, 1.0))
+
+    async def _open_tcp(self, host: str) -> None:
+        def load() -> type:
+            from podwright.server._grpc import GrpcFront
+
+            return GrpcFront
+
+        # In a thread, so that the Unix socket goes on answering meanwhile.
+        front = (await asyncio.to_thread(load))(self.calls)
+        self.port = await front.start(host, self._wanted_port)
+        self._stop_tcp = lambda grace: asyncio.ensure_future(front.stop(grace))
+
+    async def _end_tcp(self, grace: float) -> None:
+        if self._tcp is not None:
+            await asyncio.wait([self._tcp])
+            if error := self._tcp.exception():
+                _log.error("gRPC was not served: %s", error)
+        if self._stop_tcp is not None:
+            await self._stop_tcp(grace)
+
+    async def _describe(self, caller: Caller) -> ServerInfo:
+        if self._tcp is not None and not self._tcp.done():
+            await asyncio.wait([self._tcp])
+        clusters = (await self.controller.list_clusters(SERVER, ListRequest())).clusters
+        return ServerInfo(
+            version=__version__,
+            apis=APIS if self.port else APIS[1:],
+            host=self.host or "" if self.port else "",
+            port=self.port,
+            caller=caller.name,
+            role=caller.role.value,
+            simulated=any(cluster.simulated for cluster in clusters),
+            pid=os.getpid(),
+            clusters=[cluster.name for cluster in clusters],
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Does only this machine reach that address? Names other than `localhost` may not."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

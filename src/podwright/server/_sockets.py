@@ -1,0 +1,173 @@
+"""Who owns a socket path: one server at a time, by a lock that dies with its process.
+
+The lock file stands beside what it guards and says which process holds it. It is taken before
+anything else is touched, so that two servers never meet over one socket or one store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import stat
+from pathlib import Path
+
+from podwright.wire import AlreadyExists, Denied, InvalidRequest, Unavailable
+
+_BACKLOG = 1024
+_LONGEST = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)
+
+
+class Lock:
+    """The right to a path, held until `release` or the end of the process."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path = path.with_name(path.name + ".lock")
+        self._what = what
+        self._file = -1
+
+    def take(self) -> None:
+        """Take it. Raises wire.AlreadyExists when another process has it, naming it."""
+        while True:
+            try:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                file = os.open(self.path, flags, 0o600)
+            except OSError as error:
+                raise _unusable(self.path, error) from None
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _same(file, self.path):
+                    break
+            except BlockingIOError:
+                holder = os.pread(file, 20, 0).decode("ascii", "replace").strip()
+                os.close(file)
+                raise AlreadyExists(
+                    f"another server{f' (process {holder})' if holder else ''} uses {self._what}",
+                    would_work="use that one, end it, or name another place",
+                    holder=holder,
+                ) from None
+            os.close(file)  # its last holder removed the file between our two steps
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        self._file = file
+
+    def release(self) -> None:
+        """Give it up, and leave no file."""
+        if self._file >= 0:
+            self.path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = -1
+
+
+class SocketPlace:
+    """A Unix socket that this server owns.
+
+    mode: of the socket, 0600 or 0666. private: its folder must be ours and nobody else's.
+    """
+
+    def __init__(self, path: Path, *, mode: int = 0o600, private: bool = False) -> None:
+        self.path = path
+        self._mode = mode
+        self._private = private
+        self._lock = Lock(path, f"the socket {path}")
+        self._socket: socket.socket | None = None
+
+    def take(self) -> None:
+        """Own the path, before anything listens there.
+
+        Raises wire.InvalidRequest, wire.Denied, wire.Unavailable or wire.AlreadyExists.
+        """
+        if len(os.fsencode(self.path)) > _LONGEST:
+            raise InvalidRequest(
+                f"the socket path {self.path} is too long",
+                would_work=f"a path of up to {_LONGEST} bytes",
+            )
+        prepare_folder(self.path.parent, private=self._private)
+        self._lock.take()
+        try:
+            self._remove_stale()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def listen(self) -> socket.socket:
+        """The listening socket. It carries its mode before the first caller can connect."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.bind(str(self.path))
+            os.chmod(self.path, self._mode)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+        except OSError as error:
+            listener.close()
+            raise _unusable(self.path, error) from None
+        self._socket = listener
+        return listener
+
+    def hide(self) -> None:
+        """Whoever comes now finds no socket. The path stays ours."""
+        if self._socket is not None:
+            self.path.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Listen no more, and give up the path."""
+        self.hide()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._lock.release()
+
+    def _remove_stale(self) -> None:
+        try:
+            if not stat.S_ISSOCK(self.path.lstat().st_mode):
+                raise InvalidRequest(
+                    f"{self.path} is there and is no socket", would_work="name another path"
+                )
+        except FileNotFoundError:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            try:
+                probe.connect(str(self.path))
+            except (ConnectionRefusedError, FileNotFoundError):
+                self.path.unlink(missing_ok=True)
+                return
+            except OSError as error:
+                raise _unusable(self.path, error) from None
+        raise AlreadyExists(
+            f"something answers at {self.path}, though no server of ours holds it",
+            would_work="end it, or name another socket",
+        )
+
+
+def prepare_folder(folder: Path, *, private: bool) -> None:
+    """Make the folder of a socket or store. private: 0700, and its owner is checked.
+
+    Raises wire.Denied when the folder is another's or open to others, wire.Unavailable when it
+    cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700 if private else 0o755, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    if private and (
+        not stat.S_ISDIR(found.st_mode)
+        or found.st_uid != os.geteuid()
+        or stat.S_IMODE(found.st_mode) & 0o077
+    ):
+        raise Denied(
+            f"the folder {folder} is not private to you",
+            would_work=f"remove it, or: chmod 0700 {folder}",
+        )
+
+
+def _same(file: int, path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.lstat())
+    return False
+
+
+def _unusable(path: Path, error: OSError) -> Unavailable:
+    return Unavailable(f"cannot use {path}: {error.strerror}", would_work="name another place")

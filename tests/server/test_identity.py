@@ -1,0 +1,161 @@
+"""Who the server takes a caller for, on each way in."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import sys
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from podwright import wire
+from podwright.controller import Caller, Role
+from podwright.server import TOKEN_TTL, Identity, Server
+from podwright.wire import messages
+from tests.server.fakes import FakeController, Http
+
+NAMES = {0: "root", 7: "alice", 8: "anonymous", 9: "12"}
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def identity(clock: Clock) -> Identity:
+    return Identity(server_uid=500, clock=clock, name_of=NAMES.get)
+
+
+@pytest.mark.parametrize(
+    ("uid", "name", "role"),
+    [
+        (0, "root", Role.ADMINISTRATOR),
+        (500, "500", Role.ADMINISTRATOR),
+        (7, "alice", Role.USER),
+        (8, "8", Role.USER),
+        (9, "9", Role.USER),
+        (4242, "4242", Role.USER),
+    ],
+)
+async def test_who_a_uid_is(identity: Identity, uid: int, name: str, role: Role) -> None:
+    expected = Caller(name=name, uid=uid, role=role, origin="unix")
+    assert await identity.of_uid(uid, "unix") == expected
+
+
+async def test_names_are_asked_for_once_and_few_are_kept(clock: Clock) -> None:
+    asked: list[int] = []
+
+    def name_of(uid: int) -> str:
+        asked.append(uid)
+        return f"u{uid}x"
+
+    identity = Identity(server_uid=0, clock=clock, name_of=name_of)
+    for _ in range(3):
+        assert (await identity.of_uid(5, "unix")).name == "u5x"
+    assert asked == [5]
+    for uid in range(100, 4300):
+        await identity.of_uid(uid, "unix")
+    assert len(identity._callers) <= 4096
+
+
+def _bearer(token: str) -> list[tuple[str, str | bytes]]:
+    return [("x", "y"), ("authorization", f"Bearer {token}")]
+
+
+async def test_a_token_is_its_callers_until_it_expires(identity: Identity, clock: Clock) -> None:
+    alice = await identity.of_uid(7, "unix")
+    token = identity.issue(alice)
+    assert token.ttl == TOKEN_TTL
+    clock.now += TOKEN_TTL - 0.01
+    caller = await identity.of_metadata(_bearer(token.token))
+    assert caller == Caller(name="alice", uid=7, role=Role.USER, origin="tcp")
+    clock.now += 0.01
+    with pytest.raises(wire.Unauthenticated, match="has expired"):
+        await identity.of_metadata(_bearer(token.token))
+
+
+async def test_without_a_token_nobody(identity: Identity) -> None:
+    for metadata in (None, [], [("user-agent", "x")]):
+        caller = await identity.of_metadata(metadata)
+        assert caller == Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
+    with pytest.raises(wire.Unauthenticated):
+        identity.issue(caller)
+
+
+async def test_forged_tokens(identity: Identity, clock: Clock) -> None:
+    token = identity.issue(await identity.of_uid(7, "unix")).token
+    raw = base64.urlsafe_b64decode(token)
+    forged = [
+        base64.urlsafe_b64encode(bytes([*raw[:n], raw[n] ^ 1, *raw[n + 1 :]])).decode()
+        for n in range(len(raw))
+    ]
+    other = Identity(server_uid=500, clock=clock, name_of=NAMES.get)
+    foreign = other.issue(await other.of_uid(7, "unix")).token
+    for bad in [*forged, foreign, "", "x", "é", token[:-4], token + "AAAA", "=" * 500]:
+        with pytest.raises(wire.Unauthenticated, match="not one of this server's"):
+            await identity.of_metadata(_bearer(bad))
+    with pytest.raises(wire.Unauthenticated, match="'Basic' is no way"):
+        await identity.of_metadata([("authorization", "Basic abc")])
+
+
+async def test_the_kernel_vouches_on_the_unix_socket(
+    http: Http, controller: FakeController
+) -> None:
+    await http.post("ListLeases")
+    ((_, caller),) = controller.callers
+    assert caller.uid == os.geteuid()
+    assert caller.role is Role.ADMINISTRATOR
+    assert caller.origin == "unix"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+async def test_another_account_is_a_user(server: Server, controller: FakeController) -> None:
+    script = (
+        "import os, socket, sys; os.setgid(4243); os.setuid(4242);"
+        "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        "s.sendall(b'POST /podwright.v1/GetServerInfo HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n');"
+        "print(s.recv(9999))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(server.socket_path), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert b'"caller":"4242","role":"user"' in out
+    del controller
+
+
+async def test_a_token_carries_the_uid_over_tcp(
+    http: Http, channel: grpc.aio.Channel, controller: FakeController
+) -> None:
+    token = (await http.call("IssueToken", wire.TokenRequest())).token
+
+    async def who(metadata: Any) -> wire.ServerInfo:
+        call = channel.unary_unary(messages.method_path("GetServerInfo"))
+        return messages.decode(wire.ServerInfo, await call(b"", metadata=metadata))
+
+    known = await who([("authorization", f"Bearer {token}")])
+    assert known.role == "administrator"
+    assert (await who(None)).caller == "anonymous"
+    for path in (messages.method_path("ListLeases"), "/virmgrpc.UserService/ListPartitions"):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(path)(b"", metadata=[("authorization", "Bearer no")])
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    # A token begets no token: it must end when its holder's access to the socket does.
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        issue = channel.unary_unary(messages.method_path("IssueToken"))
+        await issue(b"", metadata=[("authorization", f"Bearer {token}")])
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    del controller
