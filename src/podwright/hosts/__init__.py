@@ -1,1 +1,25 @@
-"""To come."""
+"""What a host is like, and how to act on it: for now this host, and the processes on it."""
+
+from podwright.hosts._local import find_program, free_port, host_name
+from podwright.hosts._processes import (
+    Process,
+    become_subreaper,
+    descendants,
+    kill_all,
+    marked,
+    processes,
+    reap,
+)
+
+__all__ = [
+    "Process",
+    "become_subreaper",
+    "descendants",
+    "find_program",
+    "free_port",
+    "host_name",
+    "kill_all",
+    "marked",
+    "processes",
+    "reap",
+]

@@ -1,1 +1,24 @@
-"""To come."""
+"""Launching: options become a plan, the plan a run; whatever happens, nothing is left behind."""
+
+from podwright.launch._engine import Command, Engine, FakeEngine, Mpirun
+from podwright.launch._launch import launch
+from podwright.launch._options import Options, parse
+from podwright.launch._output import Output
+from podwright.launch._plan import Instance, Plan, make_plan
+from podwright.launch._table import OPTIONS, help_text
+
+__all__ = [
+    "OPTIONS",
+    "Command",
+    "Engine",
+    "FakeEngine",
+    "Instance",
+    "Mpirun",
+    "Options",
+    "Output",
+    "Plan",
+    "help_text",
+    "launch",
+    "make_plan",
+    "parse",
+]

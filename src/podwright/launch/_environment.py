@@ -1,0 +1,88 @@
+"""What a launched instance finds in its environment.
+
+Names and roles: PopRun guide, sections 2.6 to 2.8, and logs of PopRun; target options: what PopRun
+was seen to derive from partitions of V-IPU. RANK and its like are what frameworks read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.wire import PartitionInfo, Routing
+
+#: Seconds a request to the V-IPU server may take (PopRun guide, options).
+SERVER_TIMEOUT = 120.0
+TIMEOUT_VARIABLE = "IPUOF_VIPU_API_TIMEOUT"
+TARGET_VARIABLE = "POPLAR_TARGET_OPTIONS"
+SIMULATED_VARIABLE = "PODWRIGHT_SIMULATED"
+#: Unset for all instances: it would lead the IPUoF library past the server (PopRun guide, 2.4.3).
+UNSET = ("IPUOF_CONFIG_PATH",)
+
+_LINKS = {
+    Routing.RINGSWNC: ("slidingWindow", "torus"),
+    Routing.SWNC: ("slidingWindow", "mesh"),
+}
+
+
+def common_environment(
+    replicas: int, ipus_per_replica: int, instances: int, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """What all instances get whatever partition they run on."""
+    return {
+        "POPDIST_NUM_TOTAL_REPLICAS": str(replicas),
+        "POPDIST_NUM_IPUS_PER_REPLICA": str(ipus_per_replica),
+        "POPDIST_NUM_LOCAL_REPLICAS": str(replicas // instances),
+        "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE": "1",
+        "IPUOF_LOG_LEVEL": environ.get("IPUOF_LOG_LEVEL", "WARN"),
+        "WORLD_SIZE": str(instances),
+        "LOCAL_WORLD_SIZE": str(instances),
+    }
+
+
+def instance_environment(index: int, local_index: int, replicas: int) -> dict[str, str]:
+    """What one instance gets beside that. Its GCD is the one of its own number."""
+    return {
+        "POPDIST_REPLICA_INDEX_OFFSET": str(index * replicas),
+        "POPDIST_LOCAL_INSTANCE_INDEX": str(local_index),
+        "IPUOF_VIPU_API_GCD_ID": str(index),
+        "RANK": str(index),
+        "LOCAL_RANK": str(local_index),
+    }
+
+
+def partition_environment(
+    partition: PartitionInfo, host: str, port: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """What all instances get once the partition is known. host, port: where its server answers."""
+    found = {"IPUOF_VIPU_API_PARTITION_ID": partition.name}
+    if host:
+        found["IPUOF_VIPU_API_HOST"] = host
+    if port:
+        found["IPUOF_VIPU_API_PORT"] = port
+    found[TARGET_VARIABLE] = environ.get(TARGET_VARIABLE) or target_options(partition)
+    if partition.simulated:
+        found[SIMULATED_VARIABLE] = "1"
+    return found
+
+
+def target_options(partition: PartitionInfo) -> str:
+    """The target options of a partition, as the JSON that Poplar reads: all values are strings."""
+    configuration, topology = _LINKS.get(partition.routing, ("default", "mesh"))
+    options = {
+        "ipuLinkDomainSize": str(partition.size // max(partition.num_ilds, 1)),
+        "ipuLinkConfiguration": configuration,
+        "ipuLinkTopology": topology,
+        "gatewayMode": "true",
+        "instanceSize": str(partition.size // max(partition.num_gcds, 1)),
+    }
+    return "{" + ",".join(f'"{name}":"{value}"' for name, value in options.items()) + "}"
+
+
+def whole_environment(
+    environ: Mapping[str, str], *layers: Mapping[str, str] | tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    """The caller's whole environment under the given layers, without what has to be unset."""
+    whole = {name: value for name, value in environ.items() if name not in UNSET}
+    for layer in layers:
+        whole.update(layer)
+    return whole

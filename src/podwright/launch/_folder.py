@@ -1,0 +1,124 @@
+"""The one private place of a run, and what is left of runs that nobody could clean up after.
+
+A run keeps its streams and mpirun's files in one folder in the place for temporary files, and the
+programs' shared memory in one folder under /dev/shm. Both are locked by poprun and by its
+guardian as long as either lives; a folder that is not locked belongs to nobody, whatever the
+process numbers in another container say, and the next poprun of the same user sweeps it away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from podwright.hosts import kill_all, marked
+
+#: In the environment of every process of a run: which run it belongs to.
+RUN_VARIABLE = "PODWRIGHT_RUN"
+SHARED_MEMORY = "/dev/shm"
+#: Seconds after which an unlocked folder cannot be one that is just being made.
+_YOUNG = 5.0
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class RunFolder(NamedTuple):
+    """The folders of one run. name: also the value of RUN_VARIABLE. locks: open files."""
+
+    name: str
+    path: str
+    shared_memory: str
+    locks: tuple[int, ...]
+
+    def file(self, name: str) -> str:
+        """The path of a file of this run."""
+        return os.path.join(self.path, name)
+
+    def remove(self) -> None:
+        """Remove both folders with all they hold; again is no error. The locks stay open."""
+        for folder in {self.path, self.shared_memory}:
+            remove_tree(folder)
+
+
+def make_folder(environ: Mapping[str, str]) -> RunFolder:
+    """A new pair of folders, for this user alone. Raises OSError where there is no room."""
+    name = f"{_prefix()}{os.urandom(6).hex()}"
+    path = os.path.join(temporary(environ), name)
+    memory = os.path.join(SHARED_MEMORY, name)
+    locks = [_make(path)]
+    try:
+        locks.append(_make(memory))
+    except OSError:
+        memory = path  # no /dev/shm here: the programs' segments then lie in ordinary files
+    return RunFolder(name, path, memory, tuple(locks))
+
+
+def temporary(environ: Mapping[str, str]) -> str:
+    """Where temporary files go: $TMPDIR if it is a folder that one can write to, else /tmp."""
+    wanted = environ.get("TMPDIR", "")
+    return wanted if os.path.isabs(wanted) and os.access(wanted, os.W_OK | os.X_OK) else "/tmp"
+
+
+def sweep(environ: Mapping[str, str], *, now: float | None = None) -> list[str]:
+    """End what is left of this user's abandoned runs and remove their folders; their names."""
+    names = []
+    for path in _unlocked(environ, time.time() if now is None else now):
+        name = os.path.basename(path)
+        kill_all(marked(RUN_VARIABLE, name), signal.SIGKILL)
+        remove_tree(path)
+        names.append(name)
+    return sorted(set(names))
+
+
+def _prefix() -> str:
+    return f"podwright-run-{os.getuid()}-"
+
+
+def _make(path: str) -> int:
+    os.mkdir(path, 0o700)
+    handle = os.open(path, _FLAGS)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    return handle
+
+
+def _unlocked(environ: Mapping[str, str], now: float) -> Iterator[str]:
+    for base in {temporary(environ), "/tmp", SHARED_MEMORY}:
+        with contextlib.suppress(OSError):
+            for name in os.listdir(base):
+                path = os.path.join(base, name)
+                if name.startswith(_prefix()) and _abandoned(path, now):
+                    yield path
+
+
+def _abandoned(path: str, now: float) -> bool:
+    try:
+        handle = os.open(path, _FLAGS)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(handle)
+        if found.st_uid != os.getuid() or now - found.st_mtime < _YOUNG:
+            return False
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder and all in it; what is not there, or not ours, is passed over."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path):
+            below = os.path.join(path, name)
+            if os.path.isdir(below) and not os.path.islink(below):
+                remove_tree(below)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(below)
+        os.rmdir(path)

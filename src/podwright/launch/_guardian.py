@@ -1,0 +1,207 @@
+"""The guardian: owns mpirun and every instance below it, and ends them whatever happens.
+
+It is forked from poprun before anything heavy is loaded, lives in a session of its own, where no
+Ctrl-C reaches it, and is subreaper: what its descendants leave behind becomes its child. So is
+poprun. They share a socket; when one dies, the other sees it closed:
+
+- poprun is gone: the guardian ends all, removes the run's folders, and ends.
+- the guardian is gone: its children are now poprun's, which does the same (`end_all`).
+- mpirun is gone: the guardian tells poprun, which asks it to end what is left.
+
+It decides nothing else. poprun says START, SIGNAL and END; it says STARTED, MPIRUN, ENDED.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from podwright.hosts import become_subreaper, descendants, kill_all, reap
+from podwright.launch._channel import Channel
+from podwright.launch._folder import RunFolder
+
+START, SIGNAL, END = "start", "signal", "end"
+STARTED, MPIRUN, ENDED = "started", "mpirun", "ended"
+
+#: Seconds from the polite signal to the sure one if poprun is gone. Its lease ends after ten.
+ORPHAN_GRACE = 4.0
+_POLL = (0.002, 0.1)
+_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+Spawn = Callable[[Sequence[str], Mapping[str, str], int], int]
+
+
+def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int) -> int:
+    """Start a command with its output in `output` and ordinary signals; its pid."""
+    actions = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+    if os.isatty(0):
+        # A process outside the terminal's session would take the words from the shell's mouth.
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))  # type: ignore[arg-type]
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(environ),
+        file_actions=actions,
+        setsigmask=[],
+        setsigdef=[*_OURS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD],
+    )
+
+
+class Ending:
+    """Ends everything below `root`, step by step, so that its caller can listen meanwhile.
+
+    First it waits `patience` seconds; then it asks politely (SIGTERM to all but `engine`, which
+    would kill where we ask); `grace` seconds later it kills, until nothing is left.
+    """
+
+    def __init__(
+        self,
+        root: int,
+        patience: float,
+        grace: float,
+        *,
+        engine: int = 0,
+        spare: Sequence[int] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        now = clock()
+        self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
+        self._ask_at = now + patience
+        self._kill_at = self._ask_at + grace
+        self._grace = grace
+        self._asked = False
+        self.pause = _POLL[0]
+
+    def sooner(self, patience: float, grace: float) -> None:
+        """A second wish; the earlier of both counts."""
+        self._ask_at = min(self._ask_at, self._clock() + patience)
+        self._kill_at = min(self._kill_at, self._ask_at + grace)
+        self.pause = _POLL[0]
+
+    def step(self) -> bool:
+        """Do what is due. True: nothing is left."""
+        left = descendants(self._root, spare=self._spare)
+        if not left:
+            return True
+        now = self._clock()
+        instances = [process for process in left if process.pid != self._engine]
+        if now >= self._kill_at or (now >= self._ask_at and not instances):
+            kill_all(left, signal.SIGKILL)
+            self.pause = _POLL[0]
+        elif now >= self._ask_at and not self._asked:
+            self._asked = True
+            kill_all(instances, signal.SIGTERM)
+            self.pause = _POLL[0]
+        else:
+            self.pause = min(self.pause * 1.5, _POLL[1])
+        return False
+
+
+def end_all(patience: float, grace: float, *, spare: Sequence[int] = ()) -> None:
+    """End everything below this process but the spared, and wait for that."""
+    ending = Ending(os.getpid(), patience, grace, spare=spare)
+    while True:
+        reap(lambda pid, code: None)
+        if ending.step():
+            return
+        time.sleep(ending.pause)
+
+
+class Guarded(NamedTuple):
+    """What poprun has of its guardian: its pid, and the line to it."""
+
+    pid: int
+    channel: Channel
+
+
+def start_guardian(
+    folder: RunFolder, output: int, *, close: Sequence[int] = (), spawn: Spawn = spawn
+) -> Guarded:
+    """Fork the guardian of a run. output: where mpirun's own words go. close: poprun's alone."""
+    ours, theirs = Channel.pair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return Guarded(pid, ours)
+    code = 1
+    try:
+        ours.close()
+        for handle in close:
+            os.close(handle)
+        os.setsid()
+        code = _Guardian(theirs, folder, output, spawn).run()
+    finally:
+        os._exit(code)
+
+
+class _Guardian:
+    def __init__(self, channel: Channel, folder: RunFolder, output: int, spawn: Spawn) -> None:
+        self.channel = channel
+        self.folder = folder
+        self.output = output
+        self.spawn = spawn
+        self.engine = 0
+        self.ending: Ending | None = None
+
+    def run(self) -> int:
+        wake, poke = os.pipe()
+        for handle in (wake, poke):
+            os.set_blocking(handle, False)
+        for number in (*_OURS, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        become_subreaper()
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        poll.register(self.channel.handle, select.POLLIN)
+        while True:
+            pause = self.ending.pause if self.ending else None
+            ready = dict(poll.poll(None if pause is None else pause * 1000))
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake, 512)
+            reap(self._ended)
+            if self.channel.handle in ready:
+                self._listen(poll)
+            if self.ending and self.ending.step():
+                self.folder.remove()
+                self.channel.send(ENDED)
+                return 0
+
+    def _listen(self, poll: select.poll) -> None:
+        for kind, *values in self.channel.receive():
+            if kind == START:
+                self._start(*values)
+            elif kind == SIGNAL:
+                spare = [self.engine]
+                kill_all([p for p in descendants(os.getpid()) if p.pid not in spare], values[0])
+            elif kind == END:
+                self._end(*values)
+        if self.channel.closed:
+            poll.unregister(self.channel.handle)
+            self._end(0.0, ORPHAN_GRACE)
+
+    def _start(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        try:
+            self.engine = self.spawn(argv, environ, self.output)
+        except OSError as error:
+            self.channel.send(MPIRUN, None, error.strerror or str(error))
+        else:
+            self.channel.send(STARTED, self.engine)
+        os.close(self.output)
+
+    def _end(self, patience: float, grace: float) -> None:
+        if self.ending:
+            self.ending.sooner(patience, grace)
+        else:
+            self.ending = Ending(os.getpid(), patience, grace, engine=self.engine)
+
+    def _ended(self, pid: int, code: int) -> None:
+        if pid == self.engine:
+            self.engine = 0
+            self.channel.send(MPIRUN, code, "")

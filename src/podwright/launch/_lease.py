@@ -1,0 +1,106 @@
+"""The right to a partition for the time of a run: acquired, renewed in the background, released.
+
+A server that is down for a while is no reason to stop a program: renewal goes on until somebody
+who answers says that the lease is over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from podwright.client import Client, Found, ServerOptions, find_server
+from podwright.launch._plan import LEASE_TTL, Plan
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    Fenced,
+    Internal,
+    NotFound,
+    PodwrightError,
+    TimedOut,
+    WrongState,
+)
+
+if TYPE_CHECKING:
+    import threading
+
+#: Seconds from one renewal to the next, and to the next try of one that failed.
+RENEW_EVERY = LEASE_TTL / 3.3
+RETRY_EVERY = 1.0
+_CALL_TIMEOUT = 3.0
+
+Find = Callable[[Plan, Mapping[str, str]], Found]
+
+
+def find(plan: Plan, environ: Mapping[str, str]) -> Found:
+    """The server of a plan, in the design's order."""
+    options = ServerOptions(host=plan.server_host, port=plan.server_port)
+    return find_server(options, environ, timeout=plan.server_timeout)
+
+
+def acquire(
+    client: Client, request: AcquireRequest, attempts: int, again: Callable[[PodwrightError], None]
+) -> AcquireReply:
+    """The lease on a partition that is ACTIVE; what will not become so is tried again."""
+    while True:
+        attempts -= 1
+        try:
+            return client.acquire(request)
+        except (WrongState, TimedOut, Internal) as error:
+            if attempts <= 0:
+                raise
+            again(error)
+
+
+class Lease:
+    """A lease that is held. lost: a descriptor that becomes readable when it is over."""
+
+    def __init__(self, client: Client, reply: AcquireReply) -> None:
+        self.partition = reply.partition
+        self.created = reply.created
+        self.reason: PodwrightError | None = None
+        self.lost, self._tell = os.pipe()
+        self._client = client
+        self._lease = reply.lease
+        self._thread: threading.Thread | None = None
+        self._over: threading.Event | None = None
+
+    def keep(self) -> None:
+        """Renew it from now on, in a thread. The client is that thread's until `release`."""
+        import threading  # 7 ms, while the instances are starting anyway
+
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+
+    def _renew(self) -> None:
+        assert self._over
+        pause = RENEW_EVERY
+        while not self._over.wait(pause):
+            pause = RENEW_EVERY
+            try:
+                self._client.renew(self._lease.id, self._lease.epoch, timeout=_CALL_TIMEOUT)
+            except (Fenced, NotFound) as error:
+                self.reason = error
+                os.write(self._tell, b"!")
+                return
+            except PodwrightError:
+                pause = RETRY_EVERY
+
+    def release(self) -> PodwrightError | None:
+        """Give it back; what stood in the way, if anything: it then ends by itself."""
+        if self._thread and self._over:
+            self._over.set()
+            self._thread.join()
+        try:
+            if self.reason is None:
+                self._client.release(self._lease.id, self._lease.epoch)
+        except PodwrightError as error:
+            return error
+        finally:
+            self._client.close()
+            os.close(self.lost)
+            os.close(self._tell)
+        return None

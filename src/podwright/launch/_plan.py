@@ -1,0 +1,225 @@
+"""The plan of a launch: a frozen value, made of options and environment alone, that prints itself.
+
+Nothing is contacted and nothing is changed to make it. What only the server knows is not in it.
+The partition that it wishes for follows the PopRun guide, section 2.8.3: as many devices as
+replicas need, one GCD an instance, and as many partition replicas as instances.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from podwright.launch._environment import (
+    SERVER_TIMEOUT,
+    TIMEOUT_VARIABLE,
+    common_environment,
+    instance_environment,
+)
+from podwright.launch._options import Options
+from podwright.launch._topology import topology_table
+from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
+
+BY_SERVER = "decided by the server"
+HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
+PORT_VARIABLE = "IPUOF_VIPU_API_PORT"
+PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
+#: Seconds that a lease holds without renewal. poprun renews it every third of that.
+LEASE_TTL = 10.0
+
+
+class Instance(NamedTuple):
+    """One process to start. environment: what it gets beside what all get."""
+
+    rank: int
+    host: str
+    local_index: int
+    first_replica: int
+    replicas: int
+    environment: tuple[tuple[str, str], ...]
+    mpi_arguments: tuple[str, ...] = ()
+
+
+class Plan(NamedTuple):
+    """A launch, decided. request: what is asked of the server. server: host and port, or empty.
+
+    environment: what all instances get; the rest of it is known once the partition is.
+    notes: what a user should hear about the options that were given.
+    """
+
+    program: tuple[str, ...]
+    replicas: int
+    ipus_per_replica: int
+    instances: tuple[Instance, ...]
+    request: AcquireRequest
+    environment: tuple[tuple[str, str], ...]
+    server_host: str = ""
+    server_port: str = ""
+    server_timeout: float = SERVER_TIMEOUT
+    attempts: int = 1
+    mpi_arguments: tuple[str, ...] = ()
+    run_as_root: bool | None = None
+    only_output_from: int | None = None
+    print_topology: bool = False
+    verbosity: int = 0
+    notes: tuple[str, ...] = ()
+
+    def topology(self, ilds: int = 0) -> str:
+        """The table of hosts, link domains, instances and replicas. ilds: 0 if not yet known."""
+        hosts = [instance.host for instance in self.instances]
+        number = ilds or self.request.spec.num_ilds
+        return topology_table(hosts, self.replicas, number or BY_SERVER)
+
+    def __str__(self) -> str:
+        spec, request = self.request.spec, self.request
+        server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
+        fate = "kept" if request.keep else "removed at the end"
+        reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[request.reset]
+        lines = [
+            ("program", shlex.join(self.program)),
+            ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
+            ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
+            ("server", server or "found when it is needed"),
+            ("partition", spec.name or BY_SERVER),
+            ("  allocation", spec.allocation or BY_SERVER),
+            ("  devices", str(spec.size)),
+            ("  GCDs", str(spec.num_gcds)),
+            ("  replicas", str(spec.num_replicas)),
+            ("  ILDs", str(spec.num_ilds or BY_SERVER)),
+            ("  if missing", f"created, and {fate}" if request.create else "refused"),
+            ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
+            ("  reset", reset),
+        ]
+        text = "".join(f"{name + ':':<16} {value}\n" for name, value in lines)
+        text += "environment of all instances:\n"
+        text += "".join(f"  {name}={shlex.quote(value)}\n" for name, value in self.environment)
+        for instance in self.instances:
+            own = " ".join(f"{name}={shlex.quote(value)}" for name, value in instance.environment)
+            text += f"instance {instance.rank} on {instance.host}: {own}\n"
+            if instance.mpi_arguments:
+                text += f"  for mpirun: {shlex.join(instance.mpi_arguments)}\n"
+        return text + self.topology()
+
+
+def make_plan(options: Options, environ: Mapping[str, str], host: str = "localhost") -> Plan:
+    """What `options` ask for, checked. Raises InvalidRequest for what can never work."""
+    count, replicas = options.num_instances, options.num_replicas
+    notes = []
+    if not options.program:
+        raise InvalidRequest(
+            "there is no program to run", would_work="Name one after the options: poprun … train.py"
+        )
+    if replicas % count:
+        raise InvalidRequest(
+            f"{replicas} replicas do not divide evenly among {count} instances",
+            would_work=f"With {replicas} replicas there can be "
+            f"{_listed(_divisors(replicas))} instances",
+        )
+    if replicas == 1:
+        notes.append("1 replica in 1 instance: poprun is not needed for that, and costs time")
+    if options.numa_aware is not None:
+        notes.append("--numa-aware is deprecated and has no effect yet: instances are not bound")
+    if options.vipu_cluster:
+        notes.append("--vipu-cluster is deprecated; write --vipu-allocation")
+    only = options.only_output_from_instance
+    if only is not None and only >= count:
+        raise InvalidRequest(
+            f"--only-output-from-instance={only}: there is no such instance",
+            would_work=f"There are 0 to {count - 1}",
+        )
+    timeout = options.vipu_server_timeout or SERVER_TIMEOUT
+    return Plan(
+        program=options.program,
+        replicas=replicas,
+        ipus_per_replica=options.ipus_per_replica,
+        instances=_instances(options, host),
+        request=_request(options, environ),
+        environment=tuple(
+            {
+                **common_environment(replicas, options.ipus_per_replica, count, environ),
+                TIMEOUT_VARIABLE: f"{timeout:g}",
+            }.items()
+        ),
+        server_host=options.vipu_server_host or environ.get(HOST_VARIABLE, ""),
+        server_port=str(options.vipu_server_port or environ.get(PORT_VARIABLE, "")),
+        server_timeout=timeout,
+        attempts=options.vipu_partition_attempts,
+        mpi_arguments=_split("--mpi-global-args", options.mpi_global_args),
+        run_as_root=options.allow_run_as_root,
+        only_output_from=only,
+        print_topology=options.print_topology,
+        verbosity=options.verbosity,
+        notes=tuple(notes),
+    )
+
+
+def _instances(options: Options, host: str) -> tuple[Instance, ...]:
+    count = options.num_instances
+    local = options.num_replicas // count
+    common = _split("--mpi-local-args", options.mpi_local_args)
+    own: dict[int, tuple[str, ...]] = {}
+    for index, text in options.instance_mpi_local_args:
+        if index >= count:
+            raise InvalidRequest(
+                f"--instance-mpi-local-args={index}:…: there is no such instance",
+                would_work=f"There are 0 to {count - 1}",
+            )
+        own[index] = own.get(index, ()) + _split("--instance-mpi-local-args", (text,))
+    return tuple(
+        Instance(
+            rank=i,
+            host=host,
+            local_index=i,
+            first_replica=i * local,
+            replicas=local,
+            environment=tuple(instance_environment(i, i, local).items()),
+            mpi_arguments=common + own.get(i, ()),
+        )
+        for i in range(count)
+    )
+
+
+def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
+    sync = options.sync_type or SyncType.DEFAULT.value
+    if sync not in SyncType.__members__:
+        raise InvalidRequest(
+            f"--sync-type: there is no sync type {sync!r}",
+            would_work=f"There are {', '.join(f'ST_{name}' for name in SyncType.__members__)}",
+        )
+    spec = PartitionSpec(
+        name=options.vipu_partition or environ.get(PARTITION_VARIABLE, ""),
+        size=options.num_replicas * options.ipus_per_replica,
+        allocation=options.vipu_allocation or options.vipu_cluster or "",
+        num_gcds=options.num_instances,
+        num_replicas=options.num_instances,
+        num_ilds=options.num_ilds or 0,
+        sync_type=SyncType(sync),
+    )
+    return AcquireRequest(
+        spec=spec,
+        create=True,
+        update=options.update_partition,
+        keep=not options.remove_partition,
+        reset=options.reset_partition,
+        ttl=LEASE_TTL,
+    )
+
+
+def _split(option: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    words: list[str] = []
+    for text in texts:
+        try:
+            words += shlex.split(text)
+        except ValueError as error:
+            raise InvalidRequest(f"{option}={text!r}: {str(error).lower()}") from None
+    return tuple(words)
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:-1])) + (" or " if numbers[1:] else "") + str(numbers[-1])

@@ -1,0 +1,247 @@
+"""Every option of poprun: its name, its group in --help, and how its value is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_MAX = 1 << 20  # replicas, instances: beyond any pod that was ever built
+
+
+class Option(NamedTuple):
+    """One option. flag: the value it has when it stands alone; optional: it may also take one.
+
+    meaning: what a value must be, in words. adds: each use adds to the ones before.
+    later: known from the PopRun guide but not built yet; only the words in `neutral` are fine.
+    """
+
+    name: str
+    group: str
+    help: str
+    value: str = "N"
+    read: Callable[[str], Any] = str
+    meaning: str = ""
+    field: str = ""
+    flag: str = ""
+    optional: bool = False
+    adds: bool = False
+    later: bool = False
+    neutral: tuple[str, ...] = ()
+
+
+def _count(text: str) -> int:
+    return _within(text, 1, _MAX)
+
+
+def _index(text: str) -> int:
+    return _within(text, 0, _MAX)
+
+
+def _port(text: str) -> int:
+    return _within(text, 1, 65535)
+
+
+def _within(text: str, low: int, high: int) -> int:
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and low <= int(text) <= high):
+        raise ValueError
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1e7:
+        raise ValueError
+    return value
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("yes", "1", "on", "true"):
+        return True
+    if word in ("no", "0", "off", "false"):
+        return False
+    raise ValueError
+
+
+def _text(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ValueError
+    return text.strip()
+
+
+def _for_instance(text: str) -> tuple[int, str]:
+    number, colon, arguments = text.partition(":")
+    if not colon:
+        raise ValueError
+    return _index(number), arguments
+
+
+def _dry_run(text: str) -> str:
+    if text != "plan":
+        raise ValueError
+    return text
+
+
+def _sync(text: str) -> str:
+    word = text.strip().upper().removeprefix("ST_")
+    if not word.replace("_", "").isalnum():
+        raise ValueError
+    return word
+
+
+_COUNT = "a whole number above 0"
+_YES = "yes or no (1 or 0, on or off, true or false)"
+_LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT = (
+    "Program",
+    "Hosts and processes",
+    "V-IPU server and partition",
+    "MPI",
+    "Output and help",
+)
+
+
+def _number(name: str, group: str, help: str) -> Option:
+    return Option(name, group, help, read=_count, meaning=_COUNT)
+
+
+def _yes_no(name: str, group: str, help: str) -> Option:
+    return Option(name, group, help, value="yes|no", read=_boolean, meaning=_YES)
+
+
+def _word(name: str, group: str, help: str, value: str, **more: Any) -> Option:
+    return Option(name, group, help, value=value, read=_text, meaning="a word", **more)
+
+
+def _later(name: str, *neutral: str, flag: str = "") -> Option:
+    return Option(name, "", "", value="…", later=True, neutral=neutral, flag=flag, optional=True)
+
+
+_NO = ("no", "0", "off", "false")
+
+OPTIONS: tuple[Option, ...] = (
+    _number("--num-replicas", _LAUNCH, "replicas in all (1)"),
+    _number("--num-instances", _LAUNCH, "instances; the replicas are divided evenly (1)"),
+    _number("--ipus-per-replica", _LAUNCH, "devices of one replica (1)"),
+    _number("--num-ilds", _LAUNCH, "link domains; if not set, the server decides"),
+    Option(
+        "--dry-run",
+        _LAUNCH,
+        "print the plan and stop; nothing is contacted",
+        value="plan",
+        read=_dry_run,
+        meaning="no value, or `plan` (`server` is not supported yet)",
+        flag="plan",
+        optional=True,
+    ),
+    _yes_no("--numa-aware", _DEVICES, "deprecated, has no effect yet"),
+    _yes_no("--allow-run-as-root", _DEVICES, "lets root launch; if not set, with a warning"),
+    _word("--vipu-server-host", _VIPU, "its name or address (IPUOF_VIPU_API_HOST)", "HOST"),
+    Option(
+        "--vipu-server-port",
+        _VIPU,
+        "its port (IPUOF_VIPU_API_PORT, or 8090)",
+        read=_port,
+        meaning="a port from 1 to 65535",
+    ),
+    Option(
+        "--vipu-server-timeout",
+        _VIPU,
+        "how long a request may take (120)",
+        value="SECONDS",
+        read=_seconds,
+        meaning="a time in seconds, above 0",
+    ),
+    _word("--vipu-partition", _VIPU, "its name (IPUOF_VIPU_API_PARTITION_ID)", "NAME"),
+    _number("--vipu-partition-attempts", _VIPU, "tries until it is active (1)"),
+    _word("--vipu-allocation", _VIPU, "allocation to create a partition in", "NAME"),
+    _word("--vipu-cluster", _VIPU, "deprecated: --vipu-allocation", "NAME"),
+    Option(
+        "--sync-type",
+        _VIPU,
+        "of a partition that is created, such as ST_POD_NATIVE_DEFAULT",
+        value="TYPE",
+        read=_sync,
+        meaning="the name of a sync type",
+    ),
+    _yes_no("--update-partition", _VIPU, "replace one that does not fit (no)"),
+    _yes_no("--reset-partition", _VIPU, "reset it before the run (unless reconfigurable)"),
+    _yes_no("--remove-partition", _VIPU, "remove one that this run created (yes)"),
+    Option("--mpi-global-args", _MPI, "for mpirun, once; may be repeated", "ARGS", adds=True),
+    Option("--mpi-local-args", _MPI, "for each instance; may be repeated", "ARGS", adds=True),
+    Option(
+        "--instance-mpi-local-args",
+        _MPI,
+        "for instance I; may be repeated",
+        value="I:ARGS",
+        read=_for_instance,
+        meaning="an instance, a colon and arguments, such as 0:-x NAME=value",
+        adds=True,
+    ),
+    _yes_no("--print-topology", _OUTPUT, "print hosts, domains, instances, replicas (no)"),
+    Option(
+        "--only-output-from-instance",
+        _OUTPUT,
+        "silence the others, unless one fails",
+        value="I",
+        read=_index,
+        meaning="the index of an instance",
+    ),
+    Option(
+        "--verbose",
+        _OUTPUT,
+        "-v tells what is done, -vv every detail",
+        value="1|2",
+        read=lambda text: min(_count(text), 2),
+        meaning="1 or 2",
+        field="verbosity",
+        flag="1",
+        optional=True,
+    ),
+    Option("--version", _OUTPUT, "print the version", read=_boolean, flag="yes"),
+    Option("--help", _OUTPUT, "print this", read=_boolean, flag="yes"),
+    _later("--autoreport-dir"),
+    _later("--debug", *_NO),
+    _later("--distribute-ssh-key", *_NO, flag="yes"),
+    _later("--distribute-ssh-key-path"),
+    _later("--distribute-ssh-key-type"),
+    _later("--executable-cache-path", ""),
+    _later("--export-config"),
+    _later("--grace"),
+    _later("--host", "localhost", "127.0.0.1"),
+    _later("--host-subnet"),
+    _later("--hostfile"),
+    _later("--import-config"),
+    _later("--launcher", "auto", "mpirun"),
+    _later("--log-dir"),
+    _later("--max-restarts", "0"),
+    _later("--offline-mode", *_NO),
+    _later("--offline-target"),
+    _later("--overwrite-config", *_NO),
+    _later("--process-placement", "disabled"),
+    _later("--synchronise-poplar-sdk", *_NO, flag="yes"),
+    _later("--synchronise-python-venv", *_NO, flag="yes"),
+    _later("--timeout"),
+    _later("--timestamps", *_NO),
+    _later("--version-format", "text"),
+)
+
+OPTIONS = tuple(
+    o if o.field else o._replace(field=o.name.removeprefix("--").replace("-", "_")) for o in OPTIONS
+)
+BY_NAME = {option.name: option for option in OPTIONS}
+SHORT = {"-H": BY_NAME["--host"], "-h": BY_NAME["--help"]}
+
+
+def help_text() -> str:
+    """What --help prints: the options in their groups."""
+    lines = ["usage: poprun [options] program [arguments of the program]", ""]
+    for group in (_LAUNCH, _DEVICES, _VIPU, _MPI, _OUTPUT):
+        lines.append(f"{group}:")
+        for option in OPTIONS:
+            if option.group == group:
+                value = "" if option.flag else f" {option.value}"
+                lines.append(f"  {option.name + value:<36} {option.help}")
+        lines.append("")
+    lines.append("An option may be shortened as long as it is the only one that begins so.")
+    return "\n".join(lines)

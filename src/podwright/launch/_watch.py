@@ -1,0 +1,291 @@
+"""The time between start and end: passes on output and signals, and notices every ending.
+
+One loop over everything that can happen. What began the end is kept as the cause, and decides
+the exit code: an instance that failed, a signal, mpirun or the guardian gone, the lease lost, or
+nobody left to read the output. Whatever else happens afterwards is a consequence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from podwright.hosts import reap
+from podwright.launch._folder import RunFolder
+from podwright.launch._guardian import END, ENDED, MPIRUN, SIGNAL, START, STARTED, Ending, Guarded
+from podwright.launch._output import Output
+from podwright.launch._shim import open_status, open_stream, read_events
+from podwright.launch._streams import Stream, last_lines
+
+#: Seconds between asking instances to end and ending them.
+GRACE = 10.0
+#: Seconds that mpirun, and what instances left running, may go on after the last instance.
+PATIENCE = 1.0
+_CHUNK = 65536
+_ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
+FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Cause(NamedTuple):
+    """Why the run ended, if not by itself. instance: the one that failed, or -1."""
+
+    code: int
+    text: str
+    instance: int = -1
+
+
+class Watch:
+    """Watches one run. wake: readable with the numbers of signals; lost: when the lease is."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        guardian: Guarded,
+        output: Output,
+        instances: int,
+        *,
+        words: int,
+        wake: int,
+        lost: int,
+        only: int | None = None,
+    ) -> None:
+        self._guardian = guardian
+        self._channel = guardian.channel
+        self._folder = folder
+        self._output = output
+        self._instances = instances
+        self._words, self._wake, self._lost = words, wake, lost
+        self._only = only
+        self._status = open_status(folder)
+        self._rest = b""
+        self._engine_words = b""
+        self._streams: dict[int, Stream] = {}
+        self._by_instance: list[list[Stream]] = []
+        self._open = select.epoll()
+        self._codes: dict[int, int] = {}
+        self._started: set[int] = set()
+        self._here: Ending | None = None
+        self._done = False
+        self.cause: Cause | None = None
+        for index in range(instances):
+            pair = [Stream(index, "stdout"), Stream(index, "stderr")]
+            self._by_instance.append(pair)
+            for stream, name in zip(pair, ("out", "err"), strict=True):
+                handle = open_stream(folder, f"{name}.{index}")
+                self._streams[handle] = stream
+                self._open.register(handle, select.EPOLLIN)
+
+    def run(
+        self, argv: Sequence[str], environ: Mapping[str, str], spare: Sequence[int] = ()
+    ) -> Cause | None:
+        """Start the command through the guardian and see it through. None: all went well.
+
+        spare: children of this process that are no part of the run.
+        """
+        self._spare = spare
+        self._channel.send(START, list(argv), dict(environ))
+        while not self._done:
+            self._turn()
+        self._drain()
+        return self.cause
+
+    # One turn of the loop
+
+    def _turn(self) -> None:
+        ready = self._wait(self._here.pause if self._here else None)
+        if self._wake in ready:
+            for number in os.read(self._wake, 64):
+                self._signal(number)
+        if self._status in ready:
+            self._read_status()
+        if self._words in ready:
+            self._read_words()
+        if self._lost in ready:
+            os.read(self._lost, 1)
+            self._fail(Cause(75, "the lease on the partition is over"))
+        if self._open.fileno() in ready:
+            self._read_streams()
+        if self._channel.handle in ready:
+            self._read_guardian()
+        if self._here:
+            reap(lambda pid, code: None)
+            if self._here.step():
+                self._folder.remove()
+                self._done = True
+
+    def _wait(self, pause: float | None) -> set[int]:
+        poll = select.poll()
+        for handle in (self._wake, self._status, self._words, self._lost):
+            if handle >= 0:
+                poll.register(handle, select.POLLIN)
+        if not self._channel.closed:
+            poll.register(self._channel.handle, select.POLLIN)
+        if not any(sink.full for sink in self._output.sinks):
+            poll.register(self._open.fileno(), select.POLLIN)
+        for sink in self._output.sinks:
+            if sink.size:
+                poll.register(sink.handle, select.POLLOUT)
+        ready = {handle for handle, _ in poll.poll(None if pause is None else pause * 1000)}
+        for sink in self._output.sinks:
+            if sink.handle in ready:
+                sink.pump()
+                if sink.broken:
+                    self._fail(Cause(128 + signal.SIGPIPE, "nobody reads the output any more"))
+        return ready
+
+    # What instances write
+
+    def _read_streams(self) -> None:
+        for handle, _ in self._open.poll(0):
+            self._read_stream(handle)
+
+    def _read_stream(self, handle: int) -> bool:
+        stream = self._streams[handle]
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return False
+        lines = stream.feed(data) if data else stream.finish()
+        if self._only is None or stream.index == self._only:
+            (self._output.out if stream.name == "stdout" else self._output.err).add(lines)
+        if not data:
+            self._open.unregister(handle)
+            os.close(handle)
+            del self._streams[handle]
+        return bool(data)
+
+    def _drain(self) -> None:
+        """All writers are gone: what is left in the streams is all there will ever be."""
+        for handle in list(self._streams):
+            while self._read_stream(handle):
+                if self._output.out.full or self._output.err.full:
+                    self._output.flush()
+            if handle in self._streams:
+                os.close(handle)
+        self._read_words()
+        self._open.close()
+        os.close(self._status)
+        self._output.flush()
+
+    # What the scripts, mpirun and the guardian say
+
+    def _read_status(self) -> None:
+        events, self._rest = read_events(self._status, self._rest)
+        for index, kind, number in events:
+            if index >= self._instances:
+                continue
+            if kind == "start":
+                self._started.add(index)
+                self._output.log("D", f"instance {index} runs as process {number}")
+            elif kind == "end" and index not in self._codes:
+                self._codes[index] = number
+                self._output.log("D", f"instance {index} ended with code {number}")
+                if number:
+                    self._fail(Cause(number, f"instance {index} {described(number)}", index))
+        if len(self._codes) == self._instances and not self._here:
+            self._channel.send(END, PATIENCE, GRACE)
+
+    def _read_words(self) -> None:
+        if self._words < 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._words, _CHUNK):
+                self._output.log("D", data.decode(errors="replace"))
+                self._engine_words = (self._engine_words + data)[-_CHUNK:]
+            os.close(self._words)
+            self._words = -1
+
+    def _read_guardian(self) -> None:
+        for kind, *values in self._channel.receive():
+            if kind == STARTED:
+                self._output.log("I", f"Waiting for mpirun (PID {values[0]})")
+            elif kind == MPIRUN:
+                self._read_status()
+                self._engine_ended(*values)
+            elif kind == ENDED:
+                self._done = True
+        if self._channel.closed and not self._done and not self._here:
+            with contextlib.suppress(OSError):
+                os.waitpid(self._guardian.pid, 0)
+            self._here = Ending(os.getpid(), 0.0, GRACE, spare=self._spare)
+            self._fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
+
+    def _engine_ended(self, code: int | None, problem: str) -> None:
+        if code is None:
+            self._fail(Cause(126, f"mpirun cannot be started: {problem}"))
+            return
+        self._output.log("I", f"mpirun terminated with exit code {code}")
+        self._read_words()
+        aborted = _ABORT.search(self._engine_words)
+        if aborted and (self.cause is None or self.cause.instance >= 0):
+            index, number = int(aborted[1]), int(aborted[2]) & 255
+            if index < self._instances:
+                text = f"instance {index} called MPI_Abort({number})"
+                self.cause = Cause(number or 1, text, index)
+        if len(self._codes) == self._instances:
+            return
+        why = described(code if code >= 0 else 128 - code)
+        if not self._started:
+            text = f"mpirun {why} before any instance started"
+        else:
+            left = [str(i) for i in range(self._instances) if i not in self._codes]
+            text = f"mpirun {why} while these instances ran: {', '.join(left)}"
+        words = self._engine_words.decode(errors="replace").strip()
+        self._fail(Cause((code if code >= 0 else 128 - code) or 1, f"{text}\n{words}".strip()))
+        self._end(0.0, GRACE)
+
+    # Ending
+
+    def _signal(self, number: int) -> None:
+        if number in FORWARDED:
+            self._channel.send(SIGNAL, number)
+        elif number in ENDING:
+            name = signal.Signals(number).name
+            if self.cause is None:
+                self._output.say(f"{name}: asking the instances to end; once more ends them now")
+                self._fail(Cause(128 + number, f"{name} received"))
+            else:
+                self._end(0.0, 0.0)
+
+    def _fail(self, cause: Cause) -> None:
+        """The first cause stands; it begins the end."""
+        if self.cause is None:
+            self.cause = cause
+            self._end(0.0, GRACE)
+
+    def _end(self, patience: float, grace: float) -> None:
+        if self._here:
+            self._here.sooner(patience, grace)
+        else:
+            self._channel.send(END, patience, grace)
+
+    def last_words(self, index: int) -> list[bytes]:
+        """The last lines that an instance wrote."""
+        return last_lines(self._by_instance[index])
+
+
+def described(code: int) -> str:
+    """An exit code in words; above 128 it is a signal's, as shells have it."""
+    if code > 128:
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(code - 128).name
+            return f"was ended by signal {code - 128} ({name})"
+    return f"ended with exit code {code}"
+
+
+def wait_for_end(guardian: Guarded, limit: float = GRACE) -> None:
+    """See the guardian of a run that never started to its end."""
+    guardian.channel.send(END, 0.0, 0.0)
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
+        pid, _ = os.waitpid(guardian.pid, os.WNOHANG)
+        if pid:
+            return
+        time.sleep(0.002)
