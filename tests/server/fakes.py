@@ -11,6 +11,7 @@ import msgspec
 
 from podwright import wire
 from podwright.controller import Caller
+from podwright.fabric import preset
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
@@ -27,6 +28,10 @@ class FakeController:
         self.hold: dict[str, asyncio.Event] = {}
         self.finished: list[str] = []
         self.started = self.closed = False
+        self.simulated = True
+        self.clusters = [preset("pod4")]
+        self.idle = True
+        self.failure: wire.PodwrightError | None = None
 
     async def start(self) -> None:
         self.started = True

@@ -1,4 +1,4 @@
-"""gRPC: clients from generated stubs walk every call and every status; hostile bytes change nothing."""
+"""gRPC: clients from generated stubs walk every call and status; hostile bytes change nothing."""
 
 from __future__ import annotations
 
@@ -76,9 +76,11 @@ async def test_a_vendor_client_walks_every_call(
     assert chosen.entries[0].ipus[3].attributes["clock"] == "7"
 
     await vendor.ResetPartition(pb.ResetPartitionRequest(partition_id="p1", relocatable=True))
-    assert controller.requests[-1] == wire.ResetRequest(name="p1", relocatable=True)
     await vendor.RemovePartition(pb.RemovePartitionRequest(partition_id="p1", force=True))
-    assert controller.requests[-1] == wire.RemoveRequest(name="p1", force=True)
+    assert controller.requests[-2:] == [
+        wire.ResetRequest(name="p1", relocatable=True),
+        wire.RemoveRequest(name="p1", force=True),
+    ]
     assert not controller.partitions
 
 
@@ -189,23 +191,6 @@ async def test_an_unknown_call_is_unimplemented(channel: grpc.aio.Channel) -> No
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_caller_that_gives_up_leaves_no_step_half_done(
-    ours: Any, controller: FakeController
-) -> None:
-    controller.hold["create_partition"] = asyncio.Event()
-    call = ours.CreatePartition(v1.CreateRequest(spec={"name": "p", "size": 1}))
-    while not controller.callers:
-        await asyncio.sleep(0.005)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    await ours.GetServerInfo(v1.ServerInfoRequest())
-    controller.hold["create_partition"].set()
-    while "create_partition" not in controller.finished:
-        await asyncio.sleep(0.005)
-    assert "p" in controller.partitions
-
-
 async def test_thousands_of_mutated_messages(
     channel: grpc.aio.Channel, controller: FakeController
 ) -> None:
@@ -240,7 +225,7 @@ async def test_thousands_of_mutated_messages(
                 batch.append(one(path, bytes(data)))
         seen.update(await asyncio.gather(*batch))
         for kept in (controller.partitions, controller.requests, controller.callers):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
     assert grpc.StatusCode.INVALID_ARGUMENT in seen
     assert grpc.StatusCode.OK in seen
     assert not seen & {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}

@@ -51,7 +51,8 @@ async def test_server_info_says_who_serves_whom(http: Http, server: Server) -> N
         role="administrator",
         simulated=True,
         pid=os.getpid(),
-        clusters=["c1"],
+        clusters=["pod4"],
+        counters={"calls": 1},
     )
     assert server.port > 0
     assert info.version

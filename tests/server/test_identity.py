@@ -154,8 +154,8 @@ async def test_a_token_carries_the_uid_over_tcp(
             await channel.unary_unary(path)(b"", metadata=[("authorization", "Bearer no")])
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
     # A token begets no token: it must end when its holder's access to the socket does.
+    issue = channel.unary_unary(messages.method_path("IssueToken"))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        issue = channel.unary_unary(messages.method_path("IssueToken"))
         await issue(b"", metadata=[("authorization", f"Bearer {token}")])
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
     del controller

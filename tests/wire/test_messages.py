@@ -129,6 +129,8 @@ def _strategy(kind: Any) -> st.SearchStrategy[Any]:
         return _LEAVES[kind]
     if origin is list:
         return st.lists(_strategy(inner[0]), max_size=2)
+    if origin is dict:
+        return st.dictionaries(*(_strategy(part) for part in inner), max_size=2)
     if origin is tuple:
         return st.tuples(*(_strategy(part) for part in inner))
     if isinstance(kind, type) and issubclass(kind, wire.Value):

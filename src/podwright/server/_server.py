@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from podwright import __version__
 from podwright.controller import Caller
-from podwright.server._calls import SERVER, Calls
+from podwright.server._calls import Calls
 from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
 from podwright.server._sockets import SocketPlace
-from podwright.wire import InvalidRequest, ListRequest, PodwrightError, ServerInfo
+from podwright.wire import InvalidRequest, ServerInfo
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
@@ -33,7 +33,9 @@ class Server:
     socket_path, socket_mode, private_folder: the Unix socket; None serves none.
     host, port: where gRPC answers; host None serves none, port 0 takes a free one.
     anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
-    clock: seconds, never backwards. Raises wire.InvalidRequest for a host beyond loopback.
+    connection_idle: seconds until a silent connection to the socket is closed.
+    counters: what else GetServerInfo counts. clock: seconds, never backwards.
+    Raises wire.InvalidRequest for a host beyond loopback.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Server:
         private_folder: bool = False,
         connection_idle: float = IDLE_SECONDS,
         identity: Identity | None = None,
+        counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if host is not None and not anywhere and not is_loopback(host):
@@ -66,6 +69,7 @@ class Server:
             else None
         )
         self._clock = clock
+        self._counters = counters
         self.calls = Calls(controller, identity or Identity(), self._describe, clock=clock)
         self._http = HttpFront(self.calls, idle=connection_idle)
         self._tcp: asyncio.Task[None] | None = None
@@ -96,27 +100,21 @@ class Server:
     async def stop(self, grace: float = 5.0) -> bool:
         """Accept no more, finish what is under way, close the controller.
 
-        grace: seconds for calls to end; what is late then ends as if the server crashed, and the
-        next start finishes or undoes it. Returns whether nobody held a partition or lease.
+        grace: seconds for calls to end; after that their callers lose them, but a step on
+        hardware that has begun still ends. Returns whether no partition and no lease is left.
         """
-        deadline = self._clock() + grace
         if self._place is not None:
             self._place.hide()
         self.calls.end()
-        await asyncio.gather(self._http.stop(grace), self._end_tcp(grace))
-        empty = False
         try:
-            await self.calls.drain(max(deadline - self._clock(), 0))
-            empty = await self.calls.empty()
-        except PodwrightError as error:
-            _log.debug("what the controller holds is not known: %s", error.message)
+            await asyncio.gather(self._http.stop(grace), self._end_tcp(grace))
         finally:
             try:
                 await self.controller.close()
             finally:
                 if self._place is not None:
                     self._place.release()
-        return empty
+        return self.controller.idle
 
     async def until_idle(self, seconds: float) -> None:
         """Return when nobody was served for so long: no call, partition or lease."""
@@ -124,7 +122,7 @@ class Server:
             quiet = self._clock() - self.calls.last_end
             if quiet < seconds:
                 await asyncio.sleep(max(seconds - quiet, 0.01))
-            elif await self.calls.idle():
+            elif self.calls.idle:
                 return
             else:
                 await asyncio.sleep(min(seconds, 1.0))
@@ -151,7 +149,6 @@ class Server:
     async def _describe(self, caller: Caller) -> ServerInfo:
         if self._tcp is not None and not self._tcp.done():
             await asyncio.wait([self._tcp])
-        clusters = (await self.controller.list_clusters(SERVER, ListRequest())).clusters
         return ServerInfo(
             version=__version__,
             apis=APIS if self.port else APIS[1:],
@@ -159,9 +156,10 @@ class Server:
             port=self.port,
             caller=caller.name,
             role=caller.role.value,
-            simulated=any(cluster.simulated for cluster in clusters),
+            simulated=self.controller.simulated,
             pid=os.getpid(),
-            clusters=[cluster.name for cluster in clusters],
+            clusters=[cluster.name for cluster in self.controller.clusters],
+            counters={"calls": self.calls.count, **self._counters()},
         )
 
 

@@ -210,6 +210,7 @@ class ServerInfo(Value):
 
     apis: of `virmgrpc` and `podwright.v1`. host, port: where its gRPC answers.
     caller, role: who the server takes the asker for.
+    counters: what it did since its start: `calls`, `commits`.
     """
 
     version: str
@@ -221,6 +222,7 @@ class ServerInfo(Value):
     simulated: bool = False
     pid: int = 0
     clusters: list[str] = []
+    counters: dict[str, int] = {}
 
 
 class TokenRequest(Value):
