@@ -1,0 +1,200 @@
+/* The smallest HTTP client that a scheduler's hook can trust: one POST, HTTP/1.0 so that the answer
+ * ends where the connection does, every wait bounded by one deadline, every buffer of fixed size.
+ * Over TCP the request carries a MUNGE credential whose payload is the body itself, so that neither
+ * can be used without the other; libmunge is looked for only then. */
+#define _GNU_SOURCE
+#include "hook_http.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REQUEST_MAX = 16384 };
+
+long long now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
+}
+
+/* Waits until the socket is ready; false at the deadline. */
+static bool ready(int fd, short events, long long deadline)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	for (;;) {
+		long long left = deadline - now_ms();
+		int n;
+
+		if (left <= 0)
+			return false;
+		n = poll(&p, 1, left > 60000 ? 60000 : (int)left);
+		if (n > 0)
+			return true;
+		if (n < 0 && errno != EINTR)
+			return false;
+	}
+}
+
+static int connect_by(const struct sockaddr *to, socklen_t length, long long deadline)
+{
+	int failed = 0;
+	socklen_t size = sizeof failed;
+	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -1;
+	if (connect(fd, to, length) == 0)
+		return fd;
+	/* A Unix socket with a full backlog says EAGAIN, and then there is nothing to wait for. */
+	if (errno == EINPROGRESS && ready(fd, POLLOUT, deadline) &&
+	    getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0 && failed == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static int connect_unix(const char *path, long long deadline)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+
+	if (strlen(path) >= sizeof to.sun_path)
+		return -1;
+	strcpy(to.sun_path, path);
+	return connect_by((struct sockaddr *)&to, sizeof to, deadline);
+}
+
+static int connect_tcp(const char *address, long long deadline)
+{
+	char host[ADDRESS_MAX];
+	const char *colon = strrchr(address, ':');
+	struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found, *at;
+	int fd = -1;
+
+	if (!colon || colon == address || (size_t)(colon - address) >= sizeof host)
+		return -1;
+	memcpy(host, address, (size_t)(colon - address));
+	host[colon - address] = '\0';
+	if (getaddrinfo(host, colon + 1, &want, &found) != 0)
+		return -1;
+	for (at = found; at && fd < 0; at = at->ai_next)
+		fd = connect_by(at->ai_addr, at->ai_addrlen, deadline);
+	freeaddrinfo(found);
+	return fd;
+}
+
+/* A credential for the body, to be freed. NULL where MUNGE is absent or its daemon does not run. */
+static char *credential(const char *body)
+{
+	int (*encode)(char **, void *, const void *, int);
+	void *library = dlopen("libmunge.so.2", RTLD_NOW);
+	char *made = NULL;
+
+	if (!library)
+		return NULL;
+	*(void **)&encode = dlsym(library, "munge_encode");
+	if (!encode || encode(&made, NULL, body, (int)strlen(body)) != 0)
+		return NULL;
+	return made;
+}
+
+static bool send_all(int fd, const char *data, size_t length, long long deadline)
+{
+	while (length > 0) {
+		ssize_t n = send(fd, data, length, MSG_NOSIGNAL);
+
+		if (n > 0) {
+			data += n;
+			length -= (size_t)n;
+		} else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+			if (!ready(fd, POLLOUT, deadline))
+				return false;
+		} else {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Reads to the end of the connection. -1 when it does not end in time or does not fit. */
+static ssize_t receive_all(int fd, char *buffer, size_t size, long long deadline)
+{
+	size_t have = 0;
+
+	for (;;) {
+		ssize_t n = recv(fd, buffer + have, size - 1 - have, 0);
+
+		if (n > 0) {
+			have += (size_t)n;
+			if (have == size - 1)
+				return -1;
+		} else if (n == 0) {
+			buffer[have] = '\0';
+			return (ssize_t)have;
+		} else if (errno != EINTR && (errno != EAGAIN || !ready(fd, POLLIN, deadline))) {
+			return -1;
+		}
+	}
+}
+
+static int parse(char *text, size_t length, struct answer *out)
+{
+	char *end = strstr(text, "\r\n\r\n");
+	int status;
+
+	if (!end || sscanf(text, "HTTP/1.%*1[01] %3d", &status) != 1)
+		return -1;
+	end += 4;
+	out->status = status;
+	out->length = length - (size_t)(end - text);
+	memmove(out->body, end, out->length + 1);
+	return 0;
+}
+
+int http_post(const char *address, const char *path, const char *body, long long deadline,
+	      struct answer *out)
+{
+	bool local = strncmp(address, "unix:", 5) == 0;
+	char request[REQUEST_MAX];
+	char *proof = NULL;
+	int fd, length, result = -1;
+
+	out->status = 0;
+	out->length = 0;
+	out->body[0] = '\0';
+	if (!local && strncmp(address, "tcp:", 4) != 0)
+		return -1;
+	if (!local && !(proof = credential(body)))
+		return -1;
+	length = snprintf(request, sizeof request,
+			  "POST %s HTTP/1.0\r\nHost: podwright\r\nContent-Type: application/json\r\n"
+			  "Content-Length: %zu\r\n%s%s%s\r\n%s",
+			  path, strlen(body), proof ? "Authorization: MUNGE " : "",
+			  proof ? proof : "", proof ? "\r\n" : "", body);
+	free(proof);
+	if (length < 0 || (size_t)length >= sizeof request)
+		return -1;
+	fd = local ? connect_unix(address + 5, deadline) : connect_tcp(address + 4, deadline);
+	if (fd < 0)
+		return -1;
+	if (send_all(fd, request, (size_t)length, deadline)) {
+		ssize_t n = receive_all(fd, out->body, sizeof out->body, deadline);
+
+		if (n > 0)
+			result = parse(out->body, (size_t)n, out);
+	}
+	close(fd);
+	return result;
+}

@@ -1,0 +1,283 @@
+/* What Slurm runs as PrologSlurmctld and EpilogSlurmctld: tells Podwright's server that a job begins
+ * or has ended, and does not return before the server has answered or the time is up.
+ *
+ * Compiled because it runs twice for each job: no interpreter, no shell. The name under which it is
+ * called says what to do, and the folder of that name holds its settings (hook.conf):
+ *
+ *   server unix:/run/podwright/server.sock     up to 8 lines, tried in turn
+ *   server tcp:pod-controller:8091             with a MUNGE credential
+ *   prolog-seconds 30                          how long a job may wait with its nodes held
+ *   epilog-seconds 600                         how long an ended job's licences stay counted
+ *   before-prolog-slurmctld /usr/local/...     the site's own script, run first (also before-epilog-)
+ *   licence ipu                                jobs whose licences lack this name are none of ours
+ *
+ * Exit codes: 0 done (or not ours), 1 refused, 2 usage or settings, 75 no server within the time.
+ * For Slurm anything but 0 in the prolog means: batch jobs go back to the queue, others end. */
+#define _GNU_SOURCE
+#include "hook_http.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <libgen.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+enum { BODY_MAX = 8192, LINE_MAX_ = 1024, EXIT_NO_SERVER = 75 };
+
+struct settings {
+	char servers[SERVERS_MAX][ADDRESS_MAX];
+	int count;
+	long prolog_seconds, epilog_seconds;
+	char before[2][LINE_MAX_]; /* prolog, epilog */
+	char licence[64];
+};
+
+static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static void complain(const char *format, ...)
+{
+	va_list rest;
+
+	va_start(rest, format);
+	vsyslog(LOG_DAEMON | LOG_ERR, format, rest);
+	va_end(rest);
+	va_start(rest, format);
+	vfprintf(stderr, format, rest);
+	va_end(rest);
+	fputc('\n', stderr);
+}
+
+/* Copies a word that must fit; false says so. */
+static bool copy(char *to, size_t size, const char *from)
+{
+	size_t length = strlen(from);
+
+	if (length == 0 || length >= size)
+		return false;
+	memcpy(to, from, length + 1);
+	return true;
+}
+
+static bool read_seconds(const char *text, long *to)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (end == text || *end || value < 1 || value > 86400)
+		return false;
+	*to = value;
+	return true;
+}
+
+static bool set(struct settings *s, const char *key, const char *value)
+{
+	if (strcmp(key, "server") == 0)
+		return s->count < SERVERS_MAX && copy(s->servers[s->count++], ADDRESS_MAX, value);
+	if (strcmp(key, "prolog-seconds") == 0)
+		return read_seconds(value, &s->prolog_seconds);
+	if (strcmp(key, "epilog-seconds") == 0)
+		return read_seconds(value, &s->epilog_seconds);
+	if (strcmp(key, "before-prolog-slurmctld") == 0)
+		return copy(s->before[0], LINE_MAX_, value);
+	if (strcmp(key, "before-epilog-slurmctld") == 0)
+		return copy(s->before[1], LINE_MAX_, value);
+	if (strcmp(key, "licence") == 0)
+		return copy(s->licence, sizeof s->licence, value);
+	return false;
+}
+
+static bool read_settings(const char *path, struct settings *s)
+{
+	char line[LINE_MAX_ + 64];
+	FILE *file = fopen(path, "re");
+	int number = 0;
+	bool good = true;
+
+	*s = (struct settings){.prolog_seconds = 30, .epilog_seconds = 600, .licence = "ipu"};
+	if (!file) {
+		complain("%s: %s", path, strerror(errno));
+		return false;
+	}
+	while (good && fgets(line, sizeof line, file)) {
+		char *value = line + strcspn(line, " \t\n");
+
+		number++;
+		if (*line == '#' || *line == '\n')
+			continue;
+		if (*value)
+			*value++ = '\0';
+		value += strspn(value, " \t");
+		value[strcspn(value, "\n")] = '\0';
+		if (!set(s, line, value)) {
+			complain("%s:%d: not understood: %s %s", path, number, line, value);
+			good = false;
+		}
+	}
+	fclose(file);
+	if (good && s->count == 0) {
+		complain("%s: names no server", path);
+		good = false;
+	}
+	return good;
+}
+
+/* True if the job's licences ("ipu:4,matlab:1") name ours. */
+static bool holds(const char *licences, const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *at = licences; at; at = strchr(at, ',')) {
+		if (*at == ',')
+			at++;
+		if (strncmp(at, name, length) == 0 && strchr(":,", at[length]))
+			return true;
+	}
+	return false;
+}
+
+/* Appends ,"key":"value" with what JSON forbids escaped; too long a body is an error, not cut. */
+static bool add(char *body, const char *key, const char *value)
+{
+	size_t at = strlen(body);
+	int n = snprintf(body + at, BODY_MAX - at, "%s\"%s\":\"", at > 1 ? "," : "", key);
+
+	if (n < 0)
+		return false;
+	at += (size_t)n;
+	for (; *value; value++) {
+		if (at + 8 >= BODY_MAX)
+			return false;
+		if (*value == '"' || *value == '\\')
+			body[at++] = '\\';
+		if ((unsigned char)*value < 0x20)
+			at += (size_t)snprintf(body + at, 7, "\\u%04x", (unsigned)*value);
+		else
+			body[at++] = *value;
+	}
+	if (at + 2 >= BODY_MAX)
+		return false;
+	memcpy(body + at, "\"", 2);
+	return true;
+}
+
+/* The job in the server's words, from what Slurm puts into the environment of its scripts. */
+static bool describe(char *body)
+{
+	static const char *const fields[][2] = {
+		{"job", "SLURM_JOB_ID"},
+		{"uid", "SLURM_JOB_UID"},
+		{"user", "SLURM_JOB_USER"},
+		{"account", "SLURM_JOB_ACCOUNT"},
+		{"name", "SLURM_JOB_NAME"},
+		{"licences", "SLURM_JOB_LICENSES"},
+		{"hosts", "SLURM_JOB_NODELIST"},
+		{"cluster", "SLURM_CLUSTER_NAME"},
+		{"restart", "SLURM_JOB_RESTART_COUNT"},
+		{"het_job", "SLURM_HET_JOB_ID"},
+		{"het_offset", "SLURM_HET_JOB_OFFSET"},
+		{"array_job", "SLURM_ARRAY_JOB_ID"},
+		{"array_task", "SLURM_ARRAY_TASK_ID"},
+		{"replicas", "SPANK_NUM_REPLICAS"},
+		{"ipus", "SPANK_IPUS"},
+	};
+
+	strcpy(body, "{");
+	for (size_t k = 0; k < sizeof fields / sizeof *fields; k++) {
+		const char *value = getenv(fields[k][1]);
+
+		if (value && !add(body, fields[k][0], value))
+			return false;
+	}
+	strcat(body, "}");
+	return true;
+}
+
+/* The site's own script, with our environment and arguments of none; its exit code is the job's. */
+static int run_before(const char *path)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child < 0)
+		return 1;
+	if (child == 0) {
+		execl(path, path, (char *)NULL);
+		_exit(127);
+	}
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return 1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Asks each server in turn until one decides. 5xx, or none there, means: not decided yet. */
+static int ask(const struct settings *s, const char *path, const char *body, long seconds)
+{
+	static struct answer answer;
+	long long deadline = now_ms() + seconds * 1000LL;
+	useconds_t pause = 20000;
+
+	do {
+		for (int k = 0; k < s->count; k++) {
+			if (http_post(s->servers[k], path, body, deadline, &answer) != 0)
+				continue;
+			if (answer.status == 200) {
+				fwrite(answer.body, 1, answer.length, stdout);
+				return 0;
+			}
+			if (answer.status < 500) {
+				complain("podwright: job %s refused (%d): %.400s",
+					 getenv("SLURM_JOB_ID"), answer.status, answer.body);
+				return 1;
+			}
+		}
+		usleep(pause);
+		if (pause < 1000000)
+			pause *= 2;
+	} while (now_ms() < deadline);
+	complain("podwright: job %s: no server answered within %ld s", getenv("SLURM_JOB_ID"),
+		 seconds);
+	return EXIT_NO_SERVER;
+}
+
+int main(int argc, char **argv)
+{
+	char here[LINE_MAX_], conf[LINE_MAX_ + 16], body[BODY_MAX];
+	const char *licences = getenv("SLURM_JOB_LICENSES"), *name;
+	struct settings s;
+	bool epilog;
+	int failed;
+
+	if (argc != 1 || !copy(here, sizeof here, argv[0])) {
+		complain("podwright-hook: Slurm runs this; it takes no arguments");
+		return 2;
+	}
+	name = basename(argv[0]);
+	epilog = strcmp(name, "epilog-slurmctld") == 0;
+	if (!epilog && strcmp(name, "prolog-slurmctld") != 0) {
+		complain("podwright-hook: called as %s; known: prolog-slurmctld, epilog-slurmctld", name);
+		return 2;
+	}
+	snprintf(conf, sizeof conf, "%s/hook.conf", dirname(here));
+	if (!read_settings(conf, &s))
+		return 2;
+	failed = s.before[epilog][0] ? run_before(s.before[epilog]) : 0;
+	/* A job that ended is told to the server whatever the site's own script thought of it. */
+	if (failed && !epilog)
+		return failed;
+	if (!getenv("SLURM_JOB_ID") || !licences || !holds(licences, s.licence))
+		return failed;
+	if (!describe(body)) {
+		complain("podwright: job %s: its description is too long", getenv("SLURM_JOB_ID"));
+		return 1;
+	}
+	if (epilog)
+		return ask(&s, "/slurm.v1/JobEnded", body, s.epilog_seconds) || failed;
+	return ask(&s, "/slurm.v1/JobBegins", body, s.prolog_seconds);
+}
