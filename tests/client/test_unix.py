@@ -33,6 +33,7 @@ P1 = {
     "gw_routing": "DEFAULT",
     "sync_type": "DEFAULT",
     "ready_state": "ACTIVE",
+    "gcds": [[{"domain": 0, "offset": offset} for offset in range(4)]],
 }
 
 

@@ -9,6 +9,7 @@ an exit code, so no command ever shows a traceback.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+EXIT_OUTPUT = 74  # EX_IOERR
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
 TRACEBACK = "PODWRIGHT_TRACEBACK"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
 
@@ -148,13 +151,17 @@ def run(
         try:
             return body()
         finally:
-            sys.stdout.flush()
+            sys.stdout.flush()  # here, where a closed pipe or a full disk still gets its words
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         _silence_standard_output()
         return EXIT_BROKEN_PIPE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            _silence_standard_output()
+            complain(f"{prog}: cannot write the output: {(error.strerror or '').lower()}")
+            return EXIT_OUTPUT
         return _explain(error, prog, say)
 
 
