@@ -141,14 +141,14 @@ class SocketPlace:
         )
 
 
-def prepare_folder(folder: Path, *, private: bool) -> None:
+def prepare_folder(folder: Path, *, mode: int = 0o755, private: bool = False) -> None:
     """Make the folder of a socket or store. private: 0700, and its owner is checked.
 
     Raises wire.Denied when the folder is another's or open to others, wire.Unavailable when it
     cannot be made.
     """
     try:
-        folder.mkdir(mode=0o700 if private else 0o755, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700 if private else mode, parents=True, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
         raise _unusable(folder, error) from None

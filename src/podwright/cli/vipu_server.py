@@ -1,0 +1,187 @@
+"""`vipu-server`: serves partitions of a pod. Parses, says what it serves, and serves.
+
+Named like V-IPU's controller. Its options beyond --api-host and --api-port are our choice, since
+that one's are not public.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from podwright import __version__
+from podwright.cli._arguments import Parser, complain, port, run, seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from podwright.server import Hardware, Options, Server
+
+_SYSTEM_STORE = "/var/lib/podwright/vipu-server.db"
+#: Seconds without partition, lease or call after which a user's own server ends.
+USER_IDLE = 300.0
+
+_EXAMPLES = """\
+examples:
+  vipu-server                        what this machine has; a simulated POD16 if that is nothing
+  vipu-server --preset pod64         a simulated POD64
+  vipu-server --cluster-file pod.toml --storage pod.db
+  vipu-server --api-host 10.0.0.1 --listen-anywhere
+
+A restart serves what its store holds, and leaves running programs untouched.
+SIGTERM and Ctrl-C end it; calls under way are finished first."""
+
+
+def build_parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(prog="vipu-server", description="Serve partitions of a pod.", epilog=_EXAMPLES)
+    what = parser.add_argument_group("what to serve").add_mutually_exclusive_group()
+    what.add_argument("--preset", metavar="NAME", help="a simulated pod: pod4 to pod256")
+    what.add_argument(
+        "--cluster-file",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a cluster described in TOML; may be given several times",
+    )
+    where = parser.add_argument_group("where")
+    where.add_argument(
+        "--api-host", metavar="HOST", default="127.0.0.1", help="address for gRPC, 127.0.0.1"
+    )
+    where.add_argument(
+        "--api-port", metavar="PORT", type=_port, help="port for gRPC, 8090; 0 for any free one"
+    )
+    where.add_argument(
+        "--listen-anywhere",
+        action="store_true",
+        help="allow an --api-host that other machines reach; callers there are anonymous",
+    )
+    where.add_argument(
+        "--socket", metavar="PATH", help="Unix socket for local commands (PODWRIGHT_SOCKET)"
+    )
+    where.add_argument(
+        "--storage", metavar="PATH", help="the file that keeps partitions and leases"
+    )
+    life = parser.add_argument_group("life")
+    life.add_argument(
+        "--user", action="store_true", help="this user's own server, silent, in the background"
+    )
+    life.add_argument(
+        "--idle-seconds",
+        metavar="N",
+        type=seconds,
+        help="end after so long without partition, lease or call (with --user: 300)",
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv: calls")
+    parser.add_argument(
+        "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    return run(lambda: _main(argv), prog="vipu-server")
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    arguments = build_parser().parse_args(argv)
+    if arguments.user and os.getsid(0) != os.getpid():
+        if os.fork():
+            return 0
+        os.setsid()
+        _let_go()
+    import asyncio
+
+    from podwright.server import serve
+
+    _log_to_stderr(arguments.verbose)
+    options = _options(arguments)
+    asyncio.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
+    return 0
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from pathlib import Path
+
+    from podwright.server import Options
+    from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
+
+    for_all = os.geteuid() == 0 and not arguments.user
+    named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
+    socket = Path(named or (SYSTEM_SOCKET if for_all else user_socket())).absolute()
+    if arguments.storage:
+        storage = Path(arguments.storage)
+    elif arguments.user:
+        storage = socket.with_name("server.db")
+    else:
+        storage = Path(_SYSTEM_STORE) if for_all else _state_folder() / "vipu-server.db"
+    port_asked = arguments.api_port
+    if port_asked is None:
+        port_asked = 0 if arguments.user else DEFAULT_PORT
+    return Options(
+        storage=storage.absolute(),
+        socket=socket,
+        preset=arguments.preset,
+        files=tuple(Path(name) for name in arguments.cluster_file),
+        host=arguments.api_host,
+        port=port_asked,
+        anywhere=arguments.listen_anywhere,
+        user=arguments.user,
+        idle=arguments.idle_seconds or (USER_IDLE if arguments.user else None),
+        socket_mode=0o666 if for_all else 0o600,
+        private=not named and not for_all,
+    )
+
+
+def _state_folder() -> Path:
+    """Where this user's programs keep what must outlive them (XDG base directories)."""
+    from pathlib import Path
+
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else Path.home() / ".local/state") / "podwright"
+
+
+def _say(options: Options, server: Server, hardware: Hardware) -> None:
+    """One or two lines: what is served, and where."""
+    if hardware.nothing_found:
+        pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
+        complain(f"No accelerators found: serving a simulated {pods}")
+    what = ", ".join(
+        f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
+        f"{', SIMULATED' if cluster.simulated else ''})"
+        for cluster in hardware.clusters
+    )
+    host = f"[{server.host}]" if ":" in (server.host or "") else server.host
+    complain(
+        f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "
+        f"kept in {options.storage}"
+    )
+
+
+def _let_go() -> None:
+    """No terminal, no pipe of the caller's: whoever waits for their end must not wait for us."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def _log_to_stderr(verbose: int) -> None:
+    import logging
+
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(
+        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(message)s"
+    )
+
+
+def _port(text: str) -> int:
+    return 0 if text.strip() == "0" else port(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Which hardware a server serves: what its store knows, what it was told, what it found, or a
+simulated pod.
+
+The choice is written into the store, so that a restart without any option serves the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from podwright.agents import Driver, SimulatedMachine
+from podwright.fabric import Cluster, preset, presets
+from podwright.store import Put, Store
+from podwright.wire import InvalidRequest, WrongState
+
+DEFAULT_PRESET = "pod16"
+_KIND, _KEY = "server", "hardware"
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where clusters come from, as the store keeps it. files: texts of cluster files."""
+
+    preset: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The clusters to serve. nothing_found: simulated only because there was nothing else.
+
+    news: what the store does not know yet.
+    """
+
+    clusters: tuple[Cluster, ...]
+    source: Source
+    nothing_found: bool = False
+    news: bool = True
+
+    @property
+    def simulated(self) -> bool:
+        """Is any of it simulated?"""
+        return any(cluster.simulated for cluster in self.clusters)
+
+    def drivers(self) -> dict[str, Driver]:
+        """A driver for each machine. Raises wire.InvalidRequest for one that none can drive."""
+        made: dict[str, Driver] = {}
+        for cluster in self.clusters:
+            if not cluster.simulated:
+                raise InvalidRequest(
+                    f"cluster {cluster.name} is not simulated, and this version can drive no "
+                    f"{cluster.family.device_noun}s",
+                    would_work="simulated = true in its file",
+                )
+            for domain in cluster.domains:
+                for machine in domain.machines:
+                    made[machine.name] = SimulatedMachine(machine, cluster.family)
+        return made
+
+    async def remember(self, store: Store) -> None:
+        """Write the choice down, for a restart."""
+        if self.news:
+            await store.commit([Put(_KIND, _KEY, msgspec.json.encode(self.source))])
+
+
+def detect() -> list[Cluster]:
+    """The accelerators of this machine. No driver for real ones exists yet, so none."""
+    return []
+
+
+def choose(
+    records: Mapping[tuple[str, str], bytes],
+    *,
+    preset_name: str | None = None,
+    files: Sequence[Path] = (),
+) -> Hardware:
+    """What to serve. records: what the store holds; it wins over presets and detection.
+
+    Raises wire.InvalidRequest for an unknown preset or a bad file, wire.WrongState when the
+    store holds partitions of other clusters than those that are named.
+    """
+    stored = _stored(records)
+    if preset_name is None and not files:
+        if stored is not None:
+            return stored
+        if found := detect():
+            return Hardware(tuple(found), Source())
+        return Hardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
+    if files:
+        texts = tuple(_text(path) for path in files)
+        named = _from_texts(texts, [str(path) for path in files])
+    else:
+        assert preset_name is not None
+        named = _from_preset(preset_name)
+    if stored is None:
+        return named
+    ours, theirs = (", ".join(c.name for c in h.clusters) for h in (named, stored))
+    if ours != theirs and _in_use(records):
+        raise WrongState(
+            f"the store holds partitions of {theirs}, not of {ours}",
+            asked=f"serve {ours}",
+            would_work="leave the option out to serve what the store holds, or name another "
+            "--storage",
+        )
+    return named if named.source != stored.source else stored
+
+
+def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
+    body = records.get((_KIND, _KEY))
+    if body is None:
+        return None
+    source = msgspec.json.decode(body, type=Source)
+    known = _from_preset(source.preset) if source.preset else _from_texts(source.files, ())
+    return Hardware(known.clusters, source, news=False)
+
+
+def _in_use(records: Mapping[tuple[str, str], bytes]) -> bool:
+    return any(kind not in (_KIND, "meta") for kind, _ in records)
+
+
+def _from_preset(name: str) -> Hardware:
+    try:
+        return Hardware((preset(name),), Source(preset=name))
+    except ValueError:
+        close = difflib.get_close_matches(name.lower(), presets(), n=1)
+        raise InvalidRequest(
+            f"there is no preset {name!r}" + (f"; did you mean {close[0]}?" if close else ""),
+            would_work=f"one of {', '.join(presets())}",
+        ) from None
+
+
+def _from_texts(texts: Sequence[str], names: Sequence[str]) -> Hardware:
+    raise InvalidRequest("cluster files cannot be read yet", would_work="--preset pod16")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InvalidRequest(f"cannot read the cluster file {path}: {reason}") from None

@@ -1,0 +1,163 @@
+"""A server's life as a process: locks, store, hardware, fronts, and every way it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from podwright import __version__
+from podwright.controller import Controller
+from podwright.server._hardware import Hardware, choose
+from podwright.server._server import Server
+from podwright.server._sockets import Lock, prepare_folder
+from podwright.store import SQLiteStore
+from podwright.wire import AlreadyExists, PodwrightError
+
+_log = logging.getLogger("podwright.server")
+
+#: Seconds that calls under way have when the server is told to end.
+GRACE = 5.0
+#: Seconds in which a user's server that ends makes room for the next.
+_HANDOVER = 10.0
+#: What commands leave in the folder of a user's server, which goes with it.
+_LEFT_BY_COMMANDS = ("server.log", "start.lock")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to serve and where. user: a server for one user, in the background.
+
+    idle: seconds without partition, lease or call after which it ends; None: never.
+    socket_mode: 0600, or 0666 for a server of all users. private: the socket's folder is ours.
+    """
+
+    storage: Path
+    socket: Path
+    preset: str | None = None
+    files: tuple[Path, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    anywhere: bool = False
+    user: bool = False
+    idle: float | None = None
+    socket_mode: int = 0o600
+    private: bool = False
+
+
+async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
+    """Serve until a signal, idleness, or the store's failure, which is raised.
+
+    ready: called once all answers. Raises wire.PodwrightError when it cannot begin.
+    """
+    prepare_folder(options.socket.parent, private=options.private)
+    prepare_folder(options.storage.parent, mode=0o700)
+    lock = Lock(options.storage, f"the store {options.storage}")
+    if not await _take(lock, options):
+        return
+    empty = False
+    try:
+        empty = await _serve(options, ready)
+    finally:
+        if options.user and empty:
+            _remove(options)
+        lock.release()
+        if options.user and empty:
+            with contextlib.suppress(OSError):
+                options.socket.parent.rmdir()
+
+
+async def _take(lock: Lock, options: Options) -> bool:
+    """The right to the store. A user's second server yields to a first that answers: False."""
+    deadline = time.monotonic() + _HANDOVER
+    while True:
+        try:
+            lock.take()
+            return True
+        except AlreadyExists:
+            if not options.user or time.monotonic() > deadline:
+                raise
+            if _answers(options.socket):
+                return False
+            await asyncio.sleep(0.02)
+
+
+async def _serve(options: Options, ready: Callable[[Server, Hardware], None]) -> bool:
+    stop = asyncio.Event()
+    _on_signals(stop)
+    store = SQLiteStore(options.storage)
+    records = (await store.open()).records if options.storage.exists() else {}
+    try:
+        hardware = choose(records, preset_name=options.preset, files=options.files)
+        controller = Controller(store, hardware.clusters, hardware.drivers(), version=__version__)
+        server = Server(
+            controller,
+            socket_path=options.socket,
+            host=options.host,
+            port=options.port,
+            anywhere=options.anywhere,
+            socket_mode=options.socket_mode,
+            private_folder=options.private,
+            counters=lambda: {"commits": store.commits},
+        )
+        await server.start(wait=not options.user)
+    except BaseException:
+        await store.close()
+        raise
+    failure: PodwrightError | None = None
+    idle = None
+    try:
+        await hardware.remember(store)
+        ready(server, hardware)
+        if options.idle is not None:
+            idle = asyncio.create_task(_end_when_idle(server, options.idle, stop))
+        while not stop.is_set() and (failure := controller.failure) is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), 0.5)
+    finally:
+        if idle is not None:
+            idle.cancel()
+        empty = await server.stop(0.0 if failure else GRACE)
+    if failure is not None:
+        raise failure
+    return empty
+
+
+async def _end_when_idle(server: Server, seconds: float, stop: asyncio.Event) -> None:
+    await server.until_idle(seconds)
+    stop.set()
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    """The first signal ends the server with grace, the second at once: a crash is survived."""
+
+    def end(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        _log.info("%s: ending", signal.Signals(number).name)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, number)
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(str(path)) == 0
+
+
+def _remove(options: Options) -> None:
+    """An empty store of a user's server goes with it, and what commands left beside it."""
+    for end in ("", "-wal", "-shm"):
+        options.storage.with_name(options.storage.name + end).unlink(missing_ok=True)
+    for name in _LEFT_BY_COMMANDS:
+        (options.socket.parent / name).unlink(missing_ok=True)
