@@ -1,0 +1,161 @@
+"""The decision: a request and a shape of nodes in, what Slurm gives (or refuses) out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podwright.slurm.requests._bind import tasks_of
+from podwright.slurm.requests._place import place
+from podwright.slurm.requests._request import Request
+from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape
+from podwright.slurm.requests._wants import Wants, wants_of
+
+
+def explain(request: Request, shape: Shape) -> Grant | Refusal:
+    """What an idle cluster of this shape gives for this request.
+
+    For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
+    """
+    kind = request.kind()
+    if kind and shape.kinds and kind not in shape.kinds:
+        return Refusal(
+            "submit",
+            f"no node has GPUs of type {kind}",
+            "Types here: " + ", ".join(shape.kinds),
+        )
+    wants = wants_of(request)
+    if isinstance(wants, Refusal):
+        return wants
+    if not request.asks_for_gpus:
+        return Refusal("submit", "nothing here asks for GPUs", "Add --gpus-per-node=N")
+    refused = _never(wants, shape)
+    if refused:
+        return refused
+    nodes = place(wants, shape)
+    if nodes is None:
+        return Refusal(
+            "submit", "no idle set of these nodes can hold it", _smaller(wants, shape)
+        )
+    return _with_step(request, wants, shape, nodes)
+
+
+def _never(w: Wants, shape: Shape) -> Refusal | None:
+    if w.min_nodes > shape.nodes:
+        return Refusal(
+            "waits", f"{w.min_nodes} nodes are asked for, there are {shape.nodes}",
+            f"--nodes={shape.nodes}",
+        )
+    for count, what in ((w.per_node, "node"), (w.per_task, "task")):
+        if count > shape.gpus:
+            return Refusal(
+                "submit",
+                f"{count} GPUs for one {what}, but a node has {shape.gpus}",
+                f"At most {shape.gpus} per node; more nodes give more",
+            )
+    cpus = max(w.cpus, (w.tasks or 0) * w.cpus_per_task)
+    if cpus > shape.cores * shape.nodes:
+        return Refusal(
+            "waits", f"{cpus} cores are asked for, there are {shape.cores * shape.nodes}"
+        )
+    if w.per_job > shape.gpus * shape.nodes:
+        return Refusal(
+            "submit", f"{w.per_job} GPUs are asked for, there are {shape.gpus * shape.nodes}"
+        )
+    return None
+
+
+def _smaller(w: Wants, shape: Shape) -> str:
+    if w.tasks_per_gpu and not w.min_nodes:
+        return "With --ntasks-per-gpu say --nodes=N: without it all tasks must fit one node"
+    return f"A node here has {shape.cores} cores and {shape.gpus} GPUs"
+
+
+def _with_step(
+    request: Request, w: Wants, shape: Shape, nodes: list[NodeGrant]
+) -> Grant | Refusal:
+    notes: list[str] = []
+    if request.step_per_node and request.command != "srun":
+        asked = request.step_per_node.count
+        if asked > w.per_node:
+            return Refusal(
+                "step",
+                f"--gres grants {w.per_node} GPUs per node, and srun then asks for the {asked} "
+                "of --gpus-per-node",
+                "Keep one of --gres and --gpus-per-node",
+            )
+        nodes = [replace(node, gpus=node.gpus[:asked]) for node in nodes]
+    per_step = _step_gpus(request, w)
+    if per_step and per_step < len(nodes):
+        return Refusal(
+            "step",
+            f"the job gets {len(nodes)} nodes for its cores, and srun asks for only {per_step} "
+            "GPUs: it wants one on every node at least",
+            f"--nodes={per_step}, or fewer tasks",
+        )
+    count = _step_tasks(request, w, nodes)
+    held = sum(node.tasks for node in nodes)
+    if count < held:
+        notes.append(
+            f"srun starts {count} of the {held} tasks that the job is sized for: say --ntasks"
+        )
+    if request.command != "srun" and request.tasks_per_node:
+        given = [replace(node, tasks=request.tasks_per_node) for node in nodes]
+    else:
+        given = _lay(nodes, count)
+    if per_step:
+        given = _share(given, per_step)
+    if w.per_task and not w.per_node:
+        given = [replace(n, gpus=n.gpus[: n.tasks * w.per_task]) for n in given]
+    views = tasks_of(request, shape, given)
+    if sum(len(n.gpus) for n in given) < sum(len(n.gpus) for n in nodes):
+        notes.append("the job holds more GPUs than its tasks are given")
+    nodes = [replace(n, tasks=g.tasks) for n, g in zip(nodes, given, strict=True)]
+    return Grant(tuple(nodes), tuple(views), tuple(notes))
+
+
+def _step_gpus(request: Request, w: Wants) -> int:
+    """GPUs that srun asks for in all, 0 where it asks by another count."""
+    if request.per_job:
+        return 0 if w.per_task else request.per_job.count
+    if w.tasks_per_gpu and not w.per_node:
+        return (w.step_tasks if request.command == "srun" else w.tasks or 0) // w.tasks_per_gpu
+    return 0
+
+
+def _share(nodes: list[NodeGrant], count: int) -> list[NodeGrant]:
+    """A total shared over the nodes: the first take what they hold, one is left for each."""
+    shared: list[NodeGrant] = []
+    for n, node in enumerate(nodes):
+        take = min(len(node.gpus), count - (len(nodes) - n - 1))
+        shared.append(replace(node, gpus=node.gpus[:take]))
+        count -= take
+    return shared
+
+
+def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant]) -> int:
+    """How many tasks `srun` starts in the job."""
+    if request.command != "srun":
+        if request.tasks_per_node:
+            return request.tasks_per_node * len(nodes)
+        return w.tasks if w.tasks is not None else len(nodes)
+    count = w.step_tasks
+    if request.tasks is None and request.tasks_per_node is None:
+        count = max(count, len(nodes))
+    if w.tasks_per_gpu:
+        gpus = w.per_node or _step_gpus(request, w)
+        count = max(count, gpus * w.tasks_per_gpu)
+    return count
+
+
+def _lay(nodes: list[NodeGrant], count: int) -> list[NodeGrant]:
+    """Lay `count` tasks over the nodes in blocks, one on each at least."""
+    held = [node.tasks for node in nodes]
+    if count == sum(held):
+        return nodes
+    if count < sum(held):
+        share, more = divmod(count, len(nodes))
+        tasks = [share + (n < more) for n in range(len(nodes))]
+    else:
+        share, more = divmod(count - sum(held), len(nodes))
+        tasks = [t + share + (n < more) for n, t in enumerate(held)]
+    return [replace(node, tasks=t) for node, t in zip(nodes, tasks, strict=True)]
