@@ -134,8 +134,11 @@ class _Search:
         found: list[Found] = []
 
         def ready() -> bool:
-            if answer := self.users("user"):
-                found.append(answer)
+            try:
+                if answer := self.users("user"):
+                    found.append(answer)
+            except TimedOut:
+                pass  # a busy machine: it is there, and will speak
             return bool(found)
 
         ours = self.places.start(self.folder, environ, ready)
