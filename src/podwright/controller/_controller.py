@@ -168,6 +168,7 @@ class Controller:
 
         Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
         """
+        self._check()
         asked = "create " + asked_for(request.spec, self._core.inventory.noun)
         return await self._run(
             self._two_steps(
@@ -182,6 +183,7 @@ class Controller:
 
         With `force`, leases on it end. Raises NotFound, Held, Denied.
         """
+        self._check()
         return await self._run(
             self._two_steps(
                 partitions.begin_reset(self._core, caller, request),
@@ -196,6 +198,7 @@ class Controller:
         With `force`, leases on it end, and machines that do not answer are ignored: nobody gets
         their devices until they were reset. Raises NotFound, Held, Denied, WrongState.
         """
+        self._check()
         await self._run(self._remove(caller, request))
         return Empty()
 
@@ -206,6 +209,7 @@ class Controller:
 
         Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
         """
+        self._check()
         return await self._run(self._acquire(caller, request))
 
     async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
@@ -215,6 +219,7 @@ class Controller:
 
     async def release(self, caller: Caller, request: LeaseRequest) -> Empty:
         """End a lease and those in it. Raises Fenced when it is over, Denied."""
+        self._check()
         await self._run(acquiring.release(self._core, caller, request))
         return Empty()
 
@@ -227,11 +232,6 @@ class Controller:
 
     async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something that must not stop half way when its caller goes away."""
-        try:
-            self._check()
-        except PodwrightError:
-            work.close()
-            raise
         return await asyncio.shield(self._core.spawn(work))
 
     async def _two_steps(

@@ -1,0 +1,20 @@
+"""A running controller over a simulated POD16."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.controller.world import World
+
+
+@pytest_asyncio.fixture
+async def world() -> AsyncIterator[World]:
+    """A world with a controller that runs; what must always hold is checked at the end."""
+    made = World()
+    await made.start()
+    yield made
+    if made.running and made.controller.failure is None:
+        await made.check()
+    await made.stop()

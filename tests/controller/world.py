@@ -1,0 +1,346 @@
+"""A pod, a store and a clock that outlive their controllers, and what must hold of all three.
+
+Killing a controller here is as close to `kill -9` as one process gets: nothing that it still
+does reaches the store or the machines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from podwright.agents import Driver, MachineReport, SimulatedMachine
+from podwright.controller import Caller, Controller, Role
+from podwright.fabric import Cluster, preset
+from podwright.store import Change, MemoryStore, Opened
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    CreateRequest,
+    LeaseRequest,
+    ListRequest,
+    OperationState,
+    PartitionInfo,
+    PartitionName,
+    PartitionSpec,
+    ReadyState,
+    RemoveRequest,
+    ResetRequest,
+)
+
+ROOT = Caller("root", 0, Role.ADMINISTRATOR)
+ALICE = Caller("alice", 1001, Role.USER)
+BOB = Caller("bob", 1002, Role.USER)
+NOBODY = Caller("anonymous", None, Role.READER, "tcp")
+ALL = ListRequest()
+
+
+class Time:
+    """A clock that moves when told to, and sleepers that wake when it has."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+        self.wall_error = 0.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now + self.wall_error
+
+    async def sleep(self, seconds: float) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.now + seconds, future))
+        await future
+
+    async def advance(self, seconds: float) -> None:
+        """Pass time in steps of a quarter second, letting all that wakes run to its end."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(end, self.now + 0.25)
+            due = [f for at, f in self._sleepers if at <= self.now]
+            self._sleepers = [(at, f) for at, f in self._sleepers if at > self.now]
+            for future in due:
+                if not future.done():
+                    future.set_result(None)
+            for _ in range(4):
+                await asyncio.sleep(0)
+
+
+class Trigger:
+    """Counts what a controller does to the outside, and kills it at one of those."""
+
+    def __init__(self) -> None:
+        self.fired = asyncio.Event()
+        self.renew(0)
+
+    def renew(self, at: int) -> None:
+        """For the next controller."""
+        self.count = 0
+        self.at = at
+        self.after = False
+        self.dead = False
+        self.fired.clear()
+
+    async def pass_through(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        if self.dead:
+            await asyncio.Event().wait()
+        self.count += 1
+        if self.count != self.at:
+            return await work()
+        if self.after:
+            await work()
+        self.dead = True
+        self.fired.set()
+        return await asyncio.Event().wait()
+
+
+class KillingStore:
+    """A store whose nth commit is the last thing that the controller ever does."""
+
+    def __init__(self, inner: MemoryStore, trigger: Trigger) -> None:
+        self._inner = inner
+        self._trigger = trigger
+
+    async def open(self) -> Opened:
+        return await self._inner.open()
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        group = list(changes)
+        await self._trigger.pass_through(lambda: self._inner.commit(group))
+
+    def now(self) -> float:
+        return self._inner.now()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    @property
+    def commits(self) -> int:
+        return self._inner.commits
+
+
+class KillingDriver:
+    """A driver whose nth call is the last thing that the controller ever does."""
+
+    def __init__(self, inner: SimulatedMachine, trigger: Trigger) -> None:
+        self._inner = inner
+        self._trigger = trigger
+
+    async def describe(self) -> MachineReport:
+        return await self._inner.describe()
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        await self._trigger.pass_through(lambda: self._inner.configure(partition, epoch, devices))
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        await self._trigger.pass_through(lambda: self._inner.reset(epoch, devices))
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        await self._trigger.pass_through(lambda: self._inner.release(epoch, devices))
+
+
+class World:
+    """Everything around a controller."""
+
+    def __init__(
+        self,
+        clusters: Sequence[Cluster] = (),
+        *,
+        allocations: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+        driver_timeout: float = 30.0,
+    ) -> None:
+        self.time = Time()
+        self.clusters = list(clusters) or [preset("pod16")]
+        self.allocations = allocations
+        self.driver_timeout = driver_timeout
+        self.machines = {
+            m.name: SimulatedMachine(m, c.family, keep_calls=1000, sleep=self.time.sleep)
+            for c in self.clusters
+            for d in c.domains
+            for m in d.machines
+        }
+        self.store = MemoryStore(wall=self.time.wall, monotonic=self.time.monotonic)
+        self.trigger = Trigger()
+        self.controller: Controller
+        self.running = False
+        #: The outward act of the next start at which it dies; 0 for none.
+        self.kill_start_at = 0
+
+    async def start(self) -> Controller:
+        """A controller over what there is."""
+        self.trigger.renew(self.kill_start_at)
+        self.kill_start_at = 0
+        self.store = self.store.again()
+        drivers: dict[str, Driver] = {
+            name: KillingDriver(machine, self.trigger) for name, machine in self.machines.items()
+        }
+        self.controller = Controller(
+            KillingStore(self.store, self.trigger),
+            self.clusters,
+            drivers,
+            version="test",
+            allocations=self.allocations,
+            driver_timeout=self.driver_timeout,
+            sleep=self.time.sleep,
+        )
+        await self.controller.start()
+        self.running = True
+        return self.controller
+
+    async def stop(self) -> None:
+        """An orderly end."""
+        if self.running:
+            self.running = False
+            await self.controller.close()
+
+    async def kill(self) -> None:
+        """`kill -9`: whatever is under way never goes on."""
+        self.running = False
+        self.trigger.dead = True
+        current = asyncio.current_task()
+        tasks = [t for t in asyncio.all_tasks() if t is not current]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(BaseException):
+                await task
+
+    async def restart(self) -> Controller:
+        """`kill -9`, then a new one."""
+        await self.kill()
+        return await self.start()
+
+    async def until_killed(self, work: Callable[[], Awaitable[Any]]) -> bool:
+        """Run something until it ends or the trigger kills the controller; True if it ended."""
+        task = asyncio.ensure_future(work())
+        dying = asyncio.ensure_future(self.trigger.fired.wait())
+        await asyncio.wait({task, dying}, return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if task.done():
+            task.result()
+            return True
+        await self.kill()
+        return False
+
+    # -- calls -------------------------------------------------------------------------------
+
+    async def create(
+        self, name: str, size: int = 4, *, caller: Caller = ROOT, wait: bool = True, **spec: Any
+    ) -> PartitionInfo:
+        request = CreateRequest(spec=PartitionSpec(name=name, size=size, **spec), wait=wait)
+        return await self.controller.create_partition(caller, request)
+
+    async def get(self, name: str) -> PartitionInfo:
+        return await self.controller.get_partition(ROOT, PartitionName(name=name))
+
+    async def remove(self, name: str, *, caller: Caller = ROOT, force: bool = False) -> None:
+        await self.controller.remove_partition(caller, RemoveRequest(name=name, force=force))
+
+    async def reset(
+        self, name: str, *, caller: Caller = ROOT, force: bool = False
+    ) -> PartitionInfo:
+        return await self.controller.reset_partition(caller, ResetRequest(name=name, force=force))
+
+    async def acquire(
+        self,
+        name: str = "",
+        size: int = 4,
+        *,
+        caller: Caller = ROOT,
+        create: bool = False,
+        update: bool = False,
+        keep: bool = False,
+        reset: bool | None = None,
+        holder: str = "",
+        ttl: float = 10.0,
+        parent: str = "",
+        **spec: Any,
+    ) -> AcquireReply:
+        request = AcquireRequest(
+            spec=PartitionSpec(name=name, size=size, **spec),
+            create=create,
+            update=update,
+            keep=keep,
+            reset=reset,
+            holder=holder,
+            ttl=ttl,
+            parent=parent,
+        )
+        return await self.controller.acquire(caller, request)
+
+    async def release(self, reply: AcquireReply, *, caller: Caller = ROOT) -> None:
+        await self.controller.release(caller, claim(reply))
+
+    async def names(self) -> list[str]:
+        found = await self.controller.list_partitions(ROOT, ALL)
+        return [p.name for p in found.partitions]
+
+    # -- what devices are like ---------------------------------------------------------------
+
+    def use(self, reply: AcquireReply) -> None:
+        """The holder of a lease runs a program on all that it covers."""
+        for machine, index in self.covered(reply):
+            self.machines[machine].use(reply.lease.epoch, [index])
+
+    def covered(self, reply: AcquireReply) -> list[tuple[str, int]]:
+        """The devices that a lease covers."""
+        flat = [ref for gcd in reply.partition.gcds for ref in gcd]
+        chosen = [flat[i] for i in reply.lease.devices] if reply.lease.devices else flat
+        return [(ref.machine, ref.index) for ref in chosen]
+
+    def used(self, reply: AcquireReply) -> list[str]:
+        """Whose traces there are on the devices of a lease."""
+        return [u for m, i in self.covered(reply) if (u := self.machines[m].devices[i].used_by)]
+
+    async def check(self) -> None:
+        """What must hold whenever no step is under way."""
+        assert [v for m in self.machines.values() for v in m.violations] == []
+        found = (await self.controller.list_partitions(ROOT, ALL)).partitions
+        holder: dict[tuple[str, int], PartitionInfo] = {}
+        for partition in found:
+            assert partition.operation_state in (OperationState.IDLE, OperationState.FAILED)
+            assert (partition.ready_state is ReadyState.ERROR) == bool(partition.errors)
+            assert sum(len(gcd) for gcd in partition.gcds) == partition.size
+            for ref in (ref for gcd in partition.gcds for ref in gcd):
+                assert (ref.machine, ref.index) not in holder
+                holder[ref.machine, ref.index] = partition
+            _check_leases(partition)
+        states = {
+            (d.device.machine, d.device.index): d
+            for d in (await self.controller.list_devices(ROOT, ALL)).devices
+        }
+        for machine in self.machines.values():
+            for index, device in enumerate(machine.devices):
+                place = (machine.machine.name, index)
+                owner = holder.get(place)
+                assert states[place].partition == (owner.name if owner else "")
+                if owner is not None and owner.ready_state is ReadyState.ACTIVE:
+                    assert device.partition == owner.name
+                elif owner is not None:
+                    assert device.partition in ("", owner.name)
+                elif device.partition:
+                    assert states[place].state in ("RESETTING", "DOWN"), place
+        free = sum(c.free for c in (await self.controller.list_clusters(ROOT, ALL)).clusters)
+        assert free == sum(1 for d in states.values() if d.state == "FREE")
+
+
+def _check_leases(partition: PartitionInfo) -> None:
+    by_id = {lease.id: lease for lease in partition.leases}
+    taken: set[int] = set()
+    for lease in partition.leases:
+        devices = set(lease.devices) or set(range(partition.size))
+        if lease.parent:
+            parent = by_id[lease.parent]
+            assert devices <= (set(parent.devices) or set(range(partition.size)))
+        else:
+            assert not devices & taken
+            taken |= devices
+
+
+def claim(reply: AcquireReply) -> LeaseRequest:
+    """The lease as its holder shows it."""
+    return LeaseRequest(id=reply.lease.id, epoch=reply.lease.epoch)
