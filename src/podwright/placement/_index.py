@@ -39,6 +39,7 @@ class Index:
                 self._machines[machine.name] = (d, (1 << width) - 1 << i * width)
         self._drained: set[str] = set()
         self._pools: dict[str, Pool] = {}
+        self._asked: dict[str | None, tuple[Pool, ...]] = {}  # None: all
         self._implicit = True
         self._held: dict[Block, Place] = {}
         self._shapes: dict[tuple[int, int | None, int], tuple[Shape, ...]] = {}
@@ -83,6 +84,7 @@ class Index:
         if any(place.pool is pool for place in self._held.values()):
             raise ValueError(f"allocation {name} has partitions")
         del self._pools[name]
+        self._list_pools()
 
     def _add_pool(self, name: str, machines: Sequence[str]) -> None:
         owned = [0] * len(self.cluster.domains)
@@ -93,6 +95,11 @@ class Index:
         for machine in machines:
             if machine in self._drained:
                 pool.set_up(*self._machines[machine], up=False)
+        self._list_pools()
+
+    def _list_pools(self) -> None:
+        self._asked = {None: tuple(self._pools.values())}
+        self._asked.update((name, (pool,)) for name, pool in self._pools.items())
 
     def _machine(self, name: str) -> tuple[int, int]:
         if name not in self._machines:
@@ -193,7 +200,7 @@ class Index:
             if len(self._shapes) >= _KNOWN_MAX:
                 self._shapes.clear()
             self._shapes[asked] = found
-        pools = self._asked_pools(request.allocation)
+        pools = self._asked.get(request.allocation, ())
         for shape in found:
             count, order, gcd = shape
             for pool in pools:
@@ -209,12 +216,6 @@ class Index:
                     if slots:
                         return self._place(pool, shape, slots)
         return None
-
-    def _asked_pools(self, name: str | None) -> Sequence[Pool]:
-        if name is None:
-            return tuple(self._pools.values())
-        pool = self._pools.get(name)
-        return () if pool is None else (pool,)
 
     def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
         """The placement of a shape in these slots; one in a single link domain is remembered."""
@@ -234,7 +235,7 @@ class Index:
             shape, blocks = named_blocks(self.cluster, request)
         except Illegal:
             return None
-        for pool in self._asked_pools(request.allocation):
+        for pool in self._asked.get(request.allocation, ()):
             place = self._named(pool, shape, blocks)
             if place is not None and pool.has_free(place.slots, place.order):
                 return place
@@ -248,5 +249,5 @@ class Index:
         return self._place(pool, shape, slots) if pool.holds(slots, shape.order) else None
 
     def _refuse(self, request: Request) -> Refusal:
-        pools = self._asked_pools(request.allocation)
+        pools = self._asked.get(request.allocation, ())
         return refusal(self.cluster, pools, request, looped=self._looped)

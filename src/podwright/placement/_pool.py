@@ -1,7 +1,7 @@
 """The free devices of one allocation, filed so that a place is found without looking around.
 
-A half link domain (32 devices) is filed under how much harm one more partition does there
-(`_fits.RANKS`) and the order of its largest hole. All non-empty files are the bits of one
+Devices are free or not by quarters of a link domain (16 devices, one mask). Halves are filed
+under how much harm one more partition does there (`_fits.RANKS`) and their largest hole. All non-empty files are the bits of one
 integer, and so are the halves in a file: the place for a block is the lowest bit among the
 files whose holes are large enough. Devices are numbered by slot: 64 times the place of the
 link domain in this pool, plus the offset.
@@ -15,22 +15,37 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from podwright.placement import _spans
-from podwright.placement._fits import CRIPPLED, FULL, HALF, KNOWN, ORDERS, RANK_COUNT, RANKS, fits
+from podwright.placement._fits import (
+    CRIPPLED,
+    HOLE,
+    KNOWN,
+    QUARTER,
+    QUARTER_FULL,
+    QUARTER_ORDERS,
+    RANK_COUNT,
+    RANKS,
+    fits,
+)
 from podwright.placement._values import Placement
 
-DOMAIN = 2 * HALF
-
-#: By order: a block at offset 0 of a half. The last is what a whole link domain takes of each.
-_BLOCK = [(1 << (1 << order)) - 1 for order in range(ORDERS)]
+DOMAIN = 4 * QUARTER
+#: The order of half a link domain and of a whole one.
+_HALF, _WHOLE = QUARTER_ORDERS, QUARTER_ORDERS + 1
+_HOLES = _HALF + 2
+#: The largest hole of a half, by those of its quarters (0 for none, else its order plus one):
+#: two wholly free quarters are one hole.
+_JOINED = [[max(a, b) + (a == b == QUARTER_ORDERS) for b in range(_HOLES)] for a in range(_HOLES)]
+#: By order: a block at offset 0 of a quarter.
+_BLOCK = [(1 << (1 << order)) - 1 for order in range(QUARTER_ORDERS)]
 _FILES = RANK_COUNT * 8
+_BIT = [1 << file for file in range(_FILES)]
 #: By order: the files whose largest hole takes a block of that order.
 _TAKES = [
-    sum(1 << (rank * 8 + hole) for rank in range(RANK_COUNT) for hole in range(order, ORDERS))
-    for order in range(ORDERS)
+    sum(_BIT[rank * 8 + hole] for rank in range(RANK_COUNT) for hole in range(order + 1, _HOLES))
+    for order in range(_HALF + 1)
 ]
 #: Where both halves of the link domains are that are wholly free.
-_WHOLE = RANKS[0] * 8 + ORDERS - 1
-_NOWHERE = -1
+_WHOLE_FILE = RANKS[0] + _HALF + 1
 
 
 class Place(NamedTuple):
@@ -47,11 +62,12 @@ class Pool:
 
     owned: by link domain of the cluster, the mask of the devices that are this allocation's.
     domains: those link domains, place by place; place is its inverse. known: the owner's memory.
+    largest_ever: the order of the largest block in one link domain, were nothing taken.
     """
 
     __slots__ = (
-        "_count", "_file", "_files", "_free", "_full", "_owned", "_starts", "_up",
-        "cluster_domains", "domains", "known", "name", "place",
+        "_count", "_file", "_files", "_fits", "_free", "_full", "_hole", "_owned", "_starts", "_up",
+        "cluster_domains", "domains", "known", "largest_ever", "name", "place",
     )  # fmt: skip
 
     def __init__(self, name: str, owned: Sequence[int]) -> None:
@@ -59,70 +75,104 @@ class Pool:
         self.cluster_domains = len(owned)
         self.domains = [domain for domain, mask in enumerate(owned) if mask]
         self.place = {domain: i for i, domain in enumerate(self.domains)}
-        halves = [owned[d] >> shift & FULL for d in self.domains for shift in (0, HALF)]
-        self._owned = array("I", halves)
-        self._free = array("I", halves)
-        self._up = array("I", halves)
-        self._count = [0 if mask == FULL else CRIPPLED for mask in halves]
-        self._file = [_NOWHERE] * len(halves)
-        self._files = [0] * _FILES
-        self._full = 0  # the files that are not empty
+        shifts = range(0, DOMAIN, QUARTER)
+        quarters = [owned[d] >> shift & QUARTER_FULL for d in self.domains for shift in shifts]
+        self._owned = tuple(quarters)
+        self._free = list(quarters)  # not taken
+        self._up = list(quarters)  # not drained
+        self._fits = [fits(mask) for mask in quarters]
+        halves = range(len(quarters) // 2)
+        self._count = [0 if self._can_be_whole(half) else CRIPPLED for half in halves]
+        self._hole = [0 for _ in halves]
+        self._file = [0 for _ in halves]  # file 0 takes those without a hole
+        self._files = [(1 << len(halves)) - 1] + [0] * (_FILES - 1)
+        self._full = _BIT[0]  # the files that are not empty
+        for half in halves:
+            self._set_hole(half)
+        for half in halves:
+            self._refile(half)
+        self.largest_ever = self.largest()
         self._starts: dict[int, int] = {}
         self.known: dict[int, Place] = {}
-        for half in range(0, len(halves), 2):
-            self._refile(half)
 
     # One block in one link domain: the hot path.
 
     def find(self, order: int) -> int:
         """The best slot for a block of 2**order devices, or -1."""
-        if order < ORDERS:
+        if order <= _HALF:
             full = self._full & _TAKES[order]
             if not full:
                 return -1
             files = self._files[(full & -full).bit_length() - 1]
             half = (files & -files).bit_length() - 1
-            mask = self._free[half] & self._up[half]
-            return half << 5 | (KNOWN.get(mask) or fits(mask))[order]
-        whole = self._files[_WHOLE]
+            if order == _HALF:
+                return half << 5
+            low, high = self._fits[2 * half][order], self._fits[2 * half + 1][order]
+            return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
+        whole = self._files[_WHOLE_FILE]
         return (whole & -whole).bit_length() - 1 << 5 if whole else -1
 
     def turn(self, slot: int, order: int, step: int) -> None:
         """Take (`step` 1) a block that is free, or give back (-1) one that was taken as such."""
-        half = slot >> 5
-        if order < ORDERS:
-            self._free[half] ^= _BLOCK[order] << (slot & 31)
-            self._count[half] += step
+        half, quarter, found = slot >> 5, slot >> 4, self._fits
+        if order < QUARTER_ORDERS:
+            mask = self._free[quarter] ^ _BLOCK[order] << (slot & 15)
+            self._free[quarter] = mask
+            mask &= self._up[quarter]
+            here = found[quarter] = KNOWN[mask] or fits(mask)
+            self._hole[half] = _JOINED[here[HOLE]][found[quarter ^ 1][HOLE]]
         else:
-            for each in (half, half + 1):
-                self._free[each] ^= FULL
-                self._count[each] += step
+            for each in range(quarter, quarter + (1 << order - 4)):
+                mask = self._free[each] ^ QUARTER_FULL
+                self._free[each] = mask
+                mask &= self._up[each]
+                found[each] = KNOWN[mask] or fits(mask)
+                self._hole[each >> 1] = _JOINED[found[each][HOLE]][found[each ^ 1][HOLE]]
+        self._count[half] += step
+        if order == _WHOLE:
+            self._count[half + 1] += step
         self._refile(half)
 
     def _refile(self, half: int) -> None:
-        """File a half and its sister anew, after their devices or counts changed."""
-        count, file, files = self._count, self._file, self._files
-        for here in (half, half ^ 1):
-            mask = self._free[here] & self._up[here]
-            if mask:
-                rank = RANKS[count[here] << 6 | count[here ^ 1]]
-                new = rank << 3 | (KNOWN.get(mask) or fits(mask))[6]
-            else:
-                new = _NOWHERE
-            old = file[here]
-            if new != old:
-                file[here] = new
-                bit = 1 << here
-                if old >= 0:
-                    left = files[old] ^ bit
-                    files[old] = left
-                    if not left:
-                        self._full ^= 1 << old
-                if new >= 0:
-                    there = files[new]
-                    if not there:
-                        self._full |= 1 << new
-                    files[new] = there | bit
+        """File a half and the one beside it anew, after holes or counts changed.
+
+        Written out twice: this is most of the work of a placement.
+        """
+        beside = half ^ 1
+        file, files = self._file, self._files
+        mine, theirs = self._count[half], self._count[beside]
+        old, hole = file[half], self._hole[half]
+        new = RANKS[mine << 6 | theirs] | hole if hole else 0
+        if new != old:
+            file[half] = new
+            bit = 1 << half
+            left = files[old] = files[old] ^ bit
+            if not left:
+                self._full ^= _BIT[old]
+            there = files[new]
+            if not there:
+                self._full |= _BIT[new]
+            files[new] = there | bit
+        old, hole = file[beside], self._hole[beside]
+        new = RANKS[theirs << 6 | mine] | hole if hole else 0
+        if new != old:
+            file[beside] = new
+            bit = 1 << beside
+            left = files[old] = files[old] ^ bit
+            if not left:
+                self._full ^= _BIT[old]
+            there = files[new]
+            if not there:
+                self._full |= _BIT[new]
+            files[new] = there | bit
+
+    def _set_hole(self, half: int) -> None:
+        low, high = self._fits[2 * half], self._fits[2 * half + 1]
+        self._hole[half] = _JOINED[low[HOLE]][high[HOLE]]
+
+    def _can_be_whole(self, half: int) -> bool:
+        """Is all of a half this allocation's, and none of it drained?"""
+        return self._up[2 * half] == QUARTER_FULL == self._up[2 * half + 1]
 
     # The same block in several link domains.
 
@@ -161,8 +211,8 @@ class Pool:
 
     def owns(self, domain: int, mask: int) -> bool:
         """Are any of these devices of a link domain of the cluster this allocation's?"""
-        half = self.place.get(domain, -1) * 2
-        return half >= 0 and bool((self._owned[half] | self._owned[half + 1] << HALF) & mask)
+        place = self.place.get(domain)
+        return place is not None and bool(_domain(self._owned, place) & mask)
 
     def holds(self, slots: Sequence[int], order: int) -> bool:
         """Are these blocks the allocation's own?"""
@@ -175,35 +225,31 @@ class Pool:
         )
 
     @staticmethod
-    def _all(masks: array[int], slots: Sequence[int], order: int) -> bool:
+    def _all(masks: Sequence[int], slots: Sequence[int], order: int) -> bool:
         block = (1 << (1 << order)) - 1
         return all(
-            (masks[half] | masks[half + 1] << HALF) >> slot % DOMAIN & block == block
-            for slot in slots
-            for half in (slot // DOMAIN * 2,)
+            _domain(masks, slot // DOMAIN) >> slot % DOMAIN & block == block for slot in slots
         )
 
     def set_up(self, domain: int, mask: int, *, up: bool) -> None:
         """Drain or resume the devices `mask` of a link domain of the cluster."""
-        half = self.place[domain] * 2
-        for here, part in ((half, mask & FULL), (half + 1, mask >> HALF)):
-            was = self._up[here]
-            now = was | part & self._owned[here] if up else was & ~part
-            self._up[here] = now
-            self._count[here] += CRIPPLED * ((was == FULL) - (now == FULL))
-        self._refile(half)
+        first = self.place[domain] * 4
+        for half in (first // 2, first // 2 + 1):
+            was = self._can_be_whole(half)
+            for each in (2 * half, 2 * half + 1):
+                part = mask >> (each - first) * QUARTER & self._owned[each]
+                self._up[each] = self._up[each] | part if up else self._up[each] & ~part
+                self._fits[each] = fits(self._up[each] & self._free[each])
+            self._set_hole(half)
+            self._count[half] += CRIPPLED * (was - self._can_be_whole(half))
+        self._refile(first // 2)
+        self._refile(first // 2 + 1)
 
     def largest(self) -> int:
         """The order of the largest block in one link domain that is free; -1 for none."""
-        return next((k for k in reversed(range(ORDERS + 1)) if self.find(k) >= 0), -1)
-
-    def largest_ever(self) -> int:
-        """The order of the largest block in one link domain if nothing was taken; -1 for none."""
-        halves = self._owned
-        pairs = zip(halves[::2], halves[1::2], strict=True)
-        if any(low == FULL == high for low, high in pairs):
-            return ORDERS
-        return max((fits(mask)[6] for mask in halves if mask), default=-1)
+        if self._files[_WHOLE_FILE]:
+            return _WHOLE
+        return next((k for k in range(_HALF, -1, -1) if self._full & _TAKES[k]), -1)
 
     @property
     def free(self) -> int:
@@ -216,9 +262,14 @@ class Pool:
         return _bits(self._owned).bit_count()
 
 
-def _bits(masks: array[int]) -> int:
+def _domain(masks: Sequence[int], place: int) -> int:
+    """The mask of a whole link domain."""
+    return sum(masks[place * 4 + i] << i * QUARTER for i in range(4))
+
+
+def _bits(masks: Sequence[int]) -> int:
     """All masks as one integer, the first lowest."""
+    words = array("H", masks)
     if sys.byteorder == "big":
-        masks = array("I", masks)
-        masks.byteswap()
-    return int.from_bytes(masks.tobytes(), "little")
+        words.byteswap()
+    return int.from_bytes(words.tobytes(), "little")

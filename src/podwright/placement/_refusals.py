@@ -33,11 +33,11 @@ class _Look:
     ) -> None:
         self.cluster, self.pools, self.request, self.looped = cluster, pools, request, looped
         self.noun = cluster.family.device_noun
+        self.free = sum(pool.free for pool in pools)
 
     def refuse(self, rule: str, *, never: bool, nearest: bool = False) -> Refusal:
-        free = sum(pool.free for pool in self.pools)
-        largest = self._largest(empty=False)
-        return Refusal(never, rule, free, largest, self._nearest() if nearest else ())
+        largest = max(self._sizes(empty=False), default=0)
+        return Refusal(never, rule, self.free, largest, self._nearest() if nearest else ())
 
     def at_blocks(self) -> Refusal:
         shape, blocks = named_blocks(self.cluster, self.request)
@@ -60,7 +60,7 @@ class _Look:
         if not any(self._fits(pool, each, empty=True) for each in found for pool in self.pools):
             where = " or ".join(pool.name for pool in self.pools)
             return self.refuse(f"allocation {where} has no {form}", never=True, nearest=True)
-        free = sum(pool.free for pool in self.pools)
+        free = self.free
         if free < size:
             rule = f"{size} {self.noun}s are asked for and {free} are free"
         else:
@@ -70,18 +70,14 @@ class _Look:
     def _fits(self, pool: Pool, shape: Shape, *, empty: bool) -> bool:
         count, order, _ = shape
         if count == 1:
-            return pool.largest_ever() >= order if empty else pool.find(order) >= 0
+            return pool.largest_ever >= order if empty else pool.find(order) >= 0
         return bool(pool.find_span(order, count, looped=self.looped, empty=empty))
-
-    def _largest(self, *, empty: bool) -> int:
-        """The largest size with these GCDs and link domains that has a place, or 0."""
-        return max(self._sizes(empty=empty), default=0)
 
     def _sizes(self, *, empty: bool) -> Sequence[int]:
         """The sizes with these GCDs and link domains that have a place, ascending."""
         domains, gcds = self.request.domains, self.request.gcds
         if gcds == 1 and domains in (None, 1):  # the common case: one block
-            orders = [pool.largest_ever() if empty else pool.largest() for pool in self.pools]
+            orders = [pool.largest_ever if empty else pool.largest() for pool in self.pools]
             return [1 << order for order in range(max(orders) + 1)]
         return [
             size
