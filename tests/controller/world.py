@@ -7,6 +7,7 @@ does reaches the store or the machines.
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -68,6 +69,28 @@ class Time:
                     future.set_result(None)
             for _ in range(4):
                 await asyncio.sleep(0)
+
+
+class _Waiting(selectors.DefaultSelector):
+    """A selector that passes time instead of waiting."""
+
+    passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        assert timeout is not None, "everybody waits for something that cannot come"
+        self.passed += timeout
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose timeouts cost no time and always come in the same order."""
+
+    def __init__(self) -> None:
+        self._waiting = _Waiting()
+        super().__init__(self._waiting)
+
+    def time(self) -> float:
+        return self._waiting.passed
 
 
 class Trigger:

@@ -1,0 +1,282 @@
+"""Random lives of a controller: operations, faults, kills, restarts and jumping clocks.
+
+A model keeps what was acknowledged. It never has to guess what the controller did with the
+rest: a partition whose step was interrupted is `unsure` until it is seen again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from podwright.agents import Fault
+from podwright.controller import Caller
+from podwright.wire import AcquireReply, Fenced, PodwrightError, ReadyState
+from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World, claim
+
+SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+SIZES = st.sampled_from([1, 2, 4, 4, 8, 16])
+CALLERS = st.sampled_from([ROOT, ALICE, BOB])
+MACHINES = st.sampled_from(["ag1", "ag2", "ag3", "ag4"])
+KINDS = st.sampled_from(["configure", "reset", "release"])
+
+
+class Life(RuleBasedStateMachine):
+    """One pod, and the controllers that come and go over it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualLoop()
+        self.world = World(driver_timeout=5.0)
+        self.present: set[str] = set()
+        self.unsure: set[str] = set()
+        self.held: dict[str, AcquireReply] = {}
+        self.owner: dict[str, Caller] = {}
+        self.loop.run_until_complete(self.world.start())
+
+    def teardown(self) -> None:
+        for machine in self.world.machines.values():
+            machine.heal()
+        self.loop.run_until_complete(self._end())
+        self.loop.close()
+
+    async def _end(self) -> None:
+        """Faults are over and leases run out: then everything can be had again."""
+        world = self.world
+        await world.restart()
+        await world.time.advance(120)
+        await world.check()
+        assert (await world.controller.list_leases(ROOT, ALL)).leases == []
+        for name in await world.names():
+            if (await world.get(name)).ready_state is ReadyState.ERROR:
+                await world.reset(name)
+            await world.remove(name)
+        await world.create("everything", 16)
+        await world.remove("everything")
+        await world.check()
+        await world.stop()
+
+    def _do(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Run one operation; a kill on the way is followed by a new controller."""
+
+        async def body() -> bool:
+            world = self.world
+            ended = await world.until_killed(work)
+            if not ended:
+                await world.start()
+            return ended
+
+        return self.loop.run_until_complete(body())
+
+    def _nth_held(self, at: int) -> str:
+        return sorted(self.held)[at % len(self.held)]
+
+    # -- operations --------------------------------------------------------------------------
+
+    @rule(name=NAMES, size=SIZES, caller=CALLERS, reconfigurable=st.booleans())
+    def create(self, name: str, size: int, caller: Caller, reconfigurable: bool) -> None:
+        async def work() -> None:
+            try:
+                await self.world.create(name, size, caller=caller, reconfigurable=reconfigurable)
+            except PodwrightError:
+                self.unsure.discard(name)
+                return
+            self.unsure.discard(name)
+            self.present.add(name)
+
+        if name not in self.present and name not in self.unsure:
+            self.unsure.add(name)
+            self._do(work)
+
+    @rule(
+        name=NAMES,
+        size=SIZES,
+        caller=CALLERS,
+        create=st.booleans(),
+        update=st.booleans(),
+        keep=st.booleans(),
+        reset=st.sampled_from([None, None, True, False]),
+        ttl=st.sampled_from([2.0, 10.0, 100.0]),
+    )
+    def acquire(self, name: str, size: int, **options: Any) -> None:
+        async def work() -> None:
+            world = self.world
+            try:
+                reply = await world.acquire(name, size, **options)
+            except PodwrightError:
+                if was_there and name in await world.names():
+                    self.present.add(name)
+                return
+            if options["reset"] is not False or reply.created:
+                assert world.used(reply) == []
+            world.use(reply)
+            self.held[reply.lease.id] = reply
+            if was_there and not reply.created:
+                self.present.add(name)
+            if reply.created and options["keep"]:
+                self.unsure.discard(name)
+                self.present.add(name)
+
+        was_there = name in self.present
+        self.present.discard(name)
+        self.unsure.add(name)
+        self._do(work)
+
+    @precondition(lambda self: self.held)
+    @rule(at=st.integers(0, 30))
+    def release(self, at: int) -> None:
+        reply = self.held.pop(self._nth_held(at))
+        name = reply.partition.name
+        if name not in self.present:
+            self.unsure.add(name)
+
+        async def work() -> None:
+            try:
+                await self.world.release(reply)
+            except Fenced:
+                return
+
+        self._do(work)
+
+    @precondition(lambda self: self.held)
+    @rule(at=st.integers(0, 30))
+    def take_within(self, at: int) -> None:
+        reply = self.held[self._nth_held(at)]
+
+        async def work() -> None:
+            try:
+                child = await self.world.acquire("", 1, parent=reply.lease.id, num_gcds=1)
+            except PodwrightError:
+                return
+            self.world.use(child)
+
+        self._do(work)
+
+    @precondition(lambda self: self.held)
+    @rule(at=st.integers(0, 30))
+    def renew(self, at: int) -> None:
+        key = self._nth_held(at)
+
+        async def work() -> None:
+            try:
+                await self.world.controller.renew(ROOT, claim(self.held[key]))
+            except Fenced:
+                del self.held[key]
+
+        self._do(work)
+
+    @rule(name=NAMES, force=st.booleans())
+    def remove(self, name: str, force: bool) -> None:
+        async def work() -> None:
+            try:
+                await self.world.remove(name, force=force)
+            except PodwrightError:
+                if was_there:
+                    assert name in await self.world.names()
+                    self.present.add(name)
+                return
+            assert name not in await self.world.names()
+
+        was_there = name in self.present
+        self.present.discard(name)
+        self.unsure.add(name)
+        self._do(work)
+
+    @rule(name=NAMES, force=st.booleans(), caller=CALLERS)
+    def reset(self, name: str, force: bool, caller: Caller) -> None:
+        async def work() -> None:
+            try:
+                await self.world.reset(name, force=force, caller=caller)
+            except PodwrightError:
+                return
+
+        self._do(work)
+
+    # -- the world ---------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.3, 1.0, 5.0, 30.0]))
+    def wait(self, seconds: float) -> None:
+        async def work() -> None:
+            await self.world.time.advance(seconds)
+
+        self._do(work)
+
+    @rule(error=st.sampled_from([-1e6, 0.0, 1e6]))
+    def wall_clock_jumps(self, error: float) -> None:
+        self.world.time.wall_error = error
+
+    @rule(name=MACHINES, kind=KINDS, count=st.integers(1, 3), fault=st.sampled_from(Fault))
+    def machine_fails(self, name: str, kind: str, count: int, fault: Fault) -> None:
+        self.world.machines[name].fail_next(kind, count, fault)
+
+    @rule(name=MACHINES, down=st.booleans())
+    def machine_down(self, name: str, down: bool) -> None:
+        self.world.machines[name].set_down(down)
+
+    @rule()
+    def machines_heal(self) -> None:
+        for machine in self.world.machines.values():
+            machine.heal()
+
+    @rule(at=st.integers(1, 6), after=st.booleans())
+    def die_soon(self, at: int, after: bool) -> None:
+        self.world.trigger.at = self.world.trigger.count + at
+        self.world.trigger.after = after
+
+    @rule(name=st.none() | MACHINES, again=st.integers(0, 4))
+    def restart(self, name: str | None, again: int) -> None:
+        async def body() -> None:
+            await self.world.kill()
+            if name is not None:
+                self.world.machines[name].power_cycle()
+            if again:
+                self.world.kill_start_at = again
+                if await self.world.until_killed(self.world.start):
+                    return
+            await self.world.start()
+
+        self.loop.run_until_complete(body())
+
+    @rule()
+    def stop_and_start(self) -> None:
+        async def body() -> None:
+            await self.world.stop()
+            await self.world.start()
+
+        self.loop.run_until_complete(body())
+
+    # -- what always holds -------------------------------------------------------------------
+
+    @invariant()
+    def all_is_well(self) -> None:
+        async def body() -> None:
+            world = self.world
+            await asyncio.sleep(0)
+            while world.controller._core.tasks:
+                await asyncio.wait(world.controller._core.tasks, timeout=0.05)
+                if world.trigger.dead:
+                    break
+            if world.trigger.dead:
+                await world.kill()
+                await world.start()
+            await world.check()
+            names = set(await world.names())
+            assert self.present <= names, (self.present, names)
+            assert names <= self.present | self.unsure, (names, self.present, self.unsure)
+            self.unsure &= names
+
+        self.loop.run_until_complete(body())
+
+
+Life.TestCase.settings = settings(
+    max_examples=2500 if SOAK else 40, stateful_step_count=50 if SOAK else 30
+)
+TestLife = Life.TestCase
