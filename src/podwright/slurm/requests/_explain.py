@@ -98,13 +98,13 @@ def _with_step(
         notes.append(
             f"srun starts {count} of the {held} tasks that the job is sized for: say --ntasks"
         )
-    if request.command != "srun" and request.tasks_per_node:
-        given = [replace(node, tasks=request.tasks_per_node) for node in nodes]
-    else:
-        given = _lay(nodes, count)
+    # Since 22.05 srun does not take --cpus-per-task over from its job.
+    evenly = request.command != "srun" and w.cpus_per_task > 1
+    given = _lay(nodes, count, evenly=evenly or bool(w.tasks_per_node))
     if per_step:
         given = _share(given, per_step)
-    if w.per_task and not w.per_node:
+    again = w.per_node and not (request.by_gres and request.command != "srun")
+    if w.per_task and not again:
         given = [replace(n, gpus=n.gpus[: n.tasks * w.per_task]) for n in given]
     views = tasks_of(request, shape, given)
     if sum(len(n.gpus) for n in given) < sum(len(n.gpus) for n in nodes):
@@ -135,8 +135,8 @@ def _share(nodes: list[NodeGrant], count: int) -> list[NodeGrant]:
 def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant]) -> int:
     """How many tasks `srun` starts in the job."""
     if request.command != "srun":
-        if request.tasks_per_node:
-            return request.tasks_per_node * len(nodes)
+        if request.tasks_per_node or (request.tasks and w.tasks_per_node):
+            return w.tasks_per_node * len(nodes)
         return w.tasks if w.tasks is not None else len(nodes)
     count = w.step_tasks
     if request.tasks is None and request.tasks_per_node is None:
@@ -147,15 +147,14 @@ def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant]) -> int:
     return count
 
 
-def _lay(nodes: list[NodeGrant], count: int) -> list[NodeGrant]:
-    """Lay `count` tasks over the nodes in blocks, one on each at least."""
+def _lay(nodes: list[NodeGrant], count: int, *, evenly: bool) -> list[NodeGrant]:
+    """Lay `count` tasks over the nodes in blocks; as the job is sized, where that fits."""
     held = [node.tasks for node in nodes]
-    if count == sum(held):
-        return nodes
-    if count < sum(held):
+    tasks = held
+    if evenly or count < sum(held):
         share, more = divmod(count, len(nodes))
         tasks = [share + (n < more) for n in range(len(nodes))]
-    else:
+    elif count > sum(held):
         share, more = divmod(count - sum(held), len(nodes))
         tasks = [t + share + (n < more) for n, t in enumerate(held)]
     return [replace(node, tasks=t) for node, t in zip(nodes, tasks, strict=True)]

@@ -169,10 +169,10 @@ def _choose(w: Wants, shape: Shape, one: _Offer, low: int, cpus: int) -> list[in
 
 def _spread(w: Wants, shape: Shape, room: list[int], cpus: int) -> list[int]:
     """Tasks of each node: one each, then in turn while there is room."""
+    if w.tasks_per_node:
+        return [w.tasks_per_node] * len(room)
     total = min(sum(room), max(cpus, len(room) * w.cpus_per_task))
     count = total // w.cpus_per_task if w.cpus_per_task > 1 else total
-    if w.cpus_per_task > 1 and w.tasks_per_node:
-        count = w.tasks_per_node * len(room)
     count = max(count, 1)
     tasks = [0] * len(room)
     for n in range(len(room)):
@@ -185,8 +185,6 @@ def _spread(w: Wants, shape: Shape, room: list[int], cpus: int) -> list[int]:
             if sum(tasks) >= count:
                 break
             if cap - tasks[n] * w.cpus_per_task < w.cpus_per_task:
-                continue
-            if w.tasks_per_node and tasks[n] >= w.tasks_per_node:
                 continue
             if w.per_task and (tasks[n] + 1) * w.per_task > shape.gpus:
                 continue

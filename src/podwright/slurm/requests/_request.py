@@ -40,6 +40,7 @@ class Request:
     per_job: Gpus | None = None
     per_node: Gpus | None = None
     step_per_node: Gpus | None = None
+    by_gres: bool = False
     per_socket: Gpus | None = None
     per_task: Gpus | None = None
     tasks_per_gpu: int | None = None
@@ -197,6 +198,7 @@ def read_request(given: list[Given], command: str) -> Request:
         # in the job then asks for --gpus-per-node again.
         values["step_per_node"] = values.get("per_node")
         values["per_node"] = gres
+        values["by_gres"] = values["step_per_node"] is None
     return Request(command=command, given=tuple(given), other=other, **values)  # type: ignore[arg-type]
 
 
