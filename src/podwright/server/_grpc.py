@@ -49,11 +49,16 @@ class GrpcFront:
     async def start(self, host: str, port: int) -> int:
         """Answer on this address; port 0 takes a free one. Returns the port.
 
+        host: an address or name, or `unix:PATH`, where the port means nothing.
+
         Raises wire.Unavailable when the address cannot be had.
         """
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((_Table(self._calls),))
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if host.startswith("unix:"):
+            address = host
+        else:
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             bound = server.add_insecure_port(address)
         except RuntimeError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from podwright import __version__
 from podwright.controller import Caller
 from podwright.server._calls import Calls
+from podwright.server._doorstep import Doorstep
 from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
 from podwright.server._sockets import SocketPlace
@@ -21,8 +21,7 @@ from podwright.wire import InvalidRequest, ServerInfo
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
-
-_log = logging.getLogger("podwright.server")
+    from podwright.server._grpc import GrpcFront
 
 APIS = ["virmgrpc", "podwright.v1"]
 
@@ -32,6 +31,7 @@ class Server:
 
     socket_path, socket_mode, private_folder: the Unix socket; None serves none.
     host, port: where gRPC answers; host None serves none, port 0 takes a free one.
+    lazy: import grpc when the first caller comes to the port, not before the server answers.
     anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
     connection_idle: seconds until a silent connection to the socket is closed.
     counters: what else GetServerInfo counts. clock: seconds, never backwards.
@@ -46,6 +46,7 @@ class Server:
         host: str | None = "127.0.0.1",
         port: int = 0,
         anywhere: bool = False,
+        lazy: bool = False,
         socket_mode: int = 0o600,
         private_folder: bool = False,
         connection_idle: float = IDLE_SECONDS,
@@ -72,14 +73,14 @@ class Server:
         self._counters = counters
         self.calls = Calls(controller, identity or Identity(), self._describe, clock=clock)
         self._http = HttpFront(self.calls, idle=connection_idle)
-        self._tcp: asyncio.Task[None] | None = None
-        self._stop_tcp: Callable[[float], asyncio.Future[None]] | None = None
+        self._lazy = lazy
+        self._grpc: GrpcFront | None = None
+        self._doorstep: Doorstep | None = None
+        self._inner: Path | None = None
 
-    async def start(self, *, wait: bool = True) -> None:
+    async def start(self) -> None:
         """Own the socket, recover the controller, answer.
 
-        With wait=False it returns as soon as the Unix socket answers; grpc is imported after
-        that, and GetServerInfo waits for its port.
         Raises wire.AlreadyExists when another server has the socket, wire.Unavailable when the
         store, the socket or the port cannot be had. Nothing is left behind then.
         """
@@ -87,12 +88,10 @@ class Server:
             self._place.take()
         try:
             await self.controller.start()
+            if self.host is not None:
+                self.port = await self._open_tcp(self.host)
             if self._place is not None:
                 await self._http.start(self._place.listen())
-            if self.host is not None:
-                self._tcp = asyncio.create_task(self._open_tcp(self.host))
-                if wait:
-                    await asyncio.shield(self._tcp)
         except BaseException:
             await self.stop(0)
             raise
@@ -127,28 +126,31 @@ class Server:
             else:
                 await asyncio.sleep(min(seconds, 1.0))
 
-    async def _open_tcp(self, host: str) -> None:
-        def load() -> type:
-            from podwright.server._grpc import GrpcFront
+    async def _open_tcp(self, host: str) -> int:
+        if not self._lazy or self.socket_path is None:
+            return await self._open_grpc(host, self._wanted_port)
+        inner = self._inner = self.socket_path.with_name(self.socket_path.name + ".grpc")
+        inner.unlink(missing_ok=True)  # a killed server's; the lock says that it has gone
+        self._doorstep = Doorstep(str(inner), lambda path: self._open_grpc(f"unix:{path}", 0))
+        return await self._doorstep.start(host, self._wanted_port)
 
-            return GrpcFront
+    async def _open_grpc(self, host: str, port: int) -> int:
+        from podwright.server._grpc import GrpcFront
 
-        # In a thread, so that the Unix socket goes on answering meanwhile.
-        front = (await asyncio.to_thread(load))(self.calls)
-        self.port = await front.start(host, self._wanted_port)
-        self._stop_tcp = lambda grace: asyncio.ensure_future(front.stop(grace))
+        self._grpc = GrpcFront(self.calls)
+        return await self._grpc.start(host, port)
 
     async def _end_tcp(self, grace: float) -> None:
-        if self._tcp is not None:
-            await asyncio.wait([self._tcp])
-            if error := self._tcp.exception():
-                _log.error("gRPC was not served: %s", error)
-        if self._stop_tcp is not None:
-            await self._stop_tcp(grace)
+        if self._doorstep is not None:
+            self._doorstep.close()
+        if self._grpc is not None:
+            await self._grpc.stop(grace)
+        if self._doorstep is not None:
+            await self._doorstep.stop()
+        if self._inner is not None:
+            self._inner.unlink(missing_ok=True)
 
     async def _describe(self, caller: Caller) -> ServerInfo:
-        if self._tcp is not None and not self._tcp.done():
-            await asyncio.wait([self._tcp])
         return ServerInfo(
             version=__version__,
             apis=APIS if self.port else APIS[1:],

@@ -103,11 +103,12 @@ async def _serve(options: Options, ready: Callable[[Server, Hardware], None]) ->
             host=options.host,
             port=options.port,
             anywhere=options.anywhere,
+            lazy=options.user,
             socket_mode=options.socket_mode,
             private_folder=options.private,
             counters=lambda: {"commits": store.commits},
         )
-        await server.start(wait=not options.user)
+        await server.start()
     except BaseException:
         await store.close()
         raise
