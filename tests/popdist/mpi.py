@@ -57,7 +57,13 @@ def run(folder: Path, command: list[str], variables: dict[str, str], timeout: fl
     """Run a command to its end, in a folder of its own."""
     with subprocess.Popen(
         command,
-        env={**os.environ, **_QUICK, "TMPDIR": str(folder), **variables},
+        env={
+            **os.environ,
+            **_QUICK,
+            "TMPDIR": str(folder),
+            "OMPI_MCA_btl_sm_backing_directory": str(folder),  # a rank that fails leaves a file
+            **variables,
+        },
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
