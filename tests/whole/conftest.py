@@ -43,16 +43,18 @@ class Pod:
 
     def start(self) -> None:
         """Start the server, again over the same store if it ran before, until it answers."""
-        self.process = subprocess.Popen(
-            [
-                BIN / "vipu-server",
-                *("--socket", str(self.socket), "--api-port", "0"),
-                *("--storage", str(self.storage), *self.arguments),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "server.log").open("a"),
-            text=True,
-        )
+        with (self.folder / "server.log").open("a") as log:
+            self.process = subprocess.Popen(
+                [
+                    BIN / "vipu-server",
+                    *("--socket", str(self.socket), "--api-port", "0"),
+                    *("--storage", str(self.storage), *self.arguments),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
         deadline = time.monotonic() + 20
         while self.run("vipu", "--server-version").code:
             assert self.process.poll() is None, (self.folder / "server.log").read_text()
