@@ -72,6 +72,7 @@ class Watch:
         self._codes: dict[int, int] = {}
         self._started: set[int] = set()
         self._here: Ending | None = None
+        self._engine = 0
         self._done = False
         self.cause: Cause | None = None
         for index in range(instances):
@@ -205,6 +206,7 @@ class Watch:
     def _read_guardian(self) -> None:
         for kind, *values in self._channel.receive():
             if kind == STARTED:
+                self._engine = values[0]
                 self._output.log("I", f"Waiting for mpirun (PID {values[0]})")
             elif kind == MPIRUN:
                 self._read_status()
@@ -214,7 +216,7 @@ class Watch:
         if self._channel.closed and not self._done and not self._here:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian.pid, 0)
-            self._here = Ending(os.getpid(), 0.0, GRACE, spare=self._spare)
+            self._here = Ending(os.getpid(), 0.0, GRACE, engine=self._engine, spare=self._spare)
             self._fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
 
     def _engine_ended(self, code: int | None, problem: str) -> None:
