@@ -42,7 +42,7 @@ class Index:
         self._asked: dict[str | None, tuple[Pool, ...]] = {}  # None: all
         self._implicit = True
         self._held: dict[Block, Place] = {}
-        self._shapes: dict[tuple[int, int | None, int], tuple[Shape, ...]] = {}
+        self._shapes: dict[tuple[int, int | None, int], tuple[tuple[int, int, int], ...]] = {}
         self._looped = cluster.topology is ClusterTopology.LOOPED
         self._add_pool(cluster.name, list(self._machines))
 
@@ -148,10 +148,12 @@ class Index:
         place = self._find(request)
         if place is None:
             return self._refuse(request)
-        placement, pool, slots, order = place
-        for slot in slots:
-            pool.turn(slot, order, 1)
+        placement = place.placement
         self._held[placement.blocks[0]] = place
+        place.pool.turn(place.slot, place.order, 1)
+        if place.rest:
+            for slot in place.rest:
+                place.pool.turn(slot, place.order, 1)
         return placement
 
     def take(self, placement: Placement) -> None:
@@ -173,19 +175,21 @@ class Index:
             raise ValueError("blocks or GCDs are not in routing order")
         if not pool.has_free(place.slots, place.order, drained_too=True):
             raise ValueError("some of the devices are taken")
+        self._held[placement.blocks[0]] = place
         for slot in place.slots:
             pool.turn(slot, place.order, 1)
-        self._held[placement.blocks[0]] = place
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
-        place = self._held.get(placement.blocks[0])
-        if place is None or (place[0] is not placement and place[0] != placement):
+        first = placement.blocks[0]
+        place = self._held.get(first)
+        if place is None or (place.placement is not placement and place.placement != placement):
             raise ValueError("that placement is not held")
-        del self._held[placement.blocks[0]]
-        _, pool, slots, order = place
-        for slot in slots:
-            pool.turn(slot, order, -1)
+        del self._held[first]
+        place.pool.turn(place.slot, place.order, -1)
+        if place.rest:
+            for slot in place.rest:
+                place.pool.turn(slot, place.order, -1)
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
@@ -193,13 +197,7 @@ class Index:
         asked = (request.size, request.domains, request.gcds)
         found = self._shapes.get(asked)
         if found is None:
-            try:
-                found = shapes(self.cluster, *asked)
-            except Illegal:
-                return None
-            if len(self._shapes) >= _KNOWN_MAX:
-                self._shapes.clear()
-            self._shapes[asked] = found
+            found = self._learn(asked)
         pools = self._asked.get(request.allocation, ())
         for shape in found:
             count, order, gcd = shape
@@ -207,23 +205,32 @@ class Index:
                 if count == 1:
                     slot = pool.find(order)
                     if slot >= 0:
-                        known = pool.known
-                        return known.get(slot << 10 | order << 7 | gcd) or self._place(
-                            pool, shape, (slot,)
-                        )
+                        known = pool.known.get(slot << 10 | order << 7 | gcd)
+                        return known or self._place(pool, shape, (slot,))
                 else:
                     slots = pool.find_span(order, count, looped=self._looped)
                     if slots:
                         return self._place(pool, shape, slots)
         return None
 
-    def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
+    def _learn(self, asked: tuple[int, int | None, int]) -> tuple[tuple[int, int, int], ...]:
+        """The shapes that fulfil a request, as plain tuples, for they unpack faster; or none."""
+        try:
+            found = tuple((k, order, gcd) for k, order, gcd in shapes(self.cluster, *asked))
+        except Illegal:
+            return ()
+        if len(self._shapes) >= _KNOWN_MAX:
+            self._shapes.clear()
+        self._shapes[asked] = found
+        return found
+
+    def _place(self, pool: Pool, shape: tuple[int, int, int], slots: Sequence[int]) -> Place:
         """The placement of a shape in these slots; one in a single link domain is remembered."""
         count, order, gcd = shape
         part = 1 << order
         blocks = tuple(Block(pool.domains[s // DOMAIN], s % DOMAIN, part) for s in slots)
         gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
-        place = Place(Placement(pool.name, blocks, gcds), pool, tuple(slots), order)
+        place = Place(Placement(pool.name, blocks, gcds), pool, slots, order)
         if count == 1:
             if len(pool.known) >= _KNOWN_MAX:
                 pool.known.clear()

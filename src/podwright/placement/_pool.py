@@ -1,10 +1,10 @@
 """The free devices of one allocation, filed so that a place is found without looking around.
 
-Devices are free or not by quarters of a link domain (16 devices, one mask). Halves are filed
-under how much harm one more partition does there (`_fits.RANKS`) and their largest hole. All non-empty files are the bits of one
-integer, and so are the halves in a file: the place for a block is the lowest bit among the
-files whose holes are large enough. Devices are numbered by slot: 64 times the place of the
-link domain in this pool, plus the offset.
+Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed
+under how much harm one more partition does there (`_fits.RANKS`) and their largest hole. All
+files that are not empty are the bits of one integer, and so are the halves in a file: the
+place for a block is the lowest bit among the files whose holes are large enough. Devices are
+numbered by slot: 64 times the place of the link domain in this pool, plus the offset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from podwright.placement import _spans
 from podwright.placement._fits import (
@@ -48,13 +47,25 @@ _TAKES = [
 _WHOLE_FILE = RANKS[0] + _HALF + 1
 
 
-class Place(NamedTuple):
-    """A placement, and where in its pool it lies: blocks of 2**order devices."""
+class Place:
+    """A placement, and where in its pool it lies: blocks of 2**order devices.
 
-    placement: Placement
-    pool: Pool
-    slots: tuple[int, ...]
-    order: int
+    slot: of the first block; rest: of the others. No tuple, since reading one by name is slower.
+    """
+
+    __slots__ = ("order", "placement", "pool", "rest", "slot")
+
+    def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
+        self.placement = placement
+        self.pool = pool
+        self.slot = slots[0]
+        self.rest = tuple(slots[1:])
+        self.order = order
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Of all blocks."""
+        return (self.slot, *self.rest)
 
 
 class Pool:
