@@ -24,7 +24,9 @@ from podwright.slurm.requests._request import (
     parse_request,
     read_request,
 )
+from podwright.slurm.requests._site import ask_slurm, read_shape, read_version, site
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape, TaskView
+from podwright.slurm.requests._words import as_json, picture, sentence
 
 __all__ = [
     "COMMANDS",
@@ -41,6 +43,8 @@ __all__ = [
     "Shape",
     "TaskView",
     "Version",
+    "as_json",
+    "ask_slurm",
     "explain",
     "find_option",
     "known",
@@ -51,5 +55,10 @@ __all__ = [
     "parse_options",
     "parse_request",
     "parse_version",
+    "picture",
     "read_request",
+    "read_shape",
+    "read_version",
+    "sentence",
+    "site",
 ]

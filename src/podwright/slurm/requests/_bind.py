@@ -28,10 +28,24 @@ def binding(request: Request) -> tuple[str, str]:
 
 
 def view(
-    request: Request, shape: Shape, node: NodeGrant, index: int, rank: int, local: int
+    request: Request,
+    shape: Shape,
+    node: NodeGrant,
+    index: int,
+    rank: int,
+    local: int,
+    mended: bool = False,
 ) -> TaskView:
-    """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES."""
+    """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES.
+
+    Before 23.02 (`mended` false) Slurm unset the variable for --gpu-bind=none, and for a type
+    in --gpus-per-task.
+    """
     way, argument = binding(request)
+    if mended and way == "none":
+        way = "all"
+    if mended and way == "typed" and request.per_task:
+        way, argument = "per_task", str(request.per_task.count)
     if node.tasks == 1:
         way = "all"  # Slurm binds nothing for a task that is alone on its node
     held = list(node.gpus)
@@ -74,10 +88,12 @@ def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) 
     return [g for g in wanted if g in held]
 
 
-def tasks_of(request: Request, shape: Shape, nodes: list[NodeGrant]) -> list[TaskView]:
+def tasks_of(
+    request: Request, shape: Shape, nodes: list[NodeGrant], *, mended: bool = False
+) -> list[TaskView]:
     """All tasks in the order of ranks, block by block."""
     views: list[TaskView] = []
     for index, node in enumerate(nodes):
         for local in range(node.tasks):
-            views.append(view(request, shape, node, index, len(views), local))
+            views.append(view(request, shape, node, index, len(views), local, mended))
     return views

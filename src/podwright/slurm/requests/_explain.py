@@ -1,17 +1,25 @@
-"""The decision: a request and a shape of nodes in, what Slurm gives (or refuses) out."""
+"""The decision: a request and a shape of nodes in, what Slurm gives (or refuses) out.
+
+Measured on Slurm 22.05.8 and 24.11.5. Where the two differ, releases from 23.02 on are taken to
+do as 24.11 does: their change logs name the corrections.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from podwright.slurm.requests._bind import tasks_of
+from podwright.slurm.requests._options import OLDEST, Version
 from podwright.slurm.requests._place import place
 from podwright.slurm.requests._request import Request
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape
 from podwright.slurm.requests._wants import Wants, wants_of
 
 
-def explain(request: Request, shape: Shape) -> Grant | Refusal:
+MENDED: Version = (23, 2)
+
+
+def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant | Refusal:
     """What an idle cluster of this shape gives for this request.
 
     For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
@@ -36,7 +44,7 @@ def explain(request: Request, shape: Shape) -> Grant | Refusal:
         return Refusal(
             "submit", "no idle set of these nodes can hold it", _smaller(wants, shape)
         )
-    return _with_step(request, wants, shape, nodes)
+    return _with_step(request, wants, shape, nodes, version)
 
 
 def _never(w: Wants, shape: Shape) -> Refusal | None:
@@ -71,7 +79,7 @@ def _smaller(w: Wants, shape: Shape) -> str:
 
 
 def _with_step(
-    request: Request, w: Wants, shape: Shape, nodes: list[NodeGrant]
+    request: Request, w: Wants, shape: Shape, nodes: list[NodeGrant], version: Version
 ) -> Grant | Refusal:
     notes: list[str] = []
     if request.step_per_node and request.command != "srun":
@@ -92,7 +100,7 @@ def _with_step(
             "GPUs: it wants one on every node at least",
             f"--nodes={per_step}, or fewer tasks",
         )
-    count = _step_tasks(request, w, nodes)
+    count = _step_tasks(request, w, nodes, version)
     held = sum(node.tasks for node in nodes)
     if count < held:
         notes.append(
@@ -106,7 +114,7 @@ def _with_step(
     again = w.per_node and not (request.by_gres and request.command != "srun")
     if w.per_task and not again:
         given = [replace(n, gpus=n.gpus[: n.tasks * w.per_task]) for n in given]
-    views = tasks_of(request, shape, given)
+    views = tasks_of(request, shape, given, mended=version >= MENDED)
     if sum(len(n.gpus) for n in given) < sum(len(n.gpus) for n in nodes):
         notes.append("the job holds more GPUs than its tasks are given")
     nodes = [replace(n, tasks=g.tasks) for n, g in zip(nodes, given, strict=True)]
@@ -132,9 +140,11 @@ def _share(nodes: list[NodeGrant], count: int) -> list[NodeGrant]:
     return shared
 
 
-def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant]) -> int:
+def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant], version: Version) -> int:
     """How many tasks `srun` starts in the job."""
     if request.command != "srun":
+        if version >= MENDED and request.tasks and not w.tasks_per_gpu:
+            return max(request.tasks, len(nodes))
         if request.tasks_per_node or (request.tasks and w.tasks_per_node):
             return w.tasks_per_node * len(nodes)
         return w.tasks if w.tasks is not None else len(nodes)
@@ -143,6 +153,8 @@ def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant]) -> int:
         count = max(count, len(nodes))
     if w.tasks_per_gpu:
         gpus = w.per_node or _step_gpus(request, w)
+        if w.per_node and version >= MENDED:
+            gpus *= len(nodes)
         count = max(count, gpus * w.tasks_per_gpu)
     return count
 

@@ -1,0 +1,84 @@
+"""`podwright slurm check-fabric`: which transport NCCL really used, and what to set."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "check-fabric",
+        help="say which transport each pair of ranks used, from an NCCL log",
+        description="Read the output of a job that ran with NCCL_DEBUG=INFO: which transport "
+        "each pair of ranks used, whether GPUDirect RDMA was on, and what to set when not. "
+        "Exit code 1 where something should be set.",
+    )
+    parser.add_argument("logs", metavar="LOG", nargs="+", help="the job's output; - reads stdin")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run_slurm=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from podwright.slurm import fabriclog
+
+    report = fabriclog.read_log(_lines(arguments.logs))
+    findings = fabriclog.judge(report)
+    if arguments.json:
+        import json
+        from dataclasses import asdict
+
+        body = asdict(report) | {"findings": [asdict(f) for f in findings]}
+        for pair, shown in zip(report.pairs, body["pairs"], strict=True):
+            shown["between_hosts"] = report.between_hosts(pair)
+        print(json.dumps(body, indent=2))
+    else:
+        _show(report, findings)
+    return 1 if findings else 0
+
+
+def _lines(paths: list[str]) -> Any:
+    import sys
+
+    from podwright.wire import NotFound
+
+    for path in paths:
+        if path == "-":
+            yield from sys.stdin
+            continue
+        try:
+            with open(path, encoding="utf-8", errors="replace") as log:
+                yield from log
+        except OSError as error:
+            raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
+
+
+def _show(report: Any, findings: Any) -> None:
+    from podwright.cli._tables import table
+
+    head = f"NCCL {report.version or '(version not in the log)'}, {report.ranks} ranks"
+    hosts = len(set(report.hosts.values()))
+    print(f"{head} on {hosts} host{'s' * (hosts != 1)}" if hosts else head)
+    if report.adapters:
+        print(f"Adapters: {', '.join(report.adapters)}")
+    rows = [
+        (
+            f"{p.a} - {p.b}",
+            "other hosts" if report.between_hosts(p) else "same host",
+            p.transport,
+            "yes" if p.gpudirect else ("no" if p.transport.startswith("NET/") else "-"),
+            p.channels,
+        )
+        for p in report.pairs
+    ]
+    if rows:
+        print(table(("Ranks", "On", "Transport", "GPUDirect", "Channels"), rows))
+    else:
+        print("No connection in the log: one rank alone, or the log ends before they were made.")
+    for finding in findings:
+        pairs = f"{finding.pairs} pair{'s' * (finding.pairs != 1)}"
+        print(f"{finding.id}: {finding.problem} ({pairs}).")
+        print(f"  Set: {finding.remedy}.")
+    if rows and not findings:
+        print("Nothing to set: every pair uses the fabric as it should.")

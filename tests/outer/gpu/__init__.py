@@ -1,0 +1,1 @@
+"""GPU requests against real Slurm: device files stand for GPUs."""
