@@ -48,7 +48,7 @@ def chosen(arguments: argparse.Namespace) -> ServerOptions:
         if hasattr(arguments, name):
             raise InvalidRequest(
                 f"--{name.replace('_', '-')}: access keys are not supported yet",
-                would_work="Leave it out: on the server's own machine the operating system says "
+                would_work="leave it out: on the server's own machine the operating system says "
                 "who calls, and from elsewhere everybody is anonymous",
             )
     return ServerOptions(
@@ -81,5 +81,5 @@ def announce(info: ServerInfo) -> None:
 def said(error: PodwrightError, prog: str) -> str:
     """A refusal in a command's words. That of V-IPU for no connection has a line of its own."""
     if error.data.get("reason") and error.data.get("address"):
-        return f"{error.problem}\n{error.would_work}."
+        return f"{error.problem}\n{error.would_work[:1].upper()}{error.would_work[1:]}."
     return f"{prog}: {error.message}"

@@ -120,7 +120,7 @@ def _get_partition(arguments: _Arguments, client: Client) -> int:
         raise NotFound(
             f"there is no GCD {gcd}",
             asked=f"get partition {info.name}",
-            would_work=f"It has {info.num_gcds}, counted from 0",
+            would_work=f"it has {info.num_gcds}, counted from 0",
         )
     return _show(arguments, _json.partition(info), lambda: partition_card(info, gcd))
 
@@ -151,7 +151,7 @@ def _get_allocation(arguments: _Arguments, client: Client) -> int:
 
 
 def _missing(what: str, name: str, known: list[str]) -> NotFound:
-    there_are = f"There are: {', '.join(known)}" if known else f"There is no {what} at all"
+    there_are = f"there are: {', '.join(known)}" if known else f"there is no {what} at all"
     return NotFound(f"there is no {what} {name!r}", would_work=there_are)
 
 
@@ -176,12 +176,12 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
         )
     devices = parse_devices(arguments.devices) if arguments.devices else []
     if not arguments.size and not devices:
-        raise InvalidRequest("--size is missing", asked=asked, would_work="Say --size N")
+        raise InvalidRequest("--size is missing", asked=asked, would_work="say --size N")
     if devices and arguments.size not in (None, len(devices)):
         raise InvalidRequest(
             f"--size says {arguments.size}, --devices names {len(devices)}",
             asked=asked,
-            would_work="Leave out --size",
+            would_work="leave out --size",
         )
     sync = _sync_type(arguments.sync_type)
     if arguments.reconfigurable:
@@ -190,7 +190,7 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
                 f"a reconfigurable partition has sync type c2-compatible, not "
                 f"{arguments.sync_type}",
                 asked=asked,
-                would_work="Leave out --sync-type or --reconfigurable",
+                would_work="leave out --sync-type or --reconfigurable",
             )
         sync = SyncType.GS2_DEFAULT
     return PartitionSpec(
@@ -222,7 +222,7 @@ def _sync_type(text: str) -> SyncType:
         return SyncType[word]
     names = ["c2-compatible", *(name.lower().replace("_", "-") for name in SyncType.__members__)]
     raise InvalidRequest(
-        f"{text!r} is not a sync type", would_work=f"It is one of: {', '.join(names)}"
+        f"{text!r} is not a sync type", would_work=f"it is one of: {', '.join(names)}"
     )
 
 
@@ -235,7 +235,7 @@ def parse_devices(text: str) -> list[tuple[int, int]]:
         if match is None or not 0 <= last - first < 1 << 20:
             raise InvalidRequest(
                 f"--devices: {part!r} is not DOMAIN:OFFSET or DOMAIN:FIRST-LAST",
-                would_work="Write, say, 0:0-3,1:8",
+                would_work="write, say, 0:0-3,1:8",
             )
         found += [(int(match[1]), offset) for offset in range(first, last + 1)]
     if len(set(found)) < len(found):

@@ -147,7 +147,10 @@ def _getting(noun: Callable[..., Parser]) -> None:
     child = noun("partition", "get_partition", "Show a partition.", named=True)
     child.add_argument("--gcd", type=not_negative, metavar="N", help="only this GCD")
     child.add_argument(
-        "--ipuof-configs", action="store_true", help="print the IPUoF configuration as JSON"
+        "--ipuof-configs",
+        action="store_true",
+        help="print the IPUoF configuration as JSON, in the field names of V-IPU's protocol "
+        "(those of its own files are not public)",
     )
     noun("cluster", "get_cluster", "Show a cluster.", named=True)
     noun("allocation", "get_allocation", "Show an allocation.", named=True)

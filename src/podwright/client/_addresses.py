@@ -85,7 +85,7 @@ def parse_addresses(hosts: str, port: str = "", by: str = "") -> tuple[Address, 
     fallback = _port(port, by) if port else DEFAULT_PORT
     found = tuple(_address(part.strip(), fallback, by) for part in hosts.split(",") if part.strip())
     if not found:
-        raise InvalidRequest(f"{hosts!r} names no host", would_work="Write HOST or HOST:PORT")
+        raise InvalidRequest(f"{hosts!r} names no host", would_work="write HOST or HOST:PORT")
     return found
 
 
@@ -101,7 +101,7 @@ def _address(text: str, port: int, by: str) -> Address:
     if not _HOST.fullmatch(host):
         raise InvalidRequest(
             f"{text!r} is not the address of a server{_named_by(by)}",
-            would_work="Write HOST or HOST:PORT, several separated by commas",
+            would_work="write HOST or HOST:PORT, several separated by commas",
         )
     return Address(host, _port(given, by) if colon else port)
 
@@ -141,7 +141,7 @@ def _read(path: str) -> dict[str, str]:
         if key in found:
             raise InvalidRequest(
                 f"{path}: {key} is set, but access keys are not supported yet",
-                would_work="Remove it, and call the server on its own machine: there the "
+                would_work="remove it, and call the server on its own machine: there the "
                 "operating system says who calls",
             )
     return found

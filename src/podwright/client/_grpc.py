@@ -74,7 +74,7 @@ class Channel:
         if code == "UNIMPLEMENTED":
             return Unsupported(
                 f"the server at {self.where} does not know the call {name}",
-                would_work="It is older than this command, or not Podwright's",
+                would_work="it is older than this command, or not Podwright's",
             )
         if code == "UNAVAILABLE":
             return unreachable(self.where, details or "the connection ended")

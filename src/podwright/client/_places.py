@@ -32,7 +32,7 @@ def private_folder(folder: str, *, create: bool = False) -> bool:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise Denied(
             f"{folder} is not a folder of this user, so a server in it is not to be trusted",
-            would_work=f"Remove it, or {own}",
+            would_work=f"remove it, or {own}",
         )
     if found.st_mode & 0o077:
         os.chmod(folder, 0o700)

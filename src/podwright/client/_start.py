@@ -47,7 +47,7 @@ def start_server(
                     _stop(pid)
                 raise Unavailable(
                     f"a server for this user was started, but {_why(code, timeout, log)}",
-                    would_work="Start it by hand to see more (vipu-server --user), or name one "
+                    would_work="start it by hand to see more (vipu-server --user), or name one "
                     "with --api-host",
                 )
             time.sleep(_POLL)
@@ -66,7 +66,7 @@ def _locked(path: str, deadline: float) -> Iterator[None]:
                 if time.monotonic() > deadline:
                     raise Unavailable(
                         f"another command is starting a server and does not end ({path})",
-                        would_work="Try again, or name a server with --api-host",
+                        would_work="try again, or name a server with --api-host",
                     ) from None
                 time.sleep(_POLL)
         yield

@@ -21,7 +21,7 @@ def unreachable(where: str, reason: str) -> Unavailable:
     """
     return Unavailable(
         f"unable to connect to VIRM/V-IPU Controller at {where}: context deadline exceeded",
-        would_work=f"What is wrong: {reason}. Start vipu-server there, or name another server "
+        would_work=f"what is wrong: {reason}. Start vipu-server there, or name another server "
         "with --api-host HOST:PORT or VIPU_CLI_API_HOST",
         address=where,
         reason=reason,

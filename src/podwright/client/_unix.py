@@ -68,18 +68,18 @@ class UnixTransport:
             may_be = gone.sent and method.changes
             raise Unavailable(
                 f"the server at {self.where} ended the connection ({gone})",
-                would_work="Whether it did what was asked is not known; look before asking again"
+                would_work="whether it did what was asked is not known; look before asking again"
                 if may_be
-                else "Try again when it runs",
+                else "try again when it runs",
             ) from None
         except TimeoutError:
             self.close()
             raise TimedOut(
                 f"the server at {self.where} gave no answer within {timeout:g} s",
                 asked=method.name,
-                would_work="Ask with a longer --timeout; what was asked may still be under way"
+                would_work="ask with a longer --timeout; what was asked may still be under way"
                 if method.changes
-                else "Is it busy or stopped? A longer --timeout waits for it",
+                else "a longer --timeout waits for it, if it is only busy",
             ) from None
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class UnixTransport:
         self.close()
         return Unavailable(
             f"what answers at {self.where} is not a server of Podwright's: it sent {what}",
-            would_work="Name the right one with --api-host or PODWRIGHT_SOCKET",
+            would_work="name the right one with --api-host or PODWRIGHT_SOCKET",
         )
 
 
@@ -186,7 +186,7 @@ def connect(path: str, timeout: float) -> socket.socket:
             connection.close()
             raise Unavailable(
                 f"no server answers at {path} ({_reason(error)})",
-                would_work="Start it, or name another with --api-host or PODWRIGHT_SOCKET",
+                would_work="start it, or name another with --api-host or PODWRIGHT_SOCKET",
                 errno=error.errno or 0,
             ) from None
         except BaseException:

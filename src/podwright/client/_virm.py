@@ -85,7 +85,7 @@ class _Call:
         raise Unsupported(
             f"the controller at {self._channel.where} speaks Graphcore's user protocol only, "
             f"which has no {method.name}",
-            would_work="Partitions can be created, listed, reset and removed, and ipu-attrs listed",
+            would_work="partitions can be created, listed, reset and removed, and ipu-attrs listed",
         )
 
     def _ask(self, name: str, request: Any = None) -> Any:
@@ -102,7 +102,7 @@ class _Call:
         return TimedOut(
             f"the controller at {self._channel.where} is not done yet",
             asked=name,
-            would_work="It goes on by itself; `vipu list partitions` shows how far it is",
+            would_work="it goes on by itself; `vipu list partitions` shows how far it is",
         )
 
     def _info(self) -> ServerInfo:
@@ -136,7 +136,7 @@ class _Call:
         found = next((p for p in everything if p.name == name), None)
         if found is None:
             names = ", ".join(p.name for p in everything) or "none"
-            raise NotFound(f"there is no partition {name!r}", would_work=f"There are: {names}")
+            raise NotFound(f"there is no partition {name!r}", would_work=f"there are: {names}")
         found = virm.with_status(found, self._status(name))
         if found.ready_state is not ReadyState.ACTIVE:
             return found
