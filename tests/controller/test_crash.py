@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from podwright.controller._records import PARTITION, PartitionRecord, decode
 from podwright.fabric import preset
 from podwright.wire import AcquireReply, Fenced, OperationState, ReadyState
 from tests.controller.world import ALL, ROOT, World, claim
@@ -196,3 +197,21 @@ async def _ends_well(world: World, script: Script) -> None:
             await world.remove(name)
     await world.create("all", preset("pod16").size)
     await world.remove("all")
+
+
+async def test_a_late_call_of_the_dead_server_is_refused() -> None:
+    world = World()
+    await world.start()
+    await world.create("p1", 4)
+    world.trigger.at = world.trigger.count + 2  # the call to the machine, after the commit
+    assert not await world.until_killed(lambda: world.reset("p1"))
+    announced = decode(PartitionRecord, (await world.store.again().open()).records[PARTITION, "p1"])
+    assert announced.operation is OperationState.RESETTING
+    await world.start()
+    assert (await world.get("p1")).epoch > announced.epoch
+    reply = await world.acquire("p1", 4, reset=False)
+    world.use(reply)
+    with pytest.raises(Fenced):
+        await world.machines["ag1"].reset(announced.epoch, [0, 1, 2, 3])
+    assert world.used(reply) == ["p1"] * 4
+    await world.stop()

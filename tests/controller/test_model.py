@@ -248,7 +248,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def stop_and_start(self) -> None:
         async def body() -> None:
-            await self.world.stop()
+            await self.world.until_killed(self.world.stop)
             await self.world.start()
 
         self.loop.run_until_complete(body())
