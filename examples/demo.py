@@ -145,9 +145,9 @@ class Demo:
 
     def files(self) -> list[str]:
         """Files that programs left: in the temporary folder, or shared memory nobody uses."""
-        left = [str(path) for path in (self.folder / "tmp").iterdir()]
-        segments = set(glob.glob("/dev/shm/*")) - self.shared_memory
-        return left + sorted(segments - _in_use(segments))
+        left = {str(path) for path in (self.folder / "tmp").iterdir()}
+        shared = set(glob.glob("/dev/shm/*")) - self.shared_memory
+        return sorted(left | (shared - _in_use(shared)))
 
 
 class _Guard:
@@ -173,13 +173,14 @@ class _Guard:
         self.process.terminate()
 
 
-def _in_use(segments: set[str]) -> set[str]:
-    """Those that a living process maps: of another program that runs at the same time."""
+def _in_use(paths: set[str]) -> set[str]:
+    """Those that a living process maps or has open: other programs run at the same time."""
     used: set[str] = set()
-    for maps in glob.glob("/proc/[0-9]*/maps"):
-        with contextlib.suppress(OSError):
-            text = Path(maps).read_text()
-            used.update(segment for segment in segments if segment in text)
+    for process in glob.glob("/proc/[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            text = Path(process, "maps").read_text()
+            text += "\n".join(os.readlink(handle) for handle in Path(process, "fd").iterdir())
+            used.update(path for path in paths if path in text)
     return used
 
 
@@ -215,6 +216,8 @@ def check_nothing_left(demo: Demo, before: set[int]) -> None:
         raise Failed(f"partitions are left: {partitions}")
     if left := demo.end(before):
         raise Failed(f"processes are left: {left}")
+    if demo.files():
+        time.sleep(0.5)  # perhaps another program has just made it, and not opened it yet
     if files := demo.files():
         raise Failed(f"files are left: {', '.join(files)}")
 

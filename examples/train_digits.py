@@ -15,7 +15,7 @@ import numpy as np
 
 import popdist
 
-HIDDEN, BATCH, RATE, MOMENTUM = 64, 120, 0.2, 0.9
+HIDDEN, BATCH, RATE, MOMENTUM = 64, 240, 0.2, 0.9
 SHAPES = {"w1": (64, HIDDEN), "b1": (HIDDEN,), "w2": (HIDDEN, 10), "b2": (10,)}
 
 
@@ -96,7 +96,7 @@ def say(text):
 
 def main():
     parser = argparse.ArgumentParser(description="Train on handwritten digits, data-parallel.")
-    parser.add_argument("--epochs", type=int, default=30, help="passes over the images (30)")
+    parser.add_argument("--epochs", type=int, default=20, help="passes over the images (20)")
     parser.add_argument("--save", metavar="FILE", help="write the weights here (numpy .npz)")
     options = parser.parse_args()
     if options.epochs < 1:

@@ -271,7 +271,7 @@ def test_without_mpi4py(tmp_path: Path) -> None:
 
 def weights(tmp_path: Path, instances: list[dict[str, str]]) -> dict[str, np.ndarray]:
     saved = tmp_path / f"{len(instances)}.npz"
-    program = [str(EXAMPLE), "--epochs", "30", "--save", str(saved)]
+    program = [str(EXAMPLE), "--save", str(saved)]
     ended = launch(tmp_path, program, instances)
     assert ended.code == 0, ended.err
     lines = ended.out.splitlines()
