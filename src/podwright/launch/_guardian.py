@@ -169,6 +169,7 @@ class _Guardian:
             if self.channel.handle in ready:
                 self._listen(poll)
             if self.ending and self.ending.step():
+                reap(self._ended)
                 self.folder.remove()
                 self.channel.send(ENDED)
                 return 0

@@ -23,12 +23,17 @@ def topology_table(hosts: Sequence[str], replicas: int, ilds: int | str) -> str:
     width = max(width, 3, -(-(len(_TITLE) + 1 - _LABEL) // replicas))
     inner = _LABEL + 1 + replicas * (width + 1) - 1
     rule = f"|{'-' * _LABEL}|{'-' * (inner - _LABEL - 1)}|"
-    lines = [f" {'=' * inner}", f"|{_TITLE.center(inner)}|", f"|{'=' * inner}|"]
+    lines = [f" {'=' * inner}", f"|{_centred(_TITLE, inner)}|", f"|{'=' * inner}|"]
     for label, cells in rows:
-        drawn = "|".join(text.center(span * (width + 1) - 1) for text, span in cells)
+        drawn = "|".join(_centred(text, span * (width + 1) - 1) for text, span in cells)
         lines += [f"|{' ' + label:<{_LABEL}}|{drawn}|", rule]
     lines[-1] = f" {'-' * inner}"
     return "\n".join(lines)
+
+
+def _centred(text: str, width: int) -> str:
+    """str.center puts an odd blank now left, now right; here it is always right."""
+    return f"{' ' * ((width - len(text)) // 2)}{text}".ljust(width)
 
 
 def _needed(text: str, span: int) -> int:

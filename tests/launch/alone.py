@@ -1,0 +1,82 @@
+"""poprun with a server in one function, as a process of its own: `python -m tests.launch.alone`.
+
+Everything but the server is real. What the server is told, goes to the file named by CALLS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+
+from podwright.client import Client, FakeTransport, Found
+from podwright.launch import Plan, launch, make_plan, parse
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    Empty,
+    Fenced,
+    GatewayRouting,
+    LeaseInfo,
+    NoCapacity,
+    NotFound,
+    PartitionInfo,
+    PodwrightError,
+    Routing,
+    ServerInfo,
+    SyncType,
+    Value,
+)
+
+
+def answer(method: str, request: Value) -> Value:
+    """What the server says. A partition named `full` is refused; one named `lost` is lost soon."""
+    with open(os.environ["CALLS"], "a", encoding="utf-8") as file:
+        print(json.dumps(method), file=file)
+    if isinstance(request, AcquireRequest):
+        if request.spec.name == "full":
+            raise NoCapacity("nothing is free")
+        name = request.spec.name or "run-1"
+        partition = PartitionInfo(
+            name=name,
+            cluster="pod",
+            allocation="pod",
+            size=request.spec.size,
+            num_gcds=request.spec.num_gcds,
+            num_replicas=request.spec.num_replicas,
+            num_ilds=request.spec.num_ilds or 1,
+            routing=Routing.DNC,
+            gw_routing=GatewayRouting.DEFAULT,
+            sync_type=SyncType.DEFAULT,
+            simulated=True,
+        )
+        lease = LeaseInfo(id="lease", partition=name, epoch=1)
+        return AcquireReply(lease=lease, partition=partition, created=True)
+    if method == "Renew":
+        if os.environ.get("LOSE"):
+            raise Fenced("somebody else has it now")
+        return LeaseInfo(id="lease", partition="", epoch=1)
+    if method == "Release":
+        return Empty()
+    raise NotFound(method)
+
+
+def find(plan: Plan, environ: Mapping[str, str]) -> Found:
+    """The server, wherever the plan looks for it."""
+    info = ServerInfo(version="1", host="127.0.0.1", port=8090)
+    return Found(Client(FakeTransport(answer, "127.0.0.1:8090")), info, "named")
+
+
+def main() -> int:
+    """poprun."""
+    try:
+        plan = make_plan(parse(sys.argv[1:]), os.environ)
+        return launch(plan, os.environ, find=find)
+    except PodwrightError as error:
+        print(f"POPRUN ERROR: {error.message}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Runs of poprun with a fake server, and the search for what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from podwright.hosts import Process, descendants, processes
+
+REPOSITORY = Path(__file__).parents[2]
+MARK = "PODWRIGHT_TEST_MARK"
+
+
+class Ran(NamedTuple):
+    """How poprun ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Launcher:
+    """Starts poprun processes whose every descendant carries a mark of this test alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = os.urandom(8).hex()
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.environ = {
+            **os.environ,
+            "CALLS": str(folder / "calls"),
+            "TMPDIR": str(self.temporary),
+            MARK: self.mark,
+        }
+        self.memory = set(os.listdir("/dev/shm"))
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+        """A poprun that is running."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.launch.alone", *words],
+            env={**self.environ, **environ},
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, *words: str, timeout: float = 60, **environ: str) -> Ran:
+        """A poprun, run to its end."""
+        process = self.start(*words, **environ)
+        out, err = process.communicate(timeout=timeout)
+        return Ran(process.returncode, out, err)
+
+    def calls(self) -> list[str]:
+        """The calls that the server got, renewals aside."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [call for call in map(json.loads, lines) if call != "Renew"]
+
+    def ours(self) -> list[Process]:
+        """The living processes with this test's mark."""
+        entry = f"{MARK}={self.mark}".encode()
+        found = []
+        for process in processes().values():
+            try:
+                environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if entry in environ.split(b"\0") and not process.dead:
+                found.append(process)
+        return found
+
+    def left(self) -> list[str]:
+        """What there is of the runs: processes, temporary files, shared memory."""
+        memory = {
+            name
+            for name in set(os.listdir("/dev/shm")) - self.memory
+            if name.startswith("podwright-run-")
+        }
+        return [*map(str, self.ours()), *map(str, self.temporary.iterdir()), *memory]
+
+    def leaves_nothing(self, within: float = 20) -> None:
+        """Fails unless all is gone soon."""
+        wait_until(lambda: not self.left(), within, lambda: f"left behind: {self.left()}")
+
+    def tree(self, process: subprocess.Popen[str]) -> tuple[int, int]:
+        """The pids of a run's guardian and of its mpirun, once they are there."""
+        found: list[Process] = []
+
+        def there() -> bool:
+            found[:] = descendants(process.pid)[:2]
+            return len(found) == 2
+
+        wait_until(there)
+        return found[0].pid, found[1].pid
+
+
+def wait_until(
+    true: Callable[[], bool], within: float = 20, why: Callable[[], str] = lambda: "too late"
+) -> None:
+    """Wait for something, with a deadline."""
+    deadline = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[Launcher]:
+    """poprun with a fake server. Whatever a failed test left is ended afterwards."""
+    found = Launcher(tmp_path)
+    yield found
+    for process in found.processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    for left in found.ours():
+        os.kill(left.pid, signal.SIGKILL)

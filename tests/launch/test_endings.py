@@ -1,0 +1,211 @@
+"""Every ending, and nothing left behind: no process, no temporary file, no shared memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwright.launch._folder import RUN_VARIABLE
+from podwright.launch._guardian import Ending
+from tests.launch.conftest import Launcher, wait_until
+
+THREE = ("--num-replicas=3", "--num-instances=3")
+
+#: An MPI program: shared memory is in use. It starts a daemon of its own that left its session.
+PROGRAM = """
+import os, signal, subprocess, sys, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+world.allreduce(1)
+if world.rank == 0:
+    subprocess.Popen(["/bin/sh", "-c", "sleep 300 & sleep 301 &"], start_new_session=True).wait()
+if "deaf" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+world.barrier()
+print("up", flush=True)
+time.sleep(120)
+"""
+
+
+def started(launcher: Launcher, *words: str, **environ: str) -> subprocess.Popen[str]:
+    """A run whose three instances all say that they are up."""
+    process = launcher.start("-v", *THREE, sys.executable, "-c", PROGRAM, *words, **environ)
+    assert process.stdout
+    for _ in range(3):
+        assert process.stdout.readline().endswith("up\n"), process.communicate()
+    assert [name for name in os.listdir("/dev/shm") if name.startswith("podwright-run-")]
+    return process
+
+
+@pytest.mark.parametrize("who", ["poprun", "guardian", "mpirun"])
+def test_kill_9_of_one_of_three(launcher: Launcher, who: str) -> None:
+    process = started(launcher)
+    guardian, mpirun = launcher.tree(process)
+    os.kill({"poprun": process.pid, "guardian": guardian, "mpirun": mpirun}[who], signal.SIGKILL)
+    _, err = process.communicate(timeout=40)
+    launcher.leaves_nothing()
+    if who == "poprun":
+        assert process.returncode == -signal.SIGKILL
+        assert launcher.calls() == ["Acquire"], "the lease ends by itself"
+        return
+    assert process.returncode == 137
+    assert launcher.calls() == ["Acquire", "Release"]
+    word = "guardian process was ended" if who == "guardian" else "mpirun was ended by signal 9"
+    assert f"{word}" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_a_run_politely(launcher: Launcher, number: signal.Signals) -> None:
+    process = started(launcher)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=40)
+    assert process.returncode == 128 + number, err
+    assert f"POPRUN ERROR: {number.name} received" in err
+    assert launcher.calls() == ["Acquire", "Release"]
+    launcher.leaves_nothing()
+
+
+def test_a_second_ctrl_c_ends_those_that_do_not_listen(launcher: Launcher) -> None:
+    process = started(launcher, "deaf")
+    process.send_signal(signal.SIGINT)
+    assert process.stderr
+    while "once more ends them now" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=8)
+    assert process.returncode == 130
+    launcher.leaves_nothing()
+
+
+def test_the_deaf_are_ended_when_poprun_is_killed(launcher: Launcher) -> None:
+    process = started(launcher, "deaf")
+    process.kill()
+    launcher.leaves_nothing()
+
+
+def test_both_die_and_the_next_poprun_sweeps(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = started(launcher)
+    guardian, _ = launcher.tree(process)
+    for pid in (process.pid, guardian):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (process.pid, guardian):
+        os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert launcher.left()
+    wait_until(lambda: not any(p.pid in (process.pid, guardian) for p in launcher.ours()))
+    for base in (launcher.temporary, Path("/dev/shm")):
+        for path in base.glob(f"podwright-run-{os.getuid()}-*"):
+            if path.name in {p.name for p in launcher.temporary.iterdir()}:
+                os.utime(path, (0, 0))
+    ran = launcher.run("-v", "--num-replicas=2", "true")
+    assert "removed what the abandoned run podwright-run-" in ran.err
+    launcher.leaves_nothing()
+
+
+def test_an_mpirun_that_hangs_after_all_instances_ended(launcher: Launcher) -> None:
+    binaries = launcher.folder / "bin"
+    binaries.mkdir()
+    fake = binaries / "mpirun"
+    fake.write_text(
+        "#!/bin/sh\n"
+        'while [ "$1" != /bin/sh ]; do shift; done\n'
+        '"$1" "$2" 0 sh -c "echo one; exit 0"; "$1" "$2" 1 sh -c "echo two; exit 0"\n'
+        "trap : TERM; while :; do sleep 1; done\n"
+    )
+    fake.chmod(0o755)
+    path = f"{binaries}:{os.environ['PATH']}"
+    ran = launcher.run("--num-replicas=2", "--num-instances=2", "true", PATH=path, timeout=30)
+    assert ran.code == 0, ran
+    assert ran.out == "[1,0]<stdout>: one\n[1,1]<stdout>: two\n"
+    launcher.leaves_nothing()
+
+
+def test_an_mpirun_that_loses_an_instance(launcher: Launcher) -> None:
+    binaries = launcher.folder / "bin"
+    binaries.mkdir()
+    fake = binaries / "mpirun"
+    fake.write_text(
+        "#!/bin/sh\n"
+        'while [ "$1" != /bin/sh ]; do shift; done\n'
+        '"$1" "$2" 0 sh -c "exit 0"; echo no slot for the other >&2\n'
+    )
+    fake.chmod(0o755)
+    path = f"{binaries}:{os.environ['PATH']}"
+    ran = launcher.run("--num-replicas=2", "--num-instances=2", "true", PATH=path, timeout=30)
+    assert ran.code == 1, ran
+    assert "while these instances ran: 1\nno slot for the other" in ran.err
+    launcher.leaves_nothing()
+
+
+def test_a_lost_lease_ends_the_run(launcher: Launcher) -> None:
+    process = started(launcher, LOSE="1")
+    _, err = process.communicate(timeout=40)
+    assert process.returncode == 75
+    assert "the lease on the partition is over: somebody else has it now" in err
+    assert launcher.calls() == ["Acquire"]
+    launcher.leaves_nothing()
+
+
+def test_usr1_reaches_the_instances_and_ends_nothing(launcher: Launcher) -> None:
+    program = (
+        "import signal, time\n"
+        "heard = []\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))\n"
+        "print('up', flush=True)\n"
+        "while not heard: time.sleep(0.02)\n"
+        "print('heard', flush=True)\n"
+    )
+    process = launcher.start(*THREE, sys.executable, "-c", program)
+    assert process.stdout
+    for _ in range(3):
+        assert process.stdout.readline().endswith("up\n")
+    process.send_signal(signal.SIGUSR1)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 0, err
+    assert out.count("heard") == 3
+
+
+def test_the_mark_that_sweeping_needs_is_on_every_process(launcher: Launcher) -> None:
+    process = started(launcher)
+    (folder,) = launcher.temporary.iterdir()
+    entry = f"{RUN_VARIABLE}={folder.name}".encode()
+    guardian, _ = launcher.tree(process)
+    for ours in launcher.ours():
+        if ours.pid not in (process.pid, guardian):
+            assert entry in Path(f"/proc/{ours.pid}/environ").read_bytes().split(b"\0")
+    process.terminate()
+    process.communicate(timeout=40)
+    launcher.leaves_nothing()
+
+
+def test_first_asked_then_killed_by_the_clock() -> None:
+    now = [100.0]
+    child = subprocess.Popen(
+        [
+            *(sys.executable, "-c"),
+            "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True);"
+            "time.sleep(60)",
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout
+    child.stdout.readline()
+    child.stdout.close()
+    ending = Ending(os.getpid(), 1.0, 5.0, clock=lambda: now[0])
+    assert not ending.step()
+    now[0] += 1.0
+    assert not ending.step()
+    now[0] += 4.9
+    assert not ending.step()
+    assert child.poll() is None
+    now[0] += 0.2
+    assert not ending.step()
+    assert child.wait(20) == -signal.SIGKILL
+    assert ending.step()

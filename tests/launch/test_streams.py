@@ -1,0 +1,83 @@
+"""Lines stay whole, and memory flat."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwright.launch import Output
+from podwright.launch._streams import FULL, MAX_LINE, TAIL, Sink, Stream, last_lines
+
+
+@given(st.lists(st.binary(max_size=30)), st.integers())
+def test_however_it_comes_every_line_gets_one_tag(lines: list[bytes], seed: int) -> None:
+    lines = [line.replace(b"\n", b"") for line in lines]
+    data = b"".join(line + b"\n" for line in lines)
+    stream = Stream(3, "stdout")
+    out = b""
+    chance = random.Random(seed)
+    while data:
+        cut = chance.randint(1, len(data))
+        piece, data = data[:cut], data[cut:]
+        passed = stream.feed(piece)
+        assert passed in (b"",) or passed.endswith(b"\n")
+        out += passed
+    assert out == b"".join(b"[1,3]<stdout>: " + line + b"\n" for line in lines)
+    assert stream.finish() == b""
+
+
+def test_a_line_without_end_is_ended_when_the_stream_is() -> None:
+    stream = Stream(0, "stderr")
+    assert stream.feed(b"one\ntwo") == b"[1,0]<stderr>: one\n"
+    assert stream.finish() == b"[1,0]<stderr>: two\n"
+
+
+def test_a_line_beyond_sense_is_not_kept() -> None:
+    stream = Stream(0, "stdout")
+    passed = sum(len(stream.feed(b"x" * 65536)) for _ in range(64))
+    assert passed >= 64 * 65536 - MAX_LINE
+    assert len(stream.last) == TAIL
+
+
+def test_last_lines_have_their_beginnings() -> None:
+    streams = [Stream(1, "stdout"), Stream(1, "stderr")]
+    for i in range(1000):
+        streams[0].feed(b"line %d\n" % i)
+    streams[1].feed(b"Traceback\nValueError: no")
+    lines = last_lines(streams)
+    assert lines[-2:] == [b"[1,1]<stderr>: Traceback", b"[1,1]<stderr>: ValueError: no"]
+    assert lines[0] == b"[1,1]<stdout>: line 980"
+    assert lines[19] == b"[1,1]<stdout>: line 999"
+
+
+def test_a_slow_reader_fills_the_sink_and_a_gone_one_breaks_it() -> None:
+    reader, writer = os.pipe()
+    sink = Sink(writer, slow=True)
+    sink.add(b"a" * (FULL + 1))
+    assert sink.full
+    sink.pump()
+    assert os.read(reader, 1 << 20) == b"a" * 4096
+    assert sink.size == FULL + 1 - 4096
+    os.close(reader)
+    sink.pump()
+    assert sink.broken
+    assert sink.size == 0
+    sink.add(b"more")
+    assert sink.size == 0
+    os.close(writer)
+
+
+def test_one_place_gets_one_queue() -> None:
+    reader, writer = os.pipe()
+    output = Output(writer, writer)
+    assert output.err is output.out
+    output.out.add(b"one\n")
+    output.say("two")
+    output.out.add(b"three\n")
+    output.flush()
+    assert os.read(reader, 100) == b"one\ntwo\nthree\n"
+    os.close(reader)
+    os.close(writer)
