@@ -20,6 +20,7 @@ from podwright.wire import (
     OperationState,
     PodwrightError,
     ReadyState,
+    ResetRequest,
     Routing,
     SyncType,
 )
@@ -159,7 +160,7 @@ async def test_a_full_pod_says_what_is_free_and_who_stands_in_the_way(world: Wor
         await world.create("p3", 8)
     error = caught.value
     complete(error)
-    assert "4 of 16 IPUs are free" in error.problem
+    assert "cluster pod16 has 16, 4 of them free" in error.problem
     assert "p1 (alice, 8), p2 (bob, 4)" in error.problem
     assert error.data["free"] == 4
     assert error.data["partitions"][0] == {"partition": "p1", "owner": "alice", "size": 8}
@@ -258,6 +259,14 @@ async def test_a_reset_takes_the_traces_and_grows_the_epoch(world: World) -> Non
     assert after.epoch > before.epoch
     assert (after.ready_state, after.auto_reset_count) == (ReadyState.ACTIVE, 0)
     assert {d.used_by for d in world.machines["ag1"].devices} == {""}
+
+
+async def test_a_reset_may_make_it_relocatable_but_not_the_reverse(world: World) -> None:
+    await world.create("p1", 4)
+    reset = world.controller.reset_partition
+    assert not (await reset(ROOT, ResetRequest(name="p1"))).relocatable
+    assert (await reset(ROOT, ResetRequest(name="p1", relocatable=True))).relocatable
+    assert (await reset(ROOT, ResetRequest(name="p1"))).relocatable
 
 
 async def test_whose_partition_it_is_decides_who_may_change_it(world: World) -> None:

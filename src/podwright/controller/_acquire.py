@@ -13,25 +13,16 @@ from podwright.controller import _partitions as partitions
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, check_change, check_creator, may_change
 from podwright.controller._core import Core, Entry
+from podwright.controller._ends import over
 from podwright.controller._fit import differences
-from podwright.controller._leases import (
-    Lease,
-    ancestors,
-    descendants,
-    free_subset,
-    mask_of,
-    to_info,
-)
+from podwright.controller._leases import Lease, ancestors, free_subset, mask_of
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import does_not_fit, failed, held
 from podwright.controller._replace import replace
 from podwright.controller._spec import asked_for, check_name, renamed
 from podwright.wire import (
     AcquireRequest,
-    Fenced,
     InvalidRequest,
-    LeaseInfo,
-    LeaseRequest,
     OperationState,
     PartitionSpec,
     ReadyState,
@@ -80,46 +71,6 @@ async def acquire(
                 return await _hold(core, caller, request, spec, entry, draft, asked)
         finally:
             entry.lock.release()
-
-
-def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
-    """Move a lease's end to a full ttl from now. Raises Fenced when it is over.
-
-    Costs no commit: after a restart each lease has a full ttl again.
-    """
-    lease = _own(core, caller, request, "renew")
-    lease.expires = core.now() + lease.record.ttl
-    record = core.partitions[lease.record.partition].known
-    return to_info(lease, record.size, core.now())
-
-
-async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
-    """End a lease and those in it. Raises Fenced when it is over."""
-    lease = _own(core, caller, request, "release")
-    entry = core.partitions[lease.record.partition]
-    await entry.lock.acquire()
-    try:
-        _own(core, caller, request, "release")
-        await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
-    finally:
-        entry.lock.release()
-
-
-async def expire(core: Core, lease: Lease) -> None:
-    """End a lease whose time has come, unless it was renewed at the last moment."""
-    entry = core.partitions.get(lease.record.partition)
-    if entry is None:
-        return
-    await entry.lock.acquire()
-    try:
-        if lease.ending:
-            return
-        if lease.expires > core.now():
-            core.expiries.add(lease)
-            return
-        await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
-    finally:
-        entry.lock.release()
 
 
 async def _create(
@@ -256,7 +207,7 @@ def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> L
         return None
     parent = core.leases.get(request.parent)
     if parent is None or parent.ending:
-        raise _over(request.parent, asked)
+        raise over(request.parent, asked)
     check_change(caller, parent.record.owner, asked)
     return parent
 
@@ -312,22 +263,3 @@ def _missing(core: Core, caller: Caller, name: str, asked: str) -> Exception:
     if name:
         return core.missing(name, asked, would_work=allow)
     return core.missing("to use", asked, would_work=allow)
-
-
-def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> Lease:
-    """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
-    asked = f"{verb} lease {request.id[:80]}"
-    lease = core.leases.get(request.id)
-    if lease is None or lease.ending or lease.record.epoch != request.epoch:
-        raise _over(request.id[:80], asked)
-    check_change(caller, lease.record.owner, asked)
-    return lease
-
-
-def _over(lease: str, asked: str) -> Fenced:
-    return Fenced(
-        "the lease is over: it was released, ran out, or was ended by force",
-        asked=asked,
-        would_work="acquire a new one",
-        lease=lease,
-    )

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from podwright.agents import Driver
 from podwright.controller import _acquire as acquiring
+from podwright.controller import _ends as ends
 from podwright.controller import _partitions as partitions
 from podwright.controller import _recovery as recovery
 from podwright.controller import _views as views
@@ -187,7 +188,9 @@ class Controller:
         return await self._run(
             self._two_steps(
                 partitions.begin_reset(self._core, caller, request),
-                lambda entry: partitions.finish_reset(self._core, entry),
+                lambda entry: partitions.finish_reset(
+                    self._core, entry, relocatable=request.relocatable
+                ),
                 request.wait,
             )
         )
@@ -215,12 +218,12 @@ class Controller:
     async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
         """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
         self._check()
-        return acquiring.renew(self._core, caller, request)
+        return ends.renew(self._core, caller, request)
 
     async def release(self, caller: Caller, request: LeaseRequest) -> Empty:
         """End a lease and those in it. Raises Fenced when it is over, Denied."""
         self._check()
-        await self._run(acquiring.release(self._core, caller, request))
+        await self._run(ends.release(self._core, caller, request))
         return Empty()
 
     # -- inside ------------------------------------------------------------------------------

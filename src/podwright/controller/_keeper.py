@@ -11,8 +11,8 @@ from typing import Final
 
 from podwright.controller import _recovery as recovery
 from podwright.controller import _steps as steps
-from podwright.controller._acquire import expire
 from podwright.controller._core import AUTO_RESETS, Core, Entry
+from podwright.controller._ends import expire
 from podwright.controller._states import BROKEN, state_of
 from podwright.wire import PodwrightError
 

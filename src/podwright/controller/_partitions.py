@@ -180,10 +180,14 @@ async def begin_reset(core: Core, caller: Caller, request: ResetRequest) -> Entr
     return entry
 
 
-async def finish_reset(core: Core, entry: Entry) -> None:
-    """Reset a partition, ending leases on it, and let go of its lock."""
+async def finish_reset(core: Core, entry: Entry, *, relocatable: bool) -> None:
+    """Reset a partition, ending leases on it, and let go of its lock.
+
+    relocatable: from now on (V-IPU 1.18 protocol: false keeps what creation said).
+    """
     try:
-        await steps.reset(core, entry, ended=list(entry.leases.values()))
+        ended = list(entry.leases.values())
+        await steps.reset(core, entry, ended=ended, relocatable=relocatable)
     finally:
         entry.lock.release()
 

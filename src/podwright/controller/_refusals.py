@@ -30,7 +30,6 @@ def no_place(
     down: Sequence[str] = (),
 ) -> PodwrightError:
     """Why placement found no devices."""
-    noun = site.cluster.family.device_noun
     data = {"free": refusal.free, "largest": refusal.largest, "cluster": site.cluster.name}
     if refusal.never:
         sizes = list(refusal.nearest_sizes)
@@ -54,7 +53,7 @@ def no_place(
         key=lambda p: (-p.size, p.name),
     )
     standing = [{"partition": p.name, "owner": p.owner, "size": p.size} for p in holders[:SHOWN]]
-    problem = f"{refusal.rule}: {refusal.free} of {_size(site, spec)} {noun}s are free in {place}"
+    problem = f"{refusal.rule} ({place} has {_size(site, spec)}, {refusal.free} of them free)"
     if holders:
         problem += "; in the way: " + ", ".join(
             f"{p.name} ({p.owner}, {p.size})" for p in holders[:SHOWN]

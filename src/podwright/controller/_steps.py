@@ -68,6 +68,7 @@ async def reset(
     lease: LeaseRecord | None = None,
     ended: Sequence[Lease] = (),
     auto: bool = False,
+    relocatable: bool = False,
 ) -> list[Fault]:
     """Reset a partition, or the devices of a mask over its routing order.
 
@@ -88,6 +89,7 @@ async def reset(
         auto_resets=record.auto_resets + 1 if auto else 0,
         auto_reset_at=core.now() if auto else record.auto_reset_at,
         transient=record.transient and not ended,
+        relocatable=record.relocatable or relocatable,
     )
     changes: list[Change] = [put(changed)]
     changes.extend(drop_lease(x.record.id) for x in ended)
