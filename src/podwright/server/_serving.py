@@ -57,6 +57,8 @@ async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> 
 
     ready: called once all answers. Raises wire.PodwrightError when it cannot begin.
     """
+    # grpc's own lines on standard error say what our refusals say better.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     prepare_folder(options.socket.parent, private=options.private)
     prepare_folder(options.storage.parent, mode=0o700)
     lock = Lock(options.storage, f"the store {options.storage}")
