@@ -117,7 +117,7 @@ def test_an_mpirun_that_hangs_after_all_instances_ended(launcher: Launcher) -> N
         "#!/bin/sh\n"
         'while [ "$1" != /bin/sh ]; do shift; done\n'
         '"$1" "$2" 0 sh -c "echo one; exit 0"; "$1" "$2" 1 sh -c "echo two; exit 0"\n'
-        "trap : TERM; while :; do sleep 1; done\n"
+        "trap '' TERM; exec sleep 300\n"
     )
     fake.chmod(0o755)
     path = f"{binaries}:{os.environ['PATH']}"

@@ -40,8 +40,8 @@ def partition(size: int, gcds: int, ilds: int, routing: Routing) -> PartitionInf
 )
 def test_target_options(given: PartitionInfo, wanted: tuple[str, ...]) -> None:
     """The first two were seen in logs of PopRun."""
-    names = ("ipuLinkDomainSize", "ipuLinkConfiguration", "ipuLinkTopology")
-    names += ("gatewayMode", "instanceSize")
+    names = ["ipuLinkDomainSize", "ipuLinkConfiguration", "ipuLinkTopology"]
+    names += ["gatewayMode", "instanceSize"]
     assert json.loads(target_options(given)) == dict(zip(names, wanted, strict=True))
 
 

@@ -40,10 +40,11 @@ def test_the_whole_environment_and_every_quote_survive(launcher: Launcher) -> No
         " os.environ.get('IPUOF_CONFIG_PATH'), os.environ['MASTER_ADDR'],"
         " int(os.environ['MASTER_PORT']) > 0]))"
     )
+    launcher.environ |= {"PLAIN": odd, "BASH_FUNC_f%%": "() { :\n}", "with.dot": "1"}
+    launcher.environ["IPUOF_CONFIG_PATH"] = "/x"
     ran = launcher.run(
         *("--num-replicas=2", "--mpi-local-args", "-x GIVEN='g  h'"),
         *(sys.executable, "-c", show, odd, ""),
-        **{"PLAIN": odd, "BASH_FUNC_f%%": "() { :\n}", "with.dot": "1", "IPUOF_CONFIG_PATH": "/x"},
     )
     wanted = [[odd, ""], odd, "() { :\n}", "1", "g  h", None, "127.0.0.1", True]
     assert ran.out == f"[1,0]<stdout>: {wanted!a}\n", ran

@@ -5,7 +5,7 @@ Ctrl-C reaches it, and is subreaper: what its descendants leave behind becomes i
 poprun. They share a socket; when one dies, the other sees it closed:
 
 - poprun is gone: the guardian ends all, removes the run's folders, and ends.
-- the guardian is gone: its children are now poprun's, which does the same (`end_all`).
+- the guardian is gone: its children are now poprun's, which does the same (`Ending`).
 - mpirun is gone: the guardian tells poprun, which asks it to end what is left.
 
 It decides nothing else. poprun says START, SIGNAL and END; it says STARTED, MPIRUN, ENDED.
@@ -14,6 +14,7 @@ It decides nothing else. poprun says START, SIGNAL and END; it says STARTED, MPI
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -21,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.hosts import become_subreaper, descendants, kill_all, reap
+from podwright.hosts import Process, become_subreaper, descendants, kill_all, reap
 from podwright.launch._channel import Channel
 from podwright.launch._folder import RunFolder
 
@@ -30,6 +31,8 @@ STARTED, MPIRUN, ENDED = "started", "mpirun", "ended"
 
 #: Seconds from the polite signal to the sure one if poprun is gone. Its lease ends after ten.
 ORPHAN_GRACE = 4.0
+#: Seconds that mpirun has after the last instance.
+LAST_WORDS = 1.0
 _POLL = (0.002, 0.1)
 _OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
@@ -55,8 +58,9 @@ def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int) -> int:
 class Ending:
     """Ends everything below `root`, step by step, so that its caller can listen meanwhile.
 
-    First it waits `patience` seconds; then it asks politely (SIGTERM to all but `engine`, which
-    would kill where we ask); `grace` seconds later it kills, until nothing is left.
+    First it waits `patience` seconds; then it asks each process politely, once, but for `engine`,
+    which would kill where we ask; `grace` seconds later it kills, until nothing is left. Once
+    only the engine is left, it has LAST_WORDS seconds to end by itself: it may hang.
     """
 
     def __init__(
@@ -73,8 +77,8 @@ class Ending:
         self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
         self._ask_at = now + patience
         self._kill_at = self._ask_at + grace
-        self._grace = grace
-        self._asked = False
+        self._asked: set[Process] = set()
+        self._alone_at = math.inf
         self.pause = _POLL[0]
 
     def sooner(self, patience: float, grace: float) -> None:
@@ -90,26 +94,19 @@ class Ending:
             return True
         now = self._clock()
         instances = [process for process in left if process.pid != self._engine]
-        if now >= self._kill_at or (now >= self._ask_at and not instances):
+        self._alone_at = math.inf if instances else min(self._alone_at, now)
+        self.pause = min(self.pause * 1.5, _POLL[1])
+        if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
             kill_all(left, signal.SIGKILL)
             self.pause = _POLL[0]
-        elif now >= self._ask_at and not self._asked:
-            self._asked = True
-            kill_all(instances, signal.SIGTERM)
-            self.pause = _POLL[0]
-        else:
-            self.pause = min(self.pause * 1.5, _POLL[1])
+        elif now >= self._ask_at:
+            # Those that mpirun starts only now have to be asked as well.
+            new = [p for p in instances if p._replace(parent=0, state="") not in self._asked]
+            if new:
+                kill_all(new, signal.SIGTERM)
+                self._asked.update(p._replace(parent=0, state="") for p in new)
+                self.pause = _POLL[0]
         return False
-
-
-def end_all(patience: float, grace: float, *, spare: Sequence[int] = ()) -> None:
-    """End everything below this process but the spared, and wait for that."""
-    ending = Ending(os.getpid(), patience, grace, spare=spare)
-    while True:
-        reap(lambda pid, code: None)
-        if ending.step():
-            return
-        time.sleep(ending.pause)
 
 
 class Guarded(NamedTuple):

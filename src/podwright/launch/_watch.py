@@ -25,7 +25,7 @@ from podwright.launch._streams import Stream, last_lines
 
 #: Seconds between asking instances to end and ending them.
 GRACE = 10.0
-#: Seconds that mpirun, and what instances left running, may go on after the last instance.
+#: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
 _ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
