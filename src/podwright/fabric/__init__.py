@@ -7,7 +7,9 @@ from podwright.fabric._cluster import (
     LinkDomain,
     Machine,
 )
+from podwright.fabric._errors import FabricError
 from podwright.fabric._family import FAMILIES, IPU, Attachment, BlockRule, Family
+from podwright.fabric._load import load_cluster
 from podwright.fabric._presets import preset, presets, simulated_ipus
 
 __all__ = [
@@ -18,9 +20,11 @@ __all__ = [
     "Cluster",
     "ClusterTopology",
     "DomainTopology",
+    "FabricError",
     "Family",
     "LinkDomain",
     "Machine",
+    "load_cluster",
     "preset",
     "presets",
     "simulated_ipus",

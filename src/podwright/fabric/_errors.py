@@ -1,0 +1,34 @@
+"""A fault in a description of hardware, as a type that carries where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class FabricError(ValueError):
+    """A cluster file cannot be used.
+
+    path: the file. line: counted from 1; 0 when it is the whole file. key: spelt like
+    `link_domains[1].machines[0].port`, or empty. problem, would_work: sentences without their
+    full stop; would_work may be empty.
+    """
+
+    def __init__(self, path: str, line: int, key: str, problem: str, would_work: str = "") -> None:
+        self.path = path
+        self.line = line
+        self.key = key
+        self.problem = problem
+        self.would_work = would_work
+        where = f"{path}:{line}" if line else path
+        head = ": ".join(part for part in (where, key, problem) if part)
+        tail = would_work if would_work.endswith("?") else f"{would_work}."
+        super().__init__(f"{head}. {tail}" if would_work else f"{head}.")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What would work instead of a word that is not known."""
+    import difflib  # only when something is wrong
+
+    known = list(known)
+    close = difflib.get_close_matches(word.lower(), known, n=1)
+    return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}"

@@ -1,0 +1,113 @@
+"""On which line of a TOML file each key stands; tomllib does not say.
+
+A reader of files that tomllib has accepted already, so it checks nothing: it only walks over
+strings, arrays and tables and notes where keys and array items begin.
+"""
+
+from __future__ import annotations
+
+import re
+
+Path = tuple[str | int, ...]
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_KEY = re.compile(r"""[ \t]*("(?:\\.|[^"\\])*"|'[^']*'|[A-Za-z0-9_-]+)[ \t]*(\.?)""")
+_STRING = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|'
+    r"'''.*?'{3,5}|"
+    r'"(?:\\.|[^"\\])*"|'
+    r"'[^']*'",
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"[^,\]}#\r\n]*")
+
+
+def key_lines(text: str) -> dict[Path, int]:
+    """The line, from 1, of each key and array item, by its path: `("machines", 2, "host")`."""
+    return _Walk(text).lines
+
+
+class _Walk:
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.lines: dict[Path, int] = {}
+        self._counts: dict[Path, int] = {}  # tables so far, of each array of tables
+        table: Path = ()
+        while self._peek():
+            if text.startswith("[[", self.at):
+                self.at += 2
+                table = self._header()
+                number = self._counts[table] = self._counts.get(table, -1) + 1
+                table = (*table, number)
+                self._note(table)
+                self.at += 2
+            elif text[self.at] == "[":
+                self.at += 1
+                table = self._header()
+                self._note(table)
+                self.at += 1
+            else:
+                self._pair(table)
+
+    def _peek(self) -> str:
+        found = _BLANK.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return self.text[self.at : self.at + 1]
+
+    def _note(self, path: Path) -> None:
+        self.lines.setdefault(path, self.text.count("\n", 0, self.at) + 1)
+
+    def _key(self) -> Path:
+        parts: list[str] = []
+        dot = "."
+        while dot:
+            found = _KEY.match(self.text, self.at)
+            if found is None:
+                raise ValueError(f"no key at offset {self.at}")
+            self.at = found.end()
+            parts.append(found[1].strip("\"'"))
+            dot = found[2]
+        return tuple(parts)
+
+    def _header(self) -> Path:
+        path: Path = ()
+        for part in self._key():
+            if path in self._counts:
+                path = (*path, self._counts[path])
+            path = (*path, part)
+        return path
+
+    def _pair(self, table: Path) -> None:
+        start = self.at
+        path = table
+        for part in self._key():
+            path = (*path, part)
+            end, self.at = self.at, start
+            self._note(path)
+            self.at = end
+        self.at += 1  # the sign of equality
+        self._value(path)
+
+    def _value(self, path: Path) -> None:
+        opening = self._peek()
+        if opening == "[":
+            self.at += 1
+            number = 0
+            while self._peek() != "]":
+                self._note((*path, number))
+                self._value((*path, number))
+                number += 1
+                if self._peek() == ",":
+                    self.at += 1
+            self.at += 1
+        elif opening == "{":
+            self.at += 1
+            while self._peek() != "}":
+                self._pair(path)
+                if self._peek() == ",":
+                    self.at += 1
+            self.at += 1
+        else:
+            kind = _STRING if opening in "\"'" else _SCALAR
+            found = kind.match(self.text, self.at)
+            self.at = found.end() if found else len(self.text)
