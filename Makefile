@@ -35,7 +35,7 @@ check: $(VENV)/.dev  ## Layers, style and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-test: $(VENV)/.dev check  ## Everything that needs no root: at most four minutes
+test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four minutes
 	@$(BIN)/pytest -m "not outer and not slurm and not soak"
 
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
@@ -45,6 +45,9 @@ test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; insta
 soak: $(VENV)/.dev  ## The large counts
 	@bash tests/outer/install.sh
 	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or soak" --timeout 3600
+
+docs: $(VENV)/.dev  ## Build the documentation into docs/_build
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
 
 bench: $(VENV)/.dev  ## Figures, one JSON object a line; one of them: make bench BENCH=placement
 	@$(BIN)/python -m bench $(BENCH)
