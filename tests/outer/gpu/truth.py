@@ -3,7 +3,7 @@
 Four nodes of two sockets with four cores and two GPUs each; the GPUs are device files of a major
 number that nothing serves. An outcome is one line: `4 nodes: 0[0,1] 0[0,1] 1[0] …` lists each
 task in the order of ranks as node[CUDA_VISIBLE_DEVICES]; otherwise it is the stage at which
-Slurm refuses.
+Slurm refuses (tests/slurm_requests/outcome.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ import shlex
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
-from podwright.slurm.requests import Grant, Refusal, Shape, explain, parse_request
-from podwright.wire import PodwrightError
 from tests.outer.lab import SlurmLab
+from tests.slurm_requests.outcome import line
 
-SHAPE = Shape(nodes=4, sockets=2, cores_per_socket=4, gpus=4, kinds=("a100",), confined=False)
 _TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
 _PROBE = 'echo "@$SLURM_PROCID $SLURMD_NODENAME [${CUDA_VISIBLE_DEVICES-unset}]@"'
 _GRES = """\
@@ -54,27 +51,13 @@ def granted(lab: SlurmLab, command: str, options: str) -> str:
     except subprocess.TimeoutExpired:
         lab.run("scancel", "--user=root")
         return "waits"
-    tasks = sorted((int(rank), node, text) for rank, node, text in _TASK.findall(done.stdout))
-    if not tasks:
+    if "@" not in done.stdout:
         return "step" if "create step" in done.stderr else "submit"
+    return outcome(done.stdout)
+
+
+def outcome(text: str) -> str:
+    """The outcome out of what the tasks printed."""
+    tasks = sorted((int(rank), node, seen) for rank, node, seen in _TASK.findall(text))
     names = list(dict.fromkeys(node for _, node, _ in tasks))
-    return line(len(names), [(names.index(node), text) for _, node, text in tasks])
-
-
-def line(nodes: int, tasks: list[tuple[int, str]]) -> str:
-    """An outcome as one line."""
-    return f"{nodes} nodes: " + " ".join(f"{node}[{text}]" for node, text in tasks)
-
-
-def expected(command: str, options: str, shape: Shape = SHAPE, **more: Any) -> str:
-    """What our rules say of the same."""
-    try:
-        answer = explain(parse_request(shlex.split(options), command), shape, **more)
-    except PodwrightError:
-        return "submit"
-    if isinstance(answer, Refusal):
-        return answer.stage
-    assert isinstance(answer, Grant)
-    used = {task.node for task in answer.tasks}
-    texts = [(t.node, "unset" if t.variable is None else t.variable) for t in answer.tasks]
-    return line(len(used), texts)
+    return line(len(names), [(names.index(node), seen) for _, node, seen in tasks])

@@ -1,6 +1,6 @@
 """Requests for GPUs as Slurm reads them, and what Slurm makes of each."""
 
-from podwright.slurm.requests._explain import explain
+from podwright.slurm.requests._explain import TASKS_ALONE, explain, refusal
 from podwright.slurm.requests._options import (
     COMMANDS,
     NEWEST,
@@ -33,6 +33,7 @@ __all__ = [
     "NEWEST",
     "OLDEST",
     "OPTIONS",
+    "TASKS_ALONE",
     "Given",
     "Gpus",
     "Grant",
@@ -59,6 +60,7 @@ __all__ = [
     "read_request",
     "read_shape",
     "read_version",
+    "refusal",
     "sentence",
     "site",
 ]

@@ -17,6 +17,7 @@ from podwright.slurm.requests._wants import Wants, wants_of
 
 
 MENDED: Version = (23, 2)
+TASKS_ALONE: tuple[Version, Version] = ((22, 5), (23, 11))  # srun ignores its job's -c
 
 
 def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant | Refusal:
@@ -45,6 +46,12 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
             "submit", "no idle set of these nodes can hold it", _smaller(wants, shape)
         )
     return _with_step(request, wants, shape, nodes, version)
+
+
+def refusal(request: Request) -> Refusal | None:
+    """Why Slurm refuses these options on any nodes whatever; None where it may not."""
+    wants = wants_of(request)
+    return wants if isinstance(wants, Refusal) else None
 
 
 def _never(w: Wants, shape: Shape) -> Refusal | None:
@@ -100,14 +107,19 @@ def _with_step(
             "GPUs: it wants one on every node at least",
             f"--nodes={per_step}, or fewer tasks",
         )
+    if _contradicts(request):
+        notes.append(
+            "these counts contradict each other, and releases of Slurm settle that differently: "
+            "leave one out"
+        )
     count = _step_tasks(request, w, nodes, version)
     held = sum(node.tasks for node in nodes)
     if count < held:
         notes.append(
             f"srun starts {count} of the {held} tasks that the job is sized for: say --ntasks"
         )
-    # Since 22.05 srun does not take --cpus-per-task over from its job.
-    evenly = request.command != "srun" and w.cpus_per_task > 1
+    alone = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
+    evenly = request.command != "srun" and w.cpus_per_task > 1 and alone
     given = _lay(nodes, count, evenly=evenly or bool(w.tasks_per_node))
     if per_step:
         given = _share(given, per_step)
@@ -119,6 +131,18 @@ def _with_step(
         notes.append("the job holds more GPUs than its tasks are given")
     nodes = [replace(n, tasks=g.tasks) for n, g in zip(nodes, given, strict=True)]
     return Grant(tuple(nodes), tuple(views), tuple(notes))
+
+
+def _contradicts(request: Request) -> bool:
+    """Whether tasks are counted twice, with two results."""
+    said, each = request.tasks, request.tasks_per_node
+    if said and each and request.min_nodes and said != each * request.min_nodes:
+        return True
+    if said and request.tasks_per_gpu:
+        gpus = request.per_job or request.per_node
+        nodes = 1 if request.per_job else request.min_nodes or 1
+        return gpus is not None and said != gpus.count * nodes * request.tasks_per_gpu
+    return False
 
 
 def _step_gpus(request: Request, w: Wants) -> int:

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --gpus-per-node=four
+
+srun ./a
+# expect: bad-value@2

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --gpus-per-task=1
+
+srun ./a
+# expect: refused@2

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --ntasks=16
+#SBATCH --mem-per-cpu=2G
+
+srun ./simulate

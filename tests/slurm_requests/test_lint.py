@@ -1,0 +1,103 @@
+"""Every bad script gets its finding at its line, no good script gets any, and fixes hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from podwright.slurm.lint import RULES, Finding, Site, difference, fixed, lint, read_script
+from podwright.slurm.requests import parse_version
+
+HERE = Path(__file__).parent / "scripts"
+GOOD = sorted((HERE / "good").glob("*.sh"))
+BAD = sorted((HERE / "bad").glob("*.sh"))
+_EXPECT = re.compile(r"# expect: (\S+)@(\d+)(?: slurm=(\S+))?(?: topology=(\S+))?")
+
+
+def expectation(text: str) -> tuple[str, int, Site]:
+    match = _EXPECT.search(text)
+    assert match, "every bad script says what is wrong with it"
+    return (
+        match[1],
+        int(match[2]),
+        Site(parse_version(match[3]) if match[3] else None, match[4] or ""),
+    )
+
+
+def findings(text: str, site: Site | None = None) -> list[Finding]:
+    return lint(read_script(text), site)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
+@pytest.mark.parametrize("version", ["", "24.11"])
+def test_no_rule_fires_on_a_good_script(path: Path, version: str) -> None:
+    site = Site(parse_version(version)) if version else None
+    assert findings(path.read_text(), site) == []
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
+def test_a_bad_script_gets_its_finding_and_no_other(path: Path) -> None:
+    text = path.read_text()
+    rule, line, site = expectation(text)
+    assert [(f.rule, f.line) for f in findings(text, site)] == [(rule, line)]
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
+def test_a_corrected_line_removes_its_finding(path: Path) -> None:
+    text = path.read_text()
+    rule, _, site = expectation(text)
+    (finding,) = findings(text, site)
+    if not finding.corrected:
+        assert not finding.sure
+        return
+    lines = text.splitlines()
+    if finding.before:
+        lines.insert(finding.line - 1, finding.corrected)
+    else:
+        lines[finding.line - 1] = finding.corrected
+    after = "\n".join(lines) + "\n"
+    assert rule not in [f.rule for f in findings(after, site)]
+    if finding.sure:
+        assert fixed(text, [finding]) == after
+
+
+def test_the_corpora_are_large_enough_and_every_rule_is_in_them() -> None:
+    assert len(GOOD) >= 20
+    assert len(BAD) >= 30
+    seen = {expectation(path.read_text())[0] for path in BAD}
+    named = {"gres-order", "unknown-option", "bad-value"}  # all of `unreadable-option`
+    assert seen == (set(RULES) - {"unreadable-option"}) | named
+
+
+def test_what_is_not_sure_is_not_touched() -> None:
+    text = (HERE / "bad" / "no_exclusive.sh").read_text()
+    assert fixed(text, findings(text)) == text
+
+
+def test_a_fix_keeps_every_other_byte() -> None:
+    text = "#!/bin/bash\r\n#SBATCH --gres=gpu:1:tesla:v100   \r\n\r\n\tpython a.py"
+    after = fixed(text, findings(text))
+    assert after == text.replace("gpu:1:tesla:v100", "gpu:v100:1")
+    assert "+#SBATCH --gres=gpu:v100:1" in difference(text, after, "job.sh")
+
+
+def test_seed_examples_of_the_question_how_to_give_each_task_its_gpu() -> None:
+    """The three forms that circulate: one is right, two are not."""
+    head = "#!/bin/bash\n#SBATCH --partition=gpu_partition\n"
+    one = head + "#SBATCH --gres=gpu:1\n#SBATCH --ntasks-per-node=1\n#SBATCH --nodes=1\npython p.py\n"
+    two = head + "#SBATCH --gres=gpu:4\n#SBATCH --ntasks-per-node=2\n#SBATCH --nodes=2\nmpirun -np 4 p\n"
+    three = one.replace("gpu:1", "gpu:1:tesla:v100")
+    assert findings(one) == []
+    assert [f.rule for f in findings(two)] == ["gpus-counted-over-nodes"]
+    assert findings(two)[0].corrected == "#SBATCH --gres=gpu:2"
+    assert [(f.rule, f.corrected) for f in findings(three)] == [
+        ("gres-order", "#SBATCH --gres=gpu:v100:1")
+    ]
+
+
+def test_an_empty_file_and_a_binary_one_are_no_trouble() -> None:
+    assert findings("") == []
+    assert findings("\x00\x01\ufffd" * 50) == []
+    assert findings("#SBATCH '--job-name=unclosed\n") == []
