@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 BENCH ?=
+# Commands are measured and demonstrated as they are installed: compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-outer soak bench check lock proto docs clean
 

@@ -1,4 +1,4 @@
-"""How the documentation is built, and the reference of commands made from the commands themselves."""
+"""How the documentation is built; its reference of commands comes from the commands themselves."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ extensions = ["myst_parser"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Podwright"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "**/NOTE-*"]
 #: Pages that this file writes, with the commands and sub-commands that they show.
 COMMANDS = {
-    "vipu": ["", "create partition", "list partitions", "get partition", "reset partition"]
-    + ["remove partition"],
+    "vipu": [
+        "",
+        "create partition",
+        "list partitions",
+        "get partition",
+        "reset partition",
+        "remove partition",
+    ],
     "vipu-server": [""],
     "poprun": [""],
     "podwright": [""],
