@@ -34,7 +34,7 @@ def legal_blocks(
         part = size // count
         if part not in SIZES_OF_BLOCKS or (size > 64 and part != 64):
             continue
-        if count > 1 and cluster.topology is ClusterTopology.NONE:
+        if count > 1 and (size <= 2 or cluster.topology is ClusterTopology.NONE):
             continue
         for run in _runs(cluster, count):
             for offset in range(0, 64, part):

@@ -196,6 +196,7 @@ def test_a_record_that_does_not_fit_is_not_taken(placement: Placement, problem: 
         (Request(4, gcds=3), "do not divide evenly into 3 GCDs", ()),
         (Request(128), "128 in 1 make 128", ()),
         (Request(8, domains=0), "at least one link domain", ()),
+        (Request(2, domains=2, gcds=2), "a partition of 2 lies in one machine", ()),
         (Request(8, domains=3, gcds=1), "do not divide over 3 link domains", ()),
         (Request(8, domains=2, gcds=1), "1 do not divide over 2", ()),
         (Request(128, domains=1, gcds=2), "take whole link domains: 128 take 2", ()),

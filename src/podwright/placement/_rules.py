@@ -63,13 +63,20 @@ def _domain_counts(cluster: Cluster, size: int, gcds: int, asked: int | None) ->
     most, there = cluster.family.max_domain_devices, len(cluster.domains)
     if asked is not None and asked <= 0:
         raise Illegal("a partition lies in at least one link domain")
-    counts = [size // most] if size > most else [1 << i for i in range(size.bit_length())]
+    if size > most:
+        counts = [size // most]
+    elif size < cluster.family.devices_per_machine:
+        counts = [1]
+    else:
+        counts = [1 << i for i in range(size.bit_length())]
     if asked is not None and asked not in counts:
         if size > most:
             raise Illegal(
                 f"more than {most} {cluster.family.device_noun}s take whole link domains: "
                 f"{size} take {counts[0]}"
             )
+        if counts == [1]:
+            raise Illegal(f"a partition of {size} lies in one machine")
         raise Illegal(f"{size} do not divide over {asked} link domains into aligned blocks")
     counts = [count for count in counts if asked in (None, count)]
     even = [count for count in counts if gcds % count == 0]
