@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts import (
+    children,
     descendants,
     find_program,
     free_port,
@@ -52,6 +53,7 @@ def test_a_tree_is_seen_parents_first_and_spared_where_asked(
     below = descendants(parent.pid)
     assert len(below) == 1
     assert tree.index(parent.pid) < tree.index(below[0].pid)
+    assert children(os.getpid()) == [parent.pid]
     assert descendants(os.getpid(), spare=[parent.pid]) == []
     kill_all([*below, *descendants(os.getpid())], signal.SIGKILL)
     parent.wait(20)

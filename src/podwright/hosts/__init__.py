@@ -4,6 +4,7 @@ from podwright.hosts._local import find_program, free_port, host_name
 from podwright.hosts._processes import (
     Process,
     become_subreaper,
+    children,
     descendants,
     kill_all,
     marked,
@@ -14,6 +15,7 @@ from podwright.hosts._processes import (
 __all__ = [
     "Process",
     "become_subreaper",
+    "children",
     "descendants",
     "find_program",
     "free_port",

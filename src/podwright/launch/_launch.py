@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from podwright.client import Found
-from podwright.hosts import become_subreaper, descendants, find_program, free_port
+from podwright.hosts import become_subreaper, children, find_program, free_port
 from podwright.launch._engine import Engine, Mpirun, local_arguments
 from podwright.launch._environment import partition_environment, whole_environment
 from podwright.launch._folder import RUN_VARIABLE, make_folder, sweep
@@ -102,8 +102,8 @@ def _launch(
             command.environment,
             {RUN_VARIABLE: folder.name},
         )
-        spare = [p.pid for p in descendants(os.getpid()) if p.pid != guardian.pid]
-        become_subreaper()
+        # A server that was started just now is no part of the run, nor is what it starts.
+        spare = [pid for pid in children(os.getpid()) if pid != guardian.pid]
         watch = Watch(
             folder,
             guardian,
@@ -115,8 +115,10 @@ def _launch(
             only=plan.only_output_from,
         )
         watched = True
+        watch.start(command.argv, environment, spare)
+        become_subreaper()
         lease.keep()
-        cause = watch.run(command.argv, environment, spare)
+        cause = watch.run()
         return _report(cause, watch, plan, lease, output)
     finally:
         signals.ignore()

@@ -83,15 +83,18 @@ class Watch:
                 self._streams[handle] = stream
                 self._open.register(handle, select.EPOLLIN)
 
-    def run(
+    def start(
         self, argv: Sequence[str], environ: Mapping[str, str], spare: Sequence[int] = ()
-    ) -> Cause | None:
-        """Start the command through the guardian and see it through. None: all went well.
+    ) -> None:
+        """Start the command through the guardian.
 
         spare: children of this process that are no part of the run.
         """
         self._spare = spare
         self._channel.send(START, list(argv), dict(environ))
+
+    def run(self) -> Cause | None:
+        """See it through. None: all went well."""
         while not self._done:
             self._turn()
         self._drain()
