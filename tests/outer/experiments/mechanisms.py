@@ -37,7 +37,12 @@ return slurm.SUCCESS
 """
 
 _COUNT = 'jd.licenses = "ipu:" .. n'
-_BLOCKS = """local all, k = "ipu:" .. n, 2
+_BLOCKS = """if jd.het_job_offset ~= nil and jd.het_job_offset < 1000 then
+      jd.admin_comment = "ipus=" .. n
+      if jd.het_job_offset == 0 then jd.licenses = "ipu_het_wait:1" end
+      return slurm.SUCCESS
+   end
+   local all, k = "ipu:" .. n .. ",ipu_x1:" .. n, 2
    while k <= n do all = all .. ",ipu_x" .. k .. ":" .. n; k = k * 2 end
    jd.licenses = all"""
 
@@ -144,8 +149,9 @@ def cluster(
     conf = {"SchedulerParameters": SCHEDULER, **mechanism.conf}
     files = dict(mechanism.files)
     if mechanism.counts:
-        names = ["ipu", *(f"ipu_x{1 << k}" for k in range(1, ORDERS))]
-        conf["Licenses"] = ",".join(f"{one}:{DEVICES}" for one in names)
+        names = ["ipu", *(f"ipu_x{1 << k}" for k in range(ORDERS))]
+        counts = ",".join(f"{one}:{DEVICES}" for one in names)
+        conf["Licenses"] = counts + ",ipu_het_wait:1"
     if mechanism.submit:
         conf["JobSubmitPlugins"] = "lua"
         script = _SUBMIT.replace("@DEVICES@", str(DEVICES))
@@ -169,7 +175,7 @@ def cluster(
         poll("the stand-in", (lab.folder / "standin.sock").exists)
         lab.start()
         if mechanism.sync:
-            hidden = ",".join(f"{one}:0" for one in names)
+            hidden = ",".join(f"{one}:0" for one in names) + ",ipu_het_wait:1"
             options = ["flags=LICENSE_ONLY", "starttime=now", "duration=UNLIMITED", "users=root"]
             lab.ok(
                 *["scontrol", "create", "reservation", "reservationname=podwright", *options],

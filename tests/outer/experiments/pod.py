@@ -4,6 +4,8 @@ That rule matters: whoever takes the smallest sufficient free block, in whatever
 come, places every set of requests that can be placed at all (see docs/slurm/mechanisms.md).
 """
 
+from collections.abc import Collection
+
 
 class Pod:
     def __init__(self, size: int = 256) -> None:
@@ -39,9 +41,9 @@ class Pod:
         self._free[order].add(at)
         return True
 
-    def used(self, order: int = 0) -> int:
-        """Devices held by jobs of at least 2**order devices."""
-        return sum(1 << k for _, k in self.held.values() if k >= order)
+    def used(self, order: int = 0, *, but: Collection[int] = ()) -> int:
+        """Devices held by jobs of at least 2**order devices, some jobs left out."""
+        return sum(1 << k for job, (_, k) in self.held.items() if k >= order and job not in but)
 
     def whole(self, order: int) -> int:
         """Devices that lie in free aligned blocks of 2**order."""

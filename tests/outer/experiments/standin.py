@@ -11,11 +11,8 @@ import os
 import time
 from typing import Any
 
+from tests.outer.experiments.het import Heterogeneous
 from tests.outer.experiments.pod import Pod
-
-
-def name(order: int) -> str:
-    return "ipu" if order == 0 else f"ipu_x{1 << order}"
 
 
 class StandIn:
@@ -27,6 +24,7 @@ class StandIn:
         self.changed = asyncio.Condition()
         self.wanted = self.done = 0
         self.wake = asyncio.Event()
+        self.het = Heterogeneous(self)
 
     def write(self, event: str, job: int, **more: Any) -> None:
         line = {"at": time.time(), "event": event, "job": job, "held": self.pod.used(), **more}
@@ -35,7 +33,7 @@ class StandIn:
     async def begins(self, job: int, devices: int) -> int:
         start = time.monotonic()
         waited = False
-        while not self.pod.take(job, devices):
+        while not self.pod.take(job, devices) and not self.het.give_way(job, devices):
             if not waited:
                 self.write("no shape", job, devices=devices)
             waited = True
@@ -55,14 +53,19 @@ class StandIn:
         if self.pod.release(job):
             async with self.changed:
                 self.changed.notify_all()
+            self.het.components.discard(job)
             if self.sync:
-                self.wanted += 1
-                mine = self.wanted
-                self.wake.set()
-                async with self.changed:
-                    await self.changed.wait_for(lambda: self.done >= mine)
+                await self.synced()
         self.write("ended", job)
         return 200
+
+    async def synced(self) -> None:
+        """Returns when Slurm has been told what is true now, or later."""
+        self.wanted += 1
+        mine = self.wanted
+        self.wake.set()
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.done >= mine)
 
     def licences(self, total: int) -> str:
         """What the reservation must hide, so that Slurm sees as free what is placeable.
@@ -71,8 +74,10 @@ class StandIn:
         placeable, jobs that Slurm has started and we have not heard of stay subtracted.
         """
         orders = range(self.pod.orders)
-        hidden = (total - self.pod.used(k) - self.pod.whole(k) for k in orders)
-        return ",".join(f"{name(k)}:{count}" for k, count in zip(orders, hidden, strict=True))
+        known = (self.pod.used(k, but=self.het.components) for k in orders)
+        hidden = (total - used - self.pod.whole(k) for k, used in zip(orders, known, strict=True))
+        all_ = [f"ipu_x{1 << k}:{count}" for k, count in zip(orders, hidden, strict=True)]
+        return ",".join([*all_, "ipu_het_wait:1"])
 
     async def syncer(self) -> None:
         while True:
@@ -102,8 +107,9 @@ class StandIn:
         body = json.loads(await reader.readexactly(length))
         job = int(body["job"])
         if head.startswith("POST /slurm.v1/JobBegins"):
-            counts = dict(one.split(":") for one in body["licences"].split(","))
-            status = await self.begins(job, int(counts["ipu"]))
+            counts = dict(one.split(":") for one in body.get("licences", "").split(",") if one)
+            asked = body["ipus"] if "het_job" in body else counts["ipu"]
+            status = await self.begins(job, int(asked))
         else:
             status = await self.ended(job)
         writer.write(f"HTTP/1.0 {status} X\r\n\r\n".encode())
@@ -120,12 +126,14 @@ async def main() -> None:
     parser.add_argument("--sync", action="store_true")
     options = parser.parse_args()
     stand_in = StandIn(options)
-    keep = asyncio.create_task(stand_in.syncer())
+    keep = [asyncio.create_task(stand_in.syncer())]
+    if options.sync:
+        keep.append(asyncio.create_task(stand_in.het.run()))
     server = await asyncio.start_unix_server(stand_in.serve, options.socket, backlog=4096)
     os.chmod(options.socket, 0o600)
     async with server:
         await server.serve_forever()
-    await keep
+    await asyncio.gather(*keep)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,14 @@ static bool holds(const char *licences, const char *name)
 	return false;
 }
 
+/* Slurm 24.11 lets only the leader of a heterogeneous job have licences: its other components are
+ * known by the option that the user gave; what they get, the server decided before they started. */
+static bool ours(const char *licences, const char *name)
+{
+	return (licences && holds(licences, name)) ||
+	       (getenv("SLURM_HET_JOB_ID") && getenv("SPANK_IPUS"));
+}
+
 /* Appends ,"key":"value" with what JSON forbids escaped; too long a body is an error, not cut. */
 static bool add(char *body, const char *key, const char *value)
 {
@@ -271,7 +279,7 @@ int main(int argc, char **argv)
 	/* A job that ended is told to the server whatever the site's own script thought of it. */
 	if (failed && !epilog)
 		return failed;
-	if (!getenv("SLURM_JOB_ID") || !licences || !holds(licences, s.licence))
+	if (!getenv("SLURM_JOB_ID") || !ours(licences, s.licence))
 		return failed;
 	if (!describe(body)) {
 		complain("podwright: job %s: its description is too long", getenv("SLURM_JOB_ID"));
