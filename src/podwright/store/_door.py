@@ -7,7 +7,7 @@ Several commits that wait at the same time may share one transaction (group comm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -36,6 +36,14 @@ class Opened(NamedTuple):
     records: dict[tuple[str, str], bytes]
 
 
+class Snapshot(NamedTuple):
+    """All records as of one instant. time: the store's clock then, seconds since 1970."""
+
+    epoch: int
+    time: float
+    records: dict[tuple[str, str], bytes]
+
+
 class Store(Protocol):
     """Durable state. One owner at a time, by epoch."""
 
@@ -52,6 +60,18 @@ class Store(Protocol):
         Raises wire.Fenced when a newer server has opened the store, wire.Unavailable when the
         database failed; in both cases nothing was applied, or (a lost connection) it cannot be
         told and the caller must stop and open anew.
+        """
+        ...
+
+    async def read(self) -> Snapshot:
+        """Everything that is durable at one instant, between two commits, for a backup."""
+        ...
+
+    async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
+        """Put these records in the place of all others, or change nothing.
+
+        The next `open` has an epoch above `epoch`; this handle must not commit any more.
+        Raises as `commit` does.
         """
         ...
 

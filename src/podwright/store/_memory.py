@@ -8,10 +8,10 @@ not be able to tell. The records outlive the handle; `again()` gives the next se
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from podwright.store._clock import Clock, Seconds
-from podwright.store._door import Change, Opened, Put
+from podwright.store._door import Change, Opened, Put, Snapshot
 from podwright.wire import Fenced, PodwrightError, Unavailable
 
 
@@ -96,6 +96,17 @@ class MemoryStore:
         if fails:
             self._fail_durable = False
             raise self._failure()
+
+    async def read(self) -> Snapshot:
+        """All records; see Store."""
+        disk = self._disk
+        return Snapshot(disk.epoch, disk.time, dict(disk.records))
+
+    async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
+        """Put these records in the place of all others; see Store."""
+        await self.commit(())
+        self._disk.records = dict(records)
+        self._disk.epoch = max(self._disk.epoch, epoch)
 
     def _fails_now(self) -> bool:
         if not self._fail_in:
