@@ -19,9 +19,7 @@ def line(nodes: int, tasks: list[tuple[int, str]]) -> str:
     return f"{nodes} nodes: " + " ".join(f"{node}[{text}]" for node, text in tasks)
 
 
-def expected(
-    command: str, options: str, shape: Shape = SHAPE, *, version: Version = OLDEST
-) -> str:
+def expected(command: str, options: str, shape: Shape = SHAPE, *, version: Version = OLDEST) -> str:
     """What our rules say."""
     try:
         answer = explain(parse_request(shlex.split(options), command), shape, version)

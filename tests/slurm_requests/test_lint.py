@@ -86,8 +86,13 @@ def test_a_fix_keeps_every_other_byte() -> None:
 def test_seed_examples_of_the_question_how_to_give_each_task_its_gpu() -> None:
     """The three forms that circulate: one is right, two are not."""
     head = "#!/bin/bash\n#SBATCH --partition=gpu_partition\n"
-    one = head + "#SBATCH --gres=gpu:1\n#SBATCH --ntasks-per-node=1\n#SBATCH --nodes=1\npython p.py\n"
-    two = head + "#SBATCH --gres=gpu:4\n#SBATCH --ntasks-per-node=2\n#SBATCH --nodes=2\nmpirun -np 4 p\n"
+    one = (
+        head + "#SBATCH --gres=gpu:1\n#SBATCH --ntasks-per-node=1\n#SBATCH --nodes=1\npython p.py\n"
+    )
+    two = (
+        head
+        + "#SBATCH --gres=gpu:4\n#SBATCH --ntasks-per-node=2\n#SBATCH --nodes=2\nmpirun -np 4 p\n"
+    )
     three = one.replace("gpu:1", "gpu:1:tesla:v100")
     assert findings(one) == []
     assert [f.rule for f in findings(two)] == ["gpus-counted-over-nodes"]

@@ -90,11 +90,10 @@ def add_parser(verbs: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.slurm import requests
-    from podwright.wire import InvalidRequest
 
     request = requests.parse_request(arguments.words, arguments.command)
     if not request.given:
-        raise InvalidRequest(
+        raise requests.invalid(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
         )
     said = (arguments.cluster_nodes, arguments.node_gpus, arguments.node_sockets)

@@ -31,10 +31,10 @@ def _run(arguments: argparse.Namespace) -> int:
     import os
 
     from podwright.slurm import lint
-    from podwright.wire import InvalidRequest
+    from podwright.slurm.requests import invalid
 
     if arguments.write and not arguments.fix:
-        raise InvalidRequest("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
+        raise invalid("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
     site = _site(arguments)
     shown: list[dict[str, Any]] = []
     any_left = False

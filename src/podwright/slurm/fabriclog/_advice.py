@@ -88,7 +88,9 @@ def _near_network(report: Report, pairs: list[Pair]) -> Finding | None:
     problem = "ranks on one host talk over the network instead of NVLink or PCIe"
     if _off(report.settings.get("NCCL_P2P_DISABLE")):
         return Finding(
-            "near-network", f"{problem}: NCCL_P2P_DISABLE is set", "unset NCCL_P2P_DISABLE",
+            "near-network",
+            f"{problem}: NCCL_P2P_DISABLE is set",
+            "unset NCCL_P2P_DISABLE",
             len(pairs),
         )
     return Finding("near-network", problem, _VISIBLE, len(pairs))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from podwright.wire import InvalidRequest
+from podwright.slurm.requests import invalid
 
 _LINE = re.compile(
     r"(?P<host>[^\s:>|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+\[(?P<device>-?\d+)\]\s+"
@@ -103,7 +103,7 @@ def read_log(lines: Iterable[str]) -> Report:
         else:
             _note(report, text, match["host"], match["level"])
     if not spoke:
-        raise InvalidRequest(
+        raise invalid(
             "no line of NCCL in this log",
             would_work="Run the job with NCCL_DEBUG=INFO and give its output",
         )

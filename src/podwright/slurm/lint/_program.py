@@ -169,7 +169,7 @@ def overrides_grant(script: Script, site: Site) -> Iterator[Finding]:
 
 @rule
 def online_serving(script: Script, site: Site) -> Iterator[Finding]:
-    """A server in the foreground of a batch job: it ends with the time limit, and nobody finds it."""
+    """A server in the foreground of a batch job: it has no address and ends with its time."""
     line = script.uses(*_SERVERS)
     if line and not line.text.rstrip().endswith("&"):
         yield found(
@@ -231,7 +231,9 @@ def launcher_on_one_node(script: Script, site: Site) -> Iterator[Finding]:
     if nodes_of(script) < 2:
         return
     for line in script.commands:
-        if not re.match(r"(torchrun|python3?\s+-m\s+torch\.distributed\.(run|launch))\b", line.text):
+        if not re.match(
+            r"(torchrun|python3?\s+-m\s+torch\.distributed\.(run|launch))\b", line.text
+        ):
             continue
         text = script.lines[line.number - 1]
         yield found(

@@ -203,8 +203,7 @@ def fewer_tasks_than_nodes(script: Script, site: Site) -> Iterator[Finding]:
             script,
             "fewer-tasks-than-nodes",
             line,
-            f"{request.tasks} tasks need no {request.min_nodes} nodes: Slurm gives "
-            f"{request.tasks}",
+            f"{request.tasks} tasks need no {request.min_nodes} nodes: Slurm gives {request.tasks}",
             swap(script.lines[line - 1], "ntasks", str(request.min_nodes)),
         )
 

@@ -63,7 +63,8 @@ def lint(script: Script, site: Site | None = None) -> list[Finding]:
     """All findings, by line."""
     from podwright.slurm.lint import _program, _request  # each registers its rules
 
-    assert _program and _request
+    assert _program
+    assert _request
     site = site or Site()
     findings = [finding for check in RULES.values() for finding in check(script, site)]
     return sorted(findings, key=lambda f: (f.line, f.rule))

@@ -9,9 +9,18 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from podwright.slurm.requests import Given, Request, parse_options, read_request
-from podwright.wire import InvalidRequest
+from podwright.slurm.requests import (
+    Given,
+    Request,
+    invalid_type,
+    parse_options,
+    read_request,
+)
+
+if TYPE_CHECKING:
+    from podwright.wire import InvalidRequest
 
 _ASSIGN = re.compile(r"^\s*(?:export\s+|declare\s+-x\s+)?([A-Z][A-Z0-9_]*)=(.*)$")
 _HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
@@ -118,7 +127,7 @@ def read_script(text: str) -> Script:
             script.commands.append(Line(line.number, code, line.last))
     try:
         script.request = read_request([given for _, given in script.directives], "sbatch")
-    except InvalidRequest:
+    except invalid_type():
         script.request = _what_can_be_read(script)
     return script
 
@@ -127,7 +136,7 @@ def _directive(script: Script, line: Line) -> None:
     words = words_of(without_comment(" " + line.text.removeprefix("#SBATCH")).strip())
     try:
         given, _ = parse_options(words, "sbatch")
-    except InvalidRequest as error:
+    except invalid_type() as error:
         script.broken.append((line.number, error))
         return
     for one in given:
@@ -140,7 +149,7 @@ def _what_can_be_read(script: Script) -> Request:
     for number, given in list(script.directives):
         try:
             read_request([given], "sbatch")
-        except InvalidRequest as error:
+        except invalid_type() as error:
             script.broken.append((number, error))
         else:
             kept.append(given)

@@ -1,6 +1,7 @@
 """Requests for GPUs as Slurm reads them, and what Slurm makes of each."""
 
 from podwright.slurm.requests._explain import TASKS_ALONE, explain, refusal
+from podwright.slurm.requests._invalid import invalid, invalid_type
 from podwright.slurm.requests._options import (
     COMMANDS,
     NEWEST,
@@ -48,6 +49,8 @@ __all__ = [
     "ask_slurm",
     "explain",
     "find_option",
+    "invalid",
+    "invalid_type",
     "known",
     "parse_count",
     "parse_gpus",

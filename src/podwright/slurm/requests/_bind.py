@@ -55,10 +55,7 @@ def view(
         sees = held if shape.confined else list(range(shape.gpus))
         return TaskView(rank, index, local, tuple(sees), None)
     sees = _bound(way, argument, held, shape, local)
-    if shape.confined:
-        names = range(len(sees)) if way != "all" else range(len(held))
-    else:
-        names = sees  # type: ignore[assignment]
+    names = list(range(len(sees))) if shape.confined else sees
     return TaskView(rank, index, local, tuple(sees), ",".join(map(str, names)))
 
 

@@ -15,7 +15,6 @@ from podwright.slurm.requests._request import Request
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape
 from podwright.slurm.requests._wants import Wants, wants_of
 
-
 MENDED: Version = (23, 2)
 TASKS_ALONE: tuple[Version, Version] = ((22, 5), (23, 11))  # srun ignores its job's -c
 
@@ -42,9 +41,7 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
         return refused
     nodes = place(wants, shape)
     if nodes is None:
-        return Refusal(
-            "submit", "no idle set of these nodes can hold it", _smaller(wants, shape)
-        )
+        return Refusal("submit", "no idle set of these nodes can hold it", _smaller(wants, shape))
     return _with_step(request, wants, shape, nodes, version)
 
 
@@ -57,7 +54,8 @@ def refusal(request: Request) -> Refusal | None:
 def _never(w: Wants, shape: Shape) -> Refusal | None:
     if w.min_nodes > shape.nodes:
         return Refusal(
-            "waits", f"{w.min_nodes} nodes are asked for, there are {shape.nodes}",
+            "waits",
+            f"{w.min_nodes} nodes are asked for, there are {shape.nodes}",
             f"--nodes={shape.nodes}",
         )
     for count, what in ((w.per_node, "node"), (w.per_task, "task")):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from podwright.wire import InvalidRequest
+from podwright.slurm.requests._invalid import invalid
 
 COMMANDS = {"sbatch": "b", "salloc": "a", "srun": "s"}
 
@@ -213,9 +213,7 @@ def parse_version(text: str) -> Version:
     words = text.strip().split()
     parts = words[-1].split(".") if words else []
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise InvalidRequest(
-            f"{text!r} is no version of Slurm", would_work="Write it as 22.05 or 24.11.5"
-        )
+        raise invalid(f"{text!r} is no version of Slurm", would_work="Write it as 22.05 or 24.11.5")
     return int(parts[0]), int(parts[1])
 
 
@@ -223,9 +221,7 @@ def _read(row: str) -> Option:
     words = row.split()
     since = parse_version(words[4]) if len(words) > 4 and words[4] != "-" else (0, 0)
     until = parse_version(words[5]) if len(words) > 5 else (99, 0)
-    return Option(
-        words[0], "" if words[1] == "-" else words[1], words[2], words[3], since, until
-    )
+    return Option(words[0], "" if words[1] == "-" else words[1], words[2], words[3], since, until)
 
 
 OPTIONS: tuple[Option, ...] = tuple(_read(row) for row in _TABLE.strip().splitlines())
@@ -246,12 +242,12 @@ def find_option(name: str, command: str) -> Option:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise InvalidRequest(
+        raise invalid(
             f"--{name} is ambiguous",
             would_work="Write one of " + ", ".join(f"--{o.name}" for o in fitting),
             option=name,
         )
-    raise InvalidRequest(
+    raise invalid(
         f"{command} has no option --{name}", would_work=_nearest(name, table), option=name
     )
 
@@ -282,18 +278,18 @@ def parse_options(words: list[str], command: str) -> tuple[list[Given], list[str
             text = word
             if option.argument == "r" and not equals:
                 if not rest:
-                    raise InvalidRequest(f"--{option.name} needs a value", option=option.name)
+                    raise invalid(f"--{option.name} needs a value", option=option.name)
                 value = rest.pop(0)
                 text = f"{word} {value}"
             if option.argument == "n" and equals:
-                raise InvalidRequest(f"--{option.name} takes no value", option=option.name)
+                raise invalid(f"--{option.name} takes no value", option=option.name)
             given.append(Given(option.name, value, text))
             continue
         letters = word[1:]
         while letters:
             letter, letters = letters[0], letters[1:]
             if letter not in short:
-                raise InvalidRequest(f"{command} has no option -{letter}", option=letter)
+                raise invalid(f"{command} has no option -{letter}", option=letter)
             option, value, text = short[letter], "", f"-{letter}"
             if option.argument == "r":
                 if letters:
@@ -303,7 +299,7 @@ def parse_options(words: list[str], command: str) -> tuple[list[Given], list[str
                     value = rest.pop(0)
                     text = f"-{letter} {value}"
                 else:
-                    raise InvalidRequest(f"-{letter} needs a value", option=option.name)
+                    raise invalid(f"-{letter} needs a value", option=option.name)
             elif option.argument == "o":
                 value, letters = letters, ""
             given.append(Given(option.name, value, text))

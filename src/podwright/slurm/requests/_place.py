@@ -104,9 +104,7 @@ def offer(w: Wants, shape: Shape, nodes_low: int, near_only: bool) -> _Offer | N
         high -= 1
         required = high * w.cpus_per_task
     if per_gpu:
-        counted = (
-            w.per_node or w.per_socket * len(wanted) or w.per_task * high or total
-        )
+        counted = w.per_node or w.per_socket * len(wanted) or w.per_task * high or total
         required = max(required, counted * per_gpu)
     if required > used:
         return None
@@ -224,8 +222,7 @@ def _with_gpus(w: Wants, shape: Shape, one: _Offer, tasks: list[int]) -> list[No
     else:
         gpus = _per_job(w, shape, cores)
     return [
-        NodeGrant(tuple(sorted(g)), t, tuple(c))
-        for g, t, c in zip(gpus, tasks, cores, strict=True)
+        NodeGrant(tuple(sorted(g)), t, tuple(c)) for g, t, c in zip(gpus, tasks, cores, strict=True)
     ]
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from podwright.slurm.requests._invalid import invalid
 from podwright.slurm.requests._options import Given, parse_options
-from podwright.wire import InvalidRequest
 
 MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
@@ -74,7 +74,7 @@ def parse_count(text: str, option: str) -> int:
     suffix = text[-1:].lower() if text[-1:].isalpha() else ""
     digits = text[: len(text) - len(suffix)]
     if suffix not in MULTIPLES or not digits.isdigit():
-        raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
+        raise invalid(f"--{option}={text}: {text!r} is not a count", option=option)
     return int(digits) * MULTIPLES[suffix]
 
 
@@ -82,14 +82,15 @@ def parse_gpus(text: str, option: str) -> Gpus:
     """`4`, `a100:4` (of --gpus…): a count, or a type and a count."""
     kind, colon, count = text.rpartition(":")
     if ":" in kind or (colon and not kind):
-        raise InvalidRequest(
+        raise invalid(
             f"--{option}={text}: at most one type stands before the count",
             would_work=_type_first(text, ""),
             option=option,
         )
     if not text or (not count.isdigit() and not count[:-1].isdigit()):
-        raise InvalidRequest(
-            f"--{option}={text}: the count comes last", would_work=_type_first(text, ""),
+        raise invalid(
+            f"--{option}={text}: the count comes last",
+            would_work=_type_first(text, ""),
             option=option,
         )
     return Gpus(parse_count(count, option), kind)
@@ -103,7 +104,7 @@ def parse_gres(text: str) -> Gpus | None:
         if words[0] != "gpu":
             continue
         if len(words) > 3 or "" in words[1:]:
-            raise InvalidRequest(
+            raise invalid(
                 f"--gres={part}: GRES are name, type and count, in that order",
                 would_work=_type_first(part, "gpu:"),
                 option="gres",
@@ -114,7 +115,7 @@ def parse_gres(text: str) -> Gpus | None:
             one = Gpus(int(words[1])) if words[1].isdigit() else _type_or_multiple(words[1])
         else:
             if not words[2][:1].isdigit():
-                raise InvalidRequest(
+                raise invalid(
                     f"--gres={part}: the count comes last",
                     would_work=_type_first(part, "gpu:"),
                     option="gres",
@@ -147,7 +148,7 @@ def parse_nodes(text: str) -> tuple[int, int]:
     first = parse_count(low, "nodes")
     last = parse_count(high, "nodes") if dash else first
     if last < first:
-        raise InvalidRequest(f"--nodes={text}: the range runs backwards", option="nodes")
+        raise invalid(f"--nodes={text}: the range runs backwards", option="nodes")
     return first, last
 
 
@@ -179,7 +180,7 @@ def read_request(given: list[Given], command: str) -> Request:
         elif name in _COUNTS:
             count = parse_count(value, name)
             if count < 1:
-                raise InvalidRequest(f"--{name}={value}: must be 1 or more", option=name)
+                raise invalid(f"--{name}={value}: must be 1 or more", option=name)
             values[_COUNTS[name]] = count
         elif name in _GPUS:
             values[_GPUS[name]] = parse_gpus(value, name)

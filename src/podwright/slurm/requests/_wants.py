@@ -77,8 +77,11 @@ def wants_of(request: Request) -> Wants | Refusal:
     tasks, said = request.tasks or 1, request.tasks is not None
     per_node = request.tasks_per_node or 0
     fixed = high is None or low == high
-    if request.command != "srun" and per_node and not said and (
-        request.command == "salloc" or fixed
+    if (
+        request.command != "srun"
+        and per_node
+        and not said
+        and (request.command == "salloc" or fixed)
     ):
         tasks, said = low * per_node, True
     if nodes_said and fixed and not said:
@@ -118,8 +121,11 @@ def wants_of(request: Request) -> Wants | Refusal:
 
 def _bring_into_line(w: Wants) -> Refusal | None:
     """Make counts agree as Slurm does, in its order; a Refusal where they cannot."""
-    if (w.per_task or w.tasks_per_gpu) and w.tasks is None and w.min_nodes and (
-        w.min_nodes == w.max_nodes
+    if (
+        (w.per_task or w.tasks_per_gpu)
+        and w.tasks is None
+        and w.min_nodes
+        and (w.min_nodes == w.max_nodes)
     ):
         if w.tasks_per_gpu:
             w.tasks = w.min_nodes * w.tasks_per_gpu
