@@ -67,8 +67,13 @@ def run() -> Figures:
 
 def _seconds(command: Sequence[str], environ: Mapping[str, str]) -> float:
     before = time.perf_counter()
-    subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, check=True, capture_output=True)
-    return time.perf_counter() - before
+    done = subprocess.run(
+        command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    after = time.perf_counter()
+    if done.returncode:
+        raise SystemExit(f"{command[0]} ended with code {done.returncode}: {done.stderr}")
+    return after - before
 
 
 def _end_servers(environ: Mapping[str, str]) -> None:

@@ -136,6 +136,17 @@ def start_guardian(
         os._exit(code)
 
 
+def wait_for_end(guardian: Guarded, limit: float = 10.0) -> None:
+    """See the guardian of a run that never started to its end."""
+    guardian.channel.send(END, 0.0, 0.0)
+    until = time.monotonic() + limit
+    while time.monotonic() < until:
+        pid, _ = os.waitpid(guardian.pid, os.WNOHANG)
+        if pid:
+            return
+        time.sleep(0.002)
+
+
 class _Guardian:
     def __init__(self, channel: Channel, folder: RunFolder, output: int, spawn: Spawn) -> None:
         self.channel = channel

@@ -10,15 +10,16 @@ from typing import Any
 
 from podwright.client import Found
 from podwright.hosts import become_subreaper, children, find_program, free_port
+from podwright.launch._cause import Cause
 from podwright.launch._engine import Engine, Mpirun, local_arguments
 from podwright.launch._environment import partition_environment, whole_environment
 from podwright.launch._folder import RUN_VARIABLE, make_folder, sweep
-from podwright.launch._guardian import start_guardian
+from podwright.launch._guardian import start_guardian, wait_for_end
 from podwright.launch._lease import Find, Lease, acquire, find
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
 from podwright.launch._shim import make_shim, restore
-from podwright.launch._watch import ENDING, FORWARDED, Cause, Watch, wait_for_end
+from podwright.launch._watch import ENDING, FORWARDED, Watch
 from podwright.wire import NotFound
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import select
 import signal
-import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from podwright.hosts import reap
+from podwright.launch._cause import Cause, aborted, described, engine_gone
 from podwright.launch._folder import RunFolder
 from podwright.launch._guardian import END, ENDED, MPIRUN, SIGNAL, START, STARTED, Ending, Guarded
 from podwright.launch._output import Output
@@ -28,17 +26,8 @@ GRACE = 10.0
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
-_ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
 FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Cause(NamedTuple):
-    """Why the run ended, if not by itself. instance: the one that failed, or -1."""
-
-    code: int
-    text: str
-    instance: int = -1
 
 
 class Watch:
@@ -228,23 +217,12 @@ class Watch:
             return
         self._output.log("I", f"mpirun terminated with exit code {code}")
         self._read_words()
-        aborted = _ABORT.search(self._engine_words)
-        if aborted and (self.cause is None or self.cause.instance >= 0):
-            index, number = int(aborted[1]), int(aborted[2]) & 255
-            if index < self._instances:
-                text = f"instance {index} called MPI_Abort({number})"
-                self.cause = Cause(number or 1, text, index)
-        if len(self._codes) == self._instances:
-            return
-        why = described(code if code >= 0 else 128 - code)
-        if not self._started:
-            text = f"mpirun {why} before any instance started"
-        else:
-            left = [str(i) for i in range(self._instances) if i not in self._codes]
-            text = f"mpirun {why} while these instances ran: {', '.join(left)}"
-        words = self._engine_words.decode(errors="replace").strip()
-        self._fail(Cause((code if code >= 0 else 128 - code) or 1, f"{text}\n{words}".strip()))
-        self._end(0.0, GRACE)
+        if self.cause is None or self.cause.instance >= 0:
+            self.cause = aborted(self._engine_words, self._instances) or self.cause
+        left = [i for i in range(self._instances) if i not in self._codes]
+        if left:
+            self._fail(engine_gone(code, left if self._started else [], self._engine_words))
+            self._end(0.0, GRACE)
 
     # Ending
 
@@ -274,23 +252,3 @@ class Watch:
     def last_words(self, index: int) -> list[bytes]:
         """The last lines that an instance wrote."""
         return last_lines(self._by_instance[index])
-
-
-def described(code: int) -> str:
-    """An exit code in words; above 128 it is a signal's, as shells have it."""
-    if code > 128:
-        with contextlib.suppress(ValueError):
-            name = signal.Signals(code - 128).name
-            return f"was ended by signal {code - 128} ({name})"
-    return f"ended with exit code {code}"
-
-
-def wait_for_end(guardian: Guarded, limit: float = GRACE) -> None:
-    """See the guardian of a run that never started to its end."""
-    guardian.channel.send(END, 0.0, 0.0)
-    until = time.monotonic() + limit
-    while time.monotonic() < until:
-        pid, _ = os.waitpid(guardian.pid, os.WNOHANG)
-        if pid:
-            return
-        time.sleep(0.002)
