@@ -48,7 +48,7 @@ def run() -> Figures:
             for front, opened in (("grpc", _grpc_clients), ("unix", _unix_clients)):
                 for count in (1, 32):
                     rate, commits = asyncio.run(_pairs(client, socket_path, count, opened))
-                    params = {"front": front, "clients": count, "preset": PRESET}
+                    params: dict[str, Any] = {"front": front, "clients": count, "preset": PRESET}
                     limit = LIMITS[count] if front == "grpc" else None
                     yield figure("wire.pairs", rate, "pairs/s", limit=limit, **params)
                     yield figure("wire.commits", commits, "commits/pair", **params)

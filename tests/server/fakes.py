@@ -111,8 +111,8 @@ class FakeController:
             cluster="c1",
             allocation=spec.allocation or "a1",
             size=spec.size,
-            num_gcds=spec.num_gcds,
-            num_replicas=spec.num_replicas or spec.num_gcds,
+            num_gcds=spec.num_gcds or 1,
+            num_replicas=spec.num_replicas or spec.num_gcds or 1,
             num_ilds=1,
             routing=spec.routing,
             gw_routing=spec.gw_routing,
@@ -120,7 +120,7 @@ class FakeController:
             ready_state=wire.ReadyState.ACTIVE,
             gcds=[
                 [wire.DeviceRef(domain=0, offset=o, machine="ag0", ip="127.0.0.1")]
-                for o in range(spec.num_gcds)
+                for o in range(spec.num_gcds or 1)
             ],
             ilds=[0],
             owner=caller.name,

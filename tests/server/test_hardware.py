@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -10,16 +11,20 @@ from podwright import wire
 from podwright.agents import SimulatedMachine
 from podwright.fabric import Cluster, preset
 from podwright.server import _hardware
-from podwright.server._hardware import choose
+from podwright.server._hardware import Hardware, choose
 from podwright.store import MemoryStore
 
 Records = Mapping[tuple[str, str], bytes]
 
 
 async def _after(name: str, *more: tuple[str, str]) -> Records:
+    return await _kept(choose({}, preset_name=name), *more)
+
+
+async def _kept(hardware: Hardware, *more: tuple[str, str]) -> Records:
     store = MemoryStore()
     await store.open()
-    await choose({}, preset_name=name).remember(store)
+    await hardware.remember(store)
     await store.close()
     records = dict((await store.open()).records)
     await store.close()
@@ -75,3 +80,46 @@ def test_an_unknown_preset_lists_them() -> None:
         wire.InvalidRequest, match=r"no preset 'pod15'; did you mean pod\d+\?\. one of pod4, pod8"
     ):
         choose({}, preset_name="pod15")
+
+
+def _file(folder: Path, name: str, machines: str, *, simulated: bool = True) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(
+        f'name = "{name}"\nfamily = "ipu"\nsimulated = {str(simulated).lower()}\n'
+        f"[[link_domains]]\nmachines = [{machines}]\n"
+    )
+    return path
+
+
+async def test_clusters_from_files_are_kept_whole(folder: Path) -> None:
+    files = [_file(folder, "a", '"m1", "m2"'), _file(folder, "b", '"m3"')]
+    named = choose({}, files=files)
+    assert [(c.name, c.size) for c in named.clusters] == [("a", 8), ("b", 4)]
+    assert sorted(named.drivers()) == ["m1", "m2", "m3"]
+    records = await _kept(named, ("partition", "p1"))
+    for path in files:
+        path.unlink()
+    assert choose(records).clusters == named.clusters
+
+
+async def test_a_file_that_was_changed_wins_over_its_older_self(folder: Path) -> None:
+    path = _file(folder, "a", '"m1"')
+    records = await _kept(choose({}, files=[path]), ("partition", "p1"))
+    assert not choose(records, files=[path]).news
+    _file(folder, "a", '"m1", "m2"')
+    changed = choose(records, files=[path])
+    assert changed.news
+    assert changed.clusters[0].size == 8
+
+
+def test_what_is_wrong_with_files(folder: Path) -> None:
+    bad = folder / "bad.toml"
+    bad.write_text('name = "a"\nfamily = "ipv"\n[[link_domains]]\nmachines = ["m"]\n')
+    with pytest.raises(wire.InvalidRequest, match=r"bad\.toml:2: family: 'ipv' is not known"):
+        choose({}, files=[bad])
+    one, two = _file(folder, "a", '"m1"'), _file(folder, "b", '"m2", "m1"')
+    with pytest.raises(wire.InvalidRequest, match=r"b\.toml: machine m1 is in another file, too"):
+        choose({}, files=[one, two])
+    real = _file(folder, "c", '"m9"', simulated=False)
+    with pytest.raises(wire.InvalidRequest, match=r"c is not simulated.*simulated = true"):
+        choose({}, files=[real]).drivers()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from podwright.agents import Driver, SimulatedMachine
-from podwright.fabric import Cluster, preset, presets
+from podwright.fabric import FAMILIES, Cluster, FabricError, load_cluster, preset, presets
 from podwright.store import Put, Store
 from podwright.wire import InvalidRequest, WrongState
 
@@ -23,10 +23,10 @@ _KIND, _KEY = "server", "hardware"
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where clusters come from, as the store keeps it. files: texts of cluster files."""
+    """Where clusters come from, as the store keeps it: a preset's name, or all that files said."""
 
     preset: str = ""
-    files: tuple[str, ...] = ()
+    clusters: tuple[Cluster, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,7 @@ def choose(
         if found := detect():
             return Hardware(tuple(found), Source())
         return Hardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
-    if files:
-        texts = tuple(_text(path) for path in files)
-        named = _from_texts(texts, [str(path) for path in files])
-    else:
-        assert preset_name is not None
-        named = _from_preset(preset_name)
+    named = _from_files(files) if preset_name is None else _from_preset(preset_name)
     if stored is None:
         return named
     ours, theirs = (", ".join(c.name for c in h.clusters) for h in (named, stored))
@@ -114,8 +109,10 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
     if body is None:
         return None
     source = msgspec.json.decode(body, type=Source)
-    known = _from_preset(source.preset) if source.preset else _from_texts(source.files, ())
-    return Hardware(known.clusters, source, news=False)
+    clusters = _from_preset(source.preset).clusters if source.preset else source.clusters
+    # A family's rules are the program's, not the store's: a newer one may know better.
+    ours = tuple(replace(c, family=FAMILIES.get(c.family.name, c.family)) for c in clusters)
+    return Hardware(ours, source, news=False)
 
 
 def _in_use(records: Mapping[tuple[str, str], bytes]) -> bool:
@@ -133,13 +130,23 @@ def _from_preset(name: str) -> Hardware:
         ) from None
 
 
-def _from_texts(texts: Sequence[str], names: Sequence[str]) -> Hardware:
-    raise InvalidRequest("cluster files cannot be read yet", would_work="--preset pod16")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise InvalidRequest(f"cannot read the cluster file {path}: {reason}") from None
+def _from_files(files: Sequence[Path]) -> Hardware:
+    clusters: list[Cluster] = []
+    seen: set[str] = set()
+    for path in files:
+        try:
+            cluster = load_cluster(path)
+        except FabricError as error:
+            where = f"{error.path}:{error.line}" if error.line else error.path
+            said = ": ".join(part for part in (where, error.key, error.problem) if part)
+            raise InvalidRequest(said, would_work=error.would_work) from None
+        names = {f"cluster {cluster.name}"} | {
+            f"machine {machine.name}" for domain in cluster.domains for machine in domain.machines
+        }
+        if twice := sorted(seen & names):
+            raise InvalidRequest(
+                f"{path}: {twice[0]} is in another file, too", would_work="names that differ"
+            )
+        seen |= names
+        clusters.append(cluster)
+    return Hardware(tuple(clusters), Source(clusters=tuple(clusters)))
