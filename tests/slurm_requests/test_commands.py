@@ -55,7 +55,7 @@ def test_a_refusal_says_why_and_what_works(capsys: pytest.CaptureFixture[str]) -
     [
         (["--gpus-per-tsk=1"], "The nearest is --gpus-per-task"),
         (["--gres=gpu:1:tesla:v100"], "Write gpu:v100:1"),
-        (["--gpus=four"], "the count comes last"),
+        (["--gpus=4:h100"], "the count comes last"),
         (["--nodes=4-2", "--gpus=4"], "runs backwards"),
         (["--gpus"], "--gpus needs a value"),
         ([], "no option of Slurm to explain"),

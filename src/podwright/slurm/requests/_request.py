@@ -79,15 +79,17 @@ def parse_count(text: str, option: str) -> int:
 
 
 def parse_gpus(text: str, option: str) -> Gpus:
-    """`4`, `a100:4` (of --gpus…): a count, or a type and a count."""
+    """`4`, `a100`, `a100:4` (of --gpus…): a count, a type, or a type and a count."""
     kind, colon, count = text.rpartition(":")
-    if ":" in kind or (colon and not kind):
+    if ":" in kind or not text or (colon and not kind):
         raise invalid(
             f"--{option}={text}: at most one type stands before the count",
             would_work=_type_first(text, ""),
             option=option,
         )
-    if not text or (not count.isdigit() and not count[:-1].isdigit()):
+    if not colon and not text[0].isdigit():
+        return Gpus(1, text)
+    if not count[:1].isdigit():
         raise invalid(
             f"--{option}={text}: the count comes last",
             would_work=_type_first(text, ""),

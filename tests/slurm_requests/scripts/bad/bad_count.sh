@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --gpus-per-node=four
+#SBATCH --cpus-per-task=four
 
 srun ./a
 # expect: bad-value@2

@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --gres=gpu:a100:2,license_x:1
+#SBATCH --gres=gpu:a100:1,gpu:v100:1
 #SBATCH --nodes=1
 
 srun ./app

@@ -1,0 +1,85 @@
+"""What lint calls a mistake, real Slurm does to the script that makes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from podwright.slurm.lint import Site, fixed, lint, read_script
+from tests.outer.gpu.truth import gpu_lab
+from tests.slurm_requests.test_lint import BAD, GOOD, expectation
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+# Words with which sbatch refuses a script that it cannot read, whatever nodes there are.
+UNREADABLE = (
+    "Invalid generic resource",
+    "unrecognized option",
+    "ambiguous",
+    "less than minimum node count",
+    "Invalid numeric value",
+    "fatal",
+)
+
+
+def test_slurm_reads_good_scripts_and_refuses_what_lint_says_it_refuses() -> None:
+    with gpu_lab() as lab:
+
+        def said(text: str) -> str:
+            return lab.run("sbatch", "--test-only", stdin=text).stderr
+
+        wrong = {}
+        for path in GOOD:
+            words = said(path.read_text())
+            assert not any(word in words for word in UNREADABLE), (path.stem, words)
+        for path in BAD:
+            rule, _, site = expectation(path.read_text())
+            refused = {"gres-order", "unknown-option", "bad-value", "refused"}
+            if rule == "option-this-slurm-lacks" and site.version == (22, 5):
+                refused.add(rule)
+            words = said(path.read_text())
+            if any(word in words for word in UNREADABLE) != (rule in refused):
+                wrong[path.stem] = words
+        assert wrong == {}
+
+
+def test_what_the_silent_mistakes_do() -> None:
+    """Mistakes that Slurm takes without a word: each shows in what the tasks see."""
+    with gpu_lab() as lab:
+
+        def output(*lines: str) -> list[str]:
+            job = lab.submit("\n".join(("#!/bin/bash", *lines)) + "\n")
+            lab.wait_over(job)
+            return (lab.folder / "out" / f"slurm-{job}.out").read_text().split("\n")[:-1]
+
+        see = "srun sh -c 'echo ${CUDA_VISIBLE_DEVICES-none}'"
+        # gpu-shared-by-tasks: four tasks, one GPU
+        shared = output("#SBATCH --ntasks-per-node=4", "#SBATCH --gres=gpu:1", see)
+        assert shared == ["0"] * 4
+        # gpus-counted-over-nodes: each of two tasks on each of two nodes sees four GPUs
+        twice = ("#SBATCH --gres=gpu:4", "#SBATCH --ntasks-per-node=2", "#SBATCH --nodes=2")
+        assert output(*twice, see) == ["0,1,2,3"] * 4
+        # late-directive: no GPU at all
+        assert output("true", "#SBATCH --gres=gpu:4", see) == ["none"]
+        # launcher-on-one-node: a plain command runs once
+        assert len(output("#SBATCH --nodes=2", "#SBATCH --gres=gpu:1", "hostname")) == 1
+        # master-addr: a node list cut by hand is no host
+        cut = output("#SBATCH --nodes=2", "#SBATCH --gres=gpu:1", "echo ${SLURM_JOB_NODELIST%%,*}")
+        assert cut == ["n[1-2]"]
+        # cpus-not-passed-on: srun says whether it knows of cores for each task
+        wide = ("#SBATCH --cpus-per-task=4", "#SBATCH --ntasks=2", "#SBATCH --gres=gpu:1")
+        knows = "-v true 2>&1 | grep -c 'because -c/--cpus-per-task given'"
+        assert output(*wide, f"srun {knows}") == ["0"]
+        assert output(*wide, f'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" {knows}') == ["1"]
+        # hidden-peers: each task sees only its own
+        own = output("#SBATCH --ntasks=4", "#SBATCH --gpus-per-task=1", see)
+        assert sorted(own) == ["0", "1", "2", "3"]
+
+
+def test_a_fixed_script_is_taken(tmp_path: Path) -> None:
+    text = "#!/bin/bash\n#SBATCH --gres=gpu:1:tesla:a100\n#SBATCH --ntasks=1\ntrue\n"
+    after = fixed(text, lint(read_script(text), Site()))
+    with gpu_lab() as lab:
+        assert lab.run("sbatch", "--test-only", stdin=text).returncode != 0
+        assert lab.run("sbatch", "--test-only", stdin=after).returncode == 0
