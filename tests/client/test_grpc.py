@@ -185,7 +185,7 @@ class Controller:
         self.partitions[need.id] = virm.pb.Partition(
             id=need.id,
             ready_state=virm.pb.PS_PENDING,
-            spec={"cluster_id": "c1", "num_gcds": need.num_gcds, "ipus": ipus},
+            spec={"cluster_id": "c1", "num_gcds": need.num_gcds or 1, "ipus": ipus},
         )
         self.looks[need.id] = 0
         return reply(partition_id=need.id)

@@ -73,7 +73,7 @@ async def test_a_missing_one_is_created_if_allowed(world: World) -> None:
 
 
 async def test_one_that_does_not_fit_says_in_what(world: World) -> None:
-    await world.create("p1", 4)
+    await world.create("p1", 4, num_gcds=1, num_replicas=1)
     with pytest.raises(WrongState) as caught:
         await world.acquire("p1", 8, num_gcds=2, num_replicas=2, num_ilds=2)
     error = caught.value

@@ -105,6 +105,7 @@ class Life(RuleBasedStateMachine):
         keep=st.booleans(),
         reset=st.sampled_from([None, None, True, False]),
         ttl=st.sampled_from([2.0, 10.0, 100.0]),
+        num_gcds=st.sampled_from([0, 0, 1, 2]),
     )
     def acquire(self, name: str, size: int, **options: Any) -> None:
         async def work() -> None:

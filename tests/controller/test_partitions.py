@@ -105,7 +105,8 @@ async def test_good_names_are_taken(world: World, name: str) -> None:
         {"size": 3},
         {"size": 1 << 40},
         {"size": 32},
-        {"size": 4, "num_gcds": 0},
+        {"size": 4, "num_gcds": -1},
+        {"size": 1_000_000_000_000},
         {"size": 4, "num_gcds": 3},
         {"size": 4, "num_gcds": 8},
         {"size": 4, "num_replicas": 3},
@@ -324,3 +325,19 @@ async def test_a_partition_that_came_with_a_lease_stays_after_a_reset_by_force(
     assert await world.names() == ["p1"]
     await world.restart()
     assert await world.names() == ["p1"]
+
+
+async def test_filters_that_lead_nowhere_are_refused(world: World) -> None:
+    await world.create("p1", 4)
+    for request in (ListRequest(allocation="nope"), ListRequest(cluster="nope")):
+        for listing in ("partitions", "leases", "clusters", "allocations", "devices"):
+            with pytest.raises(NotFound, match="nope") as caught:
+                await getattr(world.controller, f"list_{listing}")(ROOT, request)
+            complete(caught.value)
+    found = await world.controller.list_partitions(ROOT, ListRequest(allocation="pod16"))
+    assert [p.name for p in found.partitions] == ["p1"]
+
+
+async def test_a_size_beyond_all_pods_is_called_so(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="no partition has more than"):
+        await world.create("p1", 1_000_000_000_000)

@@ -15,7 +15,7 @@ from typing import Any
 from podwright.agents import Driver, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Role
 from podwright.fabric import Cluster, preset
-from podwright.store import Change, MemoryStore, Opened
+from podwright.store import Change, MemoryStore, Opened, Snapshot
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -134,6 +134,12 @@ class KillingStore:
     async def commit(self, changes: Sequence[Change]) -> None:
         group = list(changes)
         await self._trigger.pass_through(lambda: self._inner.commit(group))
+
+    async def read(self) -> Snapshot:
+        return await self._inner.read()
+
+    async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
+        await self._inner.replace(records, epoch=epoch)
 
     def now(self) -> float:
         return self._inner.now()

@@ -34,7 +34,7 @@ def test_a_partition_by_hand_and_a_program_on_it(pod16: Pod) -> None:
     assert "poprun topology" in ran.out + ran.err
     assert "test accuracy" in ran.out
     assert "SIMULATED" in ran.err
-    assert pod16.partitions()["p1"]["ready_state"] == "ACTIVE", "poprun removes only its own"
+    assert pod16.partitions()["p1"]["ready_state"] == "PS_ACTIVE", "poprun removes only its own"
     assert "success" in pod16.good("vipu", "reset", "partition", "p1")
     assert "success" in pod16.good("vipu", "remove", "partition", "p1")
     assert pod16.partitions() == {}

@@ -94,7 +94,14 @@ def _creation(parser: Parser) -> None:
     add("--allocation", default="", metavar="A", help="the allocation to take them from")
     add("--cluster", default="", metavar="C", help="the cluster to take them from")
     add("--reconfigurable", action="store_true", help="programs choose their devices in it")
-    add("--num-gcds", "--gcds", type=positive, default=1, metavar="N", help="host processes, 1")
+    add(
+        "--num-gcds",
+        "--gcds",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="host processes; without it each launch divides the partition as it needs",
+    )
     add(
         "--num-replicas",
         "--gcd-sync-replicas",

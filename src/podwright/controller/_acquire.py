@@ -13,6 +13,7 @@ from podwright.controller import _partitions as partitions
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, check_change, check_creator, may_change
 from podwright.controller._core import Core, Entry
+from podwright.controller._division import Division, divide
 from podwright.controller._ends import over
 from podwright.controller._fit import differences
 from podwright.controller._leases import Lease, ancestors, free_subset, mask_of
@@ -125,6 +126,9 @@ async def _hold(
     others = [x for x in entry.leases.values() if x.record.id not in above]
     if record.ready is ReadyState.ERROR and entry.leases:
         raise held(record, list(entry.leases.values()), asked, _LATER)
+    division = Division()
+    if entry.site is not None:
+        division = divide(record, spec, entry.site.cluster.family, asked)
     first, count = _choose(record, spec, core.leases.get(request.parent), others, asked)
     epoch = core.next_epoch()
     lease_record = LeaseRecord(
@@ -143,9 +147,9 @@ async def _hold(
     if wanted is None:
         wanted = not record.reconfigurable or bool(record.dirty_mask & mask)
     if wanted or record.ready is ReadyState.ERROR:
-        faults = await steps.reset(core, entry, mask=mask, lease=lease_record)
+        faults = await steps.reset(core, entry, mask=mask, lease=lease_record, division=division)
     else:
-        faults = await steps.take_unreset(core, entry, lease_record)
+        faults = await steps.take_unreset(core, entry, lease_record, division)
     lease = entry.leases[lease_record.id]
     if faults:
         await steps.end_leases(core, entry, [lease])

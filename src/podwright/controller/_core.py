@@ -112,7 +112,12 @@ class Core:
 
     def set(self, entry: Entry, record: PartitionRecord) -> None:
         """A new record, durable or derivable from what is."""
+        old = entry.record
         entry.record = record
+        divided = old is not None and old.gcds != record.gcds and old.blocks == record.blocks
+        if old is not None and divided and entry.site is not None:
+            entry.site.index.release(old.placement)
+            entry.site.index.take(record.placement)
         if record.ready is ReadyState.ERROR:
             entry.retry_at = self.now() + (2 << min(record.auto_resets, 8))
             self.broken.add(entry.name)

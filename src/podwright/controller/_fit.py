@@ -19,7 +19,8 @@ class Difference(NamedTuple):
 def differences(record: PartitionRecord, spec: PartitionSpec) -> list[Difference]:
     """What does not fit; empty when the partition will do.
 
-    Zero or empty in the spec means that anything will do. Of a reconfigurable partition a
+    Zero or empty in the spec means that anything will do; what the partition's creator left open
+    is made to fit (`_division`). Of a reconfigurable partition a
     subset is enough, but it is one GCD in one link domain.
     """
     out: list[Difference] = []
@@ -32,14 +33,16 @@ def differences(record: PartitionRecord, spec: PartitionSpec) -> list[Difference
     if record.reconfigurable:
         if size > record.size or size & (size - 1):
             differ("size", f"{record.size} or an aligned part of it", size)
-        differ("GCDs", 1, spec.num_gcds)
+        if spec.num_gcds:
+            differ("GCDs", 1, spec.num_gcds)
         if spec.num_ilds > 1:
             differ("link domains", 1, spec.num_ilds)
     else:
         if size:
             differ("size", record.size, size)
-        differ("GCDs", record.num_gcds, spec.num_gcds)
-        if spec.num_replicas:
+        if spec.num_gcds and not record.open_gcds:
+            differ("GCDs", record.num_gcds, spec.num_gcds)
+        if spec.num_replicas and not record.open_replicas:
             differ("replicas", record.num_replicas, spec.num_replicas)
         if spec.num_ilds:
             differ("link domains", record.num_ilds, spec.num_ilds)

@@ -53,7 +53,7 @@ def place(core: Core, spec: PartitionSpec, asked: str) -> tuple[Site, Placement]
         check_reconfigurable(spec, site.cluster, asked)
         check_gateway_routing(spec.gw_routing, site.cluster, asked)
         check_blocks(site.cluster, spec.devices, asked)
-        found = site.index.plan(to_request(spec))
+        found = site.index.plan(to_request(spec, site.cluster))
         if isinstance(found, Refusal):
             error = no_place(found, site, spec, asked, core.records(), sorted(core.down))
             if refused is None or isinstance(error, NoCapacity):
@@ -83,8 +83,8 @@ def make_record(
         cluster=site.cluster.name,
         allocation=placement.allocation,
         size=placement.size,
-        num_gcds=spec.num_gcds,
-        num_replicas=spec.num_replicas or spec.num_gcds,
+        num_gcds=len(placement.gcds),
+        num_replicas=spec.num_replicas or len(placement.gcds),
         num_ilds=len({block.domain for block in placement.blocks}),
         routing=routing_for(spec.routing, site.cluster, placement.blocks, asked),
         gw_routing=spec.gw_routing,
@@ -99,6 +99,8 @@ def make_record(
         epoch=core.next_epoch(),
         created_at=core.now(),
         reconfigurable=spec.reconfigurable,
+        open_gcds=not (spec.num_gcds or spec.reconfigurable),
+        open_replicas=not (spec.num_replicas or spec.reconfigurable),
         auto_reset=spec.auto_reset,
         relocatable=spec.relocatable,
         transient=transient,

@@ -37,7 +37,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     epoch: of the last step on its hardware. dirty: hexadecimal bit mask over the devices in
     routing order; a set bit must be reset before the next holder. transient: goes with the
-    lease that created it.
+    lease that created it. open_gcds, open_replicas: creation left the count open, so the one that
+    stands here is that of the last launch.
     """
 
     name: str
@@ -61,6 +62,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     owner_uid: int = -1
     job: str = ""
     reconfigurable: bool = False
+    open_gcds: bool = False
+    open_replicas: bool = False
     auto_reset: bool = True
     relocatable: bool = False
     transient: bool = False

@@ -58,8 +58,14 @@ def check_counts(spec: PartitionSpec, asked: str) -> None:
         raise InvalidRequest(problem, asked=asked, would_work=would_work, **data)
 
     size = spec.size or len(spec.devices)
-    if not 0 < size <= MAX_DEVICES:
+    if size <= 0:
         refuse("a partition has at least one device", "give a size of 1 or more", size=spec.size)
+    if size > MAX_DEVICES:
+        refuse(
+            f"no partition has more than {MAX_DEVICES} devices",
+            "list clusters shows how many each has",
+            size=spec.size,
+        )
     if spec.devices and spec.size not in (0, len(spec.devices)):
         refuse(
             f"{len(spec.devices)} devices are named, but the size is {spec.size}",
@@ -67,7 +73,8 @@ def check_counts(spec: PartitionSpec, asked: str) -> None:
         )
     if len(set(spec.devices)) != len(spec.devices):
         refuse("a device is named twice", "name each device once")
-    if spec.num_gcds < 1 or size % spec.num_gcds:
+    gcds = spec.num_gcds or 1
+    if gcds < 0 or size % gcds:
         fits = _divisors(size)
         refuse(
             f"{size} devices do not divide into {spec.num_gcds} GCDs",
@@ -75,11 +82,12 @@ def check_counts(spec: PartitionSpec, asked: str) -> None:
             num_gcds=spec.num_gcds,
             nearest=fits,
         )
-    replicas = spec.num_replicas or spec.num_gcds
-    if replicas < 1 or replicas % spec.num_gcds or size % replicas:
-        fits = [n for n in _divisors(size) if n % spec.num_gcds == 0]
+    replicas = spec.num_replicas or gcds
+    if replicas < 1 or replicas % gcds or size % replicas:
+        fits = [n for n in _divisors(size) if n % gcds == 0]
         refuse(
-            f"{replicas} replicas do not divide evenly over {size} devices in {spec.num_gcds} GCDs",
+            f"{replicas} replicas do not divide evenly over {size} devices in {gcds} "
+            f"GCD{'' if gcds == 1 else 's'}",
             f"use {_one_of(fits)} replicas",
             num_replicas=replicas,
             nearest=fits,
@@ -113,14 +121,21 @@ def check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> N
         raise InvalidRequest(problem, asked=asked, would_work=would_work)
 
 
-def to_request(spec: PartitionSpec) -> Request:
+def fewest_gcds(spec: PartitionSpec, cluster: Cluster) -> int:
+    """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain."""
+    size = spec.size or len(spec.devices)
+    domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
+    return max(1, domains, -(-size // cluster.family.max_domain_devices))
+
+
+def to_request(spec: PartitionSpec, cluster: Cluster) -> Request:
     """The shape that placement is asked for. The spec's numbers are checked already."""
     blocks = blocks_of(spec.devices) if spec.devices else None
     return Request(
         size=spec.size or len(spec.devices),
         allocation=spec.allocation or None,
         domains=spec.num_ilds or (1 if spec.reconfigurable else None),
-        gcds=spec.num_gcds,
+        gcds=spec.num_gcds or fewest_gcds(spec, cluster),
         blocks=blocks,
     )
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from podwright.controller._core import Core, Entry
+from podwright.controller._division import Division
 from podwright.controller._hardware import Fault
 from podwright.controller._leases import Lease, mask_of
 from podwright.controller._records import (
@@ -69,11 +70,13 @@ async def reset(
     ended: Sequence[Lease] = (),
     auto: bool = False,
     relocatable: bool = False,
+    division: Division | None = None,
 ) -> list[Fault]:
     """Reset a partition, or the devices of a mask over its routing order.
 
     lease: comes to life with it, and its epoch is that of the reset. ended: leases that end.
-    auto: the server does so by itself. One in error is reset whole, and joined anew.
+    auto: the server does so by itself. division: its GCDs from now on. One in error is reset
+    whole, and joined anew.
     """
     record = entry.known
     full = mask_of(0, record.size)
@@ -90,6 +93,7 @@ async def reset(
         auto_reset_at=core.now() if auto else record.auto_reset_at,
         transient=record.transient and not ended,
         relocatable=record.relocatable or relocatable,
+        **(division or {}),
     )
     changes: list[Change] = [put(changed)]
     changes.extend(drop_lease(x.record.id) for x in ended)
@@ -157,7 +161,9 @@ async def finish_remove(core: Core, entry: Entry, faults: Sequence[Fault]) -> No
     core.forget(entry, left)
 
 
-async def take_unreset(core: Core, entry: Entry, lease: LeaseRecord) -> list[Fault]:
+async def take_unreset(
+    core: Core, entry: Entry, lease: LeaseRecord, division: Division
+) -> list[Fault]:
     """A lease begins on devices as they are.
 
     Its holder takes them dirty or not; they are dirty again when it ends. Joining what is
@@ -167,8 +173,8 @@ async def take_unreset(core: Core, entry: Entry, lease: LeaseRecord) -> list[Fau
     record = entry.known
     left = record.dirty_mask & ~lease.mask
     changes: list[Change] = [put_lease(lease)]
-    if left != record.dirty_mask:
-        record = msgspec.structs.replace(record, dirty=f"{left:x}" if left else "")
+    if left != record.dirty_mask or division:
+        record = msgspec.structs.replace(record, dirty=f"{left:x}" if left else "", **division)
         changes.append(put(record))
     await core.journal.commit(changes)
     core.set(entry, record)

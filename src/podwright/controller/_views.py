@@ -60,8 +60,20 @@ def partition_info(
     )
 
 
+def check_filters(core: Core, request: ListRequest, asked: str) -> None:
+    """Raises NotFound for a cluster or an allocation that is nowhere."""
+    if not (request.cluster or request.allocation):
+        return
+    if not any(
+        request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
+        for record in core.records()  # those of clusters that are gone can still be listed
+    ):
+        core.inventory.candidates(request.cluster, request.allocation, asked)
+
+
 def partitions(core: Core, request: ListRequest, version: str) -> PartitionList:
-    """Partitions, in the order of their names."""
+    """Partitions, in the order of their names. Raises NotFound for unknown filters."""
+    check_filters(core, request, "list partitions")
     return PartitionList(
         partitions=[
             partition_info(core, entry, record, version)
@@ -75,6 +87,7 @@ def partitions(core: Core, request: ListRequest, version: str) -> PartitionList:
 
 def leases(core: Core, request: ListRequest) -> LeaseList:
     """Leases, in the order of their ids."""
+    check_filters(core, request, "list leases")
     now = core.now()
     return LeaseList(
         leases=[
@@ -90,6 +103,7 @@ def leases(core: Core, request: ListRequest) -> LeaseList:
 
 def clusters(core: Core, request: ListRequest) -> ClusterList:
     """Clusters, in the order of their definition."""
+    check_filters(core, request, "list clusters")
     return ClusterList(
         clusters=[
             ClusterInfo(
@@ -111,6 +125,7 @@ def clusters(core: Core, request: ListRequest) -> ClusterList:
 
 def allocations(core: Core, request: ListRequest) -> AllocationList:
     """Allocations, in the order of their definition."""
+    check_filters(core, request, "list allocations")
     return AllocationList(
         allocations=[
             AllocationInfo(
@@ -130,6 +145,7 @@ def allocations(core: Core, request: ListRequest) -> AllocationList:
 
 def devices(core: Core, request: ListRequest) -> DeviceList:
     """Devices, in the order of cluster, domain, offset."""
+    check_filters(core, request, "list devices")
     owners = core.owners()
     waiting = {
         (q.cluster, q.block.domain, q.block.offset + i)

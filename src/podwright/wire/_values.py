@@ -122,7 +122,9 @@ class AllocationInfo(Value):
 class PartitionSpec(Value):
     """What a partition is asked to be.
 
-    size: devices; 0 only together with `devices`. num_replicas: over all GCDs; 0 means num_gcds.
+    size: devices; 0 only together with `devices`. num_gcds: 0 leaves it open: one (or the fewest
+    that its link domains allow), until a launch divides it. num_replicas: over all GCDs; 0 leaves
+    it open: as many as GCDs.
     num_ilds: link domains to span; 0 lets the server decide. devices: explicit (domain, offset)
     pairs, or none. auto_reset: the server resets a partition in error by itself.
     """
@@ -131,7 +133,7 @@ class PartitionSpec(Value):
     size: int = 0
     cluster: str = ""
     allocation: str = ""
-    num_gcds: int = 1
+    num_gcds: int = 0
     num_replicas: int = 0
     num_ilds: int = 0
     routing: Routing = Routing.DEFAULT

@@ -147,7 +147,7 @@ def create_request(message: Any) -> CreateRequest:
             size=need.size or len(need.ipus),
             cluster=need.cluster_id,
             allocation=need.allocation_id,
-            num_gcds=need.num_gcds or 1,
+            num_gcds=need.num_gcds,
             num_replicas=need.num_replicas,
             num_ilds=need.num_ipulink_segments,
             routing=_asked(ROUTING, need.ipulink_routing_type, "ipulink_routing_type"),

@@ -1,0 +1,53 @@
+"""A caller that goes away in the middle of a call: the call goes on, and the server with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from podwright.wire import NotFound, ReadyState
+from tests.controller.world import ROOT, World
+
+CALLS: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "create": lambda world: world.create("new", 4),
+    "create at once": lambda world: world.create("new", 4, wait=False),
+    "reset": lambda world: world.reset("p1"),
+    "remove": lambda world: world.remove("p1"),
+    "acquire": lambda world: world.acquire("p1", 4, num_gcds=2),
+    "acquire new": lambda world: world.acquire("new", 4, create=True, keep=True),
+    "replace": lambda world: world.acquire("p1", 8, update=True, keep=True),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8])
+async def test_a_cancelled_caller_stops_nobody(world: World, name: str, turns: int) -> None:
+    await world.create("p1", 4)
+    call = asyncio.ensure_future(CALLS[name](world))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    while world.controller._core.tasks:
+        await asyncio.wait(world.controller._core.tasks)
+    assert world.controller.failure is None
+    for partition in await world.names():
+        assert (await world.get(partition)).ready_state is ReadyState.ACTIVE
+    if turns and name.startswith("create"):
+        assert "new" in await world.names()
+    await world.check()
+
+
+async def test_leases_of_cancelled_callers_run_out(world: World) -> None:
+    call = asyncio.ensure_future(world.acquire("new", 16, create=True))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    await world.time.advance(30)
+    with pytest.raises(NotFound):
+        await world.get("new")
+    await world.create("all", 16, caller=ROOT)
