@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.outer.lab import HostsLab, LabError, SlurmLab, newer_slurm, sweep_dead_labs
+from tests.outer.postgres import Postgres
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,3 +43,10 @@ def slurm_24() -> Path:
 def slurm_release(request: pytest.FixtureRequest) -> Any:
     """Both Slurms that the tests know: pass it as SlurmLab(release=...)."""
     return None if request.param == "22.05" else newer_slurm()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL cluster of the tests' own, for tests that leave it running."""
+    with Postgres() as cluster:
+        yield cluster

@@ -2,6 +2,23 @@
 
 from podwright.store._door import Change, Delete, Opened, Put, Snapshot, Store
 from podwright.store._memory import MemoryStore
+from podwright.store._postgres import PostgresStore, Turn
 from podwright.store._sqlite import SQLiteStore
+from podwright.store._url import open_store, shown_place, shows_password, storage_file
 
-__all__ = ["Change", "Delete", "MemoryStore", "Opened", "Put", "SQLiteStore", "Snapshot", "Store"]
+__all__ = [
+    "Change",
+    "Delete",
+    "MemoryStore",
+    "Opened",
+    "PostgresStore",
+    "Put",
+    "SQLiteStore",
+    "Snapshot",
+    "Store",
+    "Turn",
+    "open_store",
+    "shown_place",
+    "shows_password",
+    "storage_file",
+]

@@ -1,0 +1,256 @@
+"""The store of two servers: a PostgreSQL database that both reach, active by a lease in it.
+
+A commit is one statement that renews the lease, checks the epoch and writes: a server that
+hangs in the middle of it leaves no transaction open that a second one would wait for, and a
+server whose epoch is over writes nothing. Times are the database's, so that two machines whose
+clocks differ agree on when a lease has run out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from podwright.store import _postgres_schema as schema
+from podwright.store._clock import Clock, Seconds
+from podwright.store._door import Opened, Snapshot
+from podwright.store._group import Final, GroupStore
+from podwright.wire import AlreadyExists
+
+if TYPE_CHECKING:
+    import psycopg
+
+_log = logging.getLogger("podwright.store")
+
+#: One transaction: without the row of our epoch nothing is written.
+_COMMIT = """
+WITH ours AS (
+    UPDATE podwright.server SET time = %(now)s,
+        deadline = extract(epoch FROM clock_timestamp())::float8 + %(ttl)s
+    WHERE epoch = %(epoch)s RETURNING 1
+), puts AS (
+    INSERT INTO podwright.records
+    SELECT kind, key, body FROM ours,
+        unnest(%(kinds)s::text[], %(keys)s::text[], %(bodies)s::bytea[]) AS new (kind, key, body)
+    ON CONFLICT (kind, key) DO UPDATE SET body = EXCLUDED.body
+), gone AS (
+    DELETE FROM podwright.records AS old
+    USING ours, unnest(%(gone_kinds)s::text[], %(gone_keys)s::text[]) AS gone (kind, key)
+    WHERE old.kind = gone.kind AND old.key = gone.key
+)
+SELECT count(*) FROM ours
+"""
+_RENEW = """
+UPDATE podwright.server SET deadline = extract(epoch FROM clock_timestamp())::float8 + %s
+WHERE epoch = %s
+"""
+_GIVE_BACK = "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s"
+_TURN = """
+SELECT epoch, time, owner, deadline - extract(epoch FROM clock_timestamp())::float8,
+       extract(epoch FROM clock_timestamp())::float8
+FROM podwright.server
+"""
+
+
+class Turn(NamedTuple):
+    """Whose turn it is. owner: who is or was active. left: seconds until its lease ends."""
+
+    owner: str
+    left: float
+
+
+class PostgresStore(GroupStore):
+    """A `Store` in a PostgreSQL database (15 or newer), in its schema `podwright`.
+
+    url: `postgresql://…` as libpq reads it. owner: who we are, for the others to read.
+    ttl: seconds that our lease lives after a commit or `renew`; 0: no lease, `open` takes the
+    store from whoever has it. wall: in place of the database's clock, for tests.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        owner: str = "",
+        ttl: float = 0.0,
+        wall: Seconds | None = None,
+        monotonic: Seconds = time.monotonic,
+    ) -> None:
+        super().__init__(schema.shown(url))
+        self._url = url
+        self._owner = owner
+        self.ttl = ttl
+        self._wall, self._monotonic = wall, monotonic
+        self._db: psycopg.Connection[Any] | None = None
+        self._watch: psycopg.Connection[Any] | None = None
+        self._held_until = 0.0
+
+    # -- the lease ---------------------------------------------------------------------------
+
+    async def turn(self) -> Turn:
+        """Whose turn it is, without taking it. Raises wire.Unavailable.
+
+        Asked again and again by a standby: its connection is kept until `open` or `close`.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self._turn)
+
+    async def renew(self) -> None:
+        """Move the end of our lease to a full ttl from now. Raises as `commit` does."""
+        await self._in_thread(lambda: self._checked(self._renew))
+
+    @property
+    def held(self) -> bool:
+        """Whether nobody else can be active, by our own clock. One that hung learns it here."""
+        return not self.ttl or self._monotonic() < self._held_until
+
+    def _turn(self) -> Turn:
+        try:
+            if self._watch is None:
+                self._watch = schema.connect(self._url)
+            with schema.translated(self.name):
+                if not schema.exists(self._watch):
+                    return Turn("", 0.0)
+                row = self._watch.execute(_TURN).fetchone()
+                assert row is not None
+                return Turn(row[2], max(0.0, row[3]))
+        except BaseException:
+            self._stop_watching()
+            raise
+
+    def _stop_watching(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+
+    def _renew(self) -> bool:
+        assert self._db is not None
+        until = self._monotonic() + self.ttl
+        with schema.translated(self.name):
+            ours = self._db.execute(_RENEW, (self.ttl, self._epoch)).rowcount == 1
+        if ours:
+            self._held_until = until
+        return ours
+
+    async def close(self) -> None:
+        """Finish what waits, give the lease back, let go. Closing twice is no error."""
+        await super().close()
+        self._stop_watching()
+
+    # -- what GroupStore asks ----------------------------------------------------------------
+
+    def _open_database(self) -> tuple[Opened, Clock]:
+        db = schema.connect(self._url)
+        try:
+            with schema.translated(self.name):
+                schema.make_durable(db, self.name)
+                until = self._monotonic() + self.ttl
+                with db.transaction():
+                    schema.migrate(db, self.name)
+                    db.execute("SELECT 1 FROM podwright.server FOR UPDATE")
+                    row = db.execute(_TURN).fetchone()
+                    assert row is not None
+                    epoch, last, owner, left, database_time = row
+                    if self.ttl and left > 0 and owner != self._owner:
+                        raise _taken(self.name, owner, left)
+                    clock = Clock(self._wall or (lambda: database_time), self._monotonic, last)
+                    db.execute(
+                        "UPDATE podwright.server SET epoch = %s, time = %s, owner = %s,"
+                        " deadline = extract(epoch FROM clock_timestamp())::float8 + %s",
+                        (epoch + 1, clock.now(), self._owner, self.ttl),
+                    )
+                    records = _records(db)
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._held_until = db, until
+        self._stop_watching()
+        return Opened(epoch + 1, records), clock
+
+    def _write(self, final: Final, now: float) -> bool:
+        assert self._db is not None
+        until = self._monotonic() + self.ttl
+        puts = [(*record, body) for record, body in final.items() if body is not None]
+        gone = [record for record, body in final.items() if body is None]
+        with schema.translated(self.name):
+            row = self._db.execute(
+                _COMMIT,
+                {
+                    "now": now,
+                    "ttl": self.ttl,
+                    "epoch": self._epoch,
+                    "kinds": [kind for kind, _, _ in puts],
+                    "keys": [key for _, key, _ in puts],
+                    "bodies": [body for _, _, body in puts],
+                    "gone_kinds": [kind for kind, _ in gone],
+                    "gone_keys": [key for _, key in gone],
+                },
+            ).fetchone()
+        if row is None or row[0] != 1:
+            return False
+        self._held_until = until
+        return True
+
+    def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
+        db = self._db
+        assert db is not None
+        with schema.translated(self.name), db.transaction():
+            ours = db.execute(
+                "UPDATE podwright.server SET epoch = greatest(epoch, %s), deadline = 0"
+                " WHERE epoch = %s",
+                (epoch, self._epoch),
+            )
+            if ours.rowcount != 1:
+                return False
+            db.execute("DELETE FROM podwright.records")
+            with db.cursor().copy("COPY podwright.records FROM STDIN (FORMAT BINARY)") as copy:
+                copy.set_types(["text", "text", "bytea"])
+                for (kind, key), body in records.items():
+                    copy.write_row((kind, key, body))
+        return True
+
+    def _read(self) -> Snapshot:
+        db = self._db
+        assert db is not None
+        with schema.translated(self.name), db.transaction():
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
+            assert row is not None
+            return Snapshot(row[0], row[1], _records(db))
+
+    def _nothing_written(self, error: BaseException) -> bool:
+        return schema.nothing_written(error, self._db)
+
+    def _close_database(self) -> None:
+        import psycopg
+
+        db, self._db, self._held_until = self._db, None, 0.0
+        if db is None:
+            return
+        try:
+            if self._broken is None:  # the next server need not wait
+                db.execute(
+                    "UPDATE podwright.server SET deadline = 0 WHERE epoch = %s", (self._epoch,)
+                )
+        except psycopg.Error as error:
+            _log.warning("the lease on %s could not be given back: %s", self.name, error)
+        finally:
+            db.close()
+
+
+def _records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:
+    with db.cursor(binary=True) as cursor:
+        rows = cursor.execute("SELECT kind, key, body FROM podwright.records")
+        return {(kind, key): body for kind, key, body in rows}
+
+
+def _taken(name: str, owner: str, left: float) -> AlreadyExists:
+    return AlreadyExists(
+        f"another server{f' ({owner})' if owner else ''} is active on the store {name}",
+        would_work="wait until it ends, or until its lease runs out",
+        holder=owner,
+        left=left,
+    )
