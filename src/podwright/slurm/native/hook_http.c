@@ -95,17 +95,32 @@ static int connect_tcp(const char *address, long long deadline)
 	return fd;
 }
 
-/* A credential for the body, to be freed. NULL where MUNGE is absent or its daemon does not run. */
+const char *munge_socket;
+
+/* A credential for the body, to be freed. NULL where MUNGE is absent or its daemon does not run.
+ * The header of libmunge is not needed to build: MUNGE_OPT_SOCKET is 8 (munge 0.5). */
 static char *credential(const char *body)
 {
+	enum { OPT_SOCKET = 8 };
 	int (*encode)(char **, void *, const void *, int);
-	void *library = dlopen("libmunge.so.2", RTLD_NOW);
+	void *(*create)(void);
+	int (*set)(void *, int, ...);
+	void *library = dlopen("libmunge.so.2", RTLD_NOW), *context = NULL;
 	char *made = NULL;
 
 	if (!library)
 		return NULL;
 	*(void **)&encode = dlsym(library, "munge_encode");
-	if (!encode || encode(&made, NULL, body, (int)strlen(body)) != 0)
+	*(void **)&create = dlsym(library, "munge_ctx_create");
+	*(void **)&set = dlsym(library, "munge_ctx_set");
+	if (!encode || !create || !set)
+		return NULL;
+	if (munge_socket) {
+		context = create();
+		if (!context || set(context, OPT_SOCKET, munge_socket) != 0)
+			return NULL;
+	}
+	if (encode(&made, context, body, (int)strlen(body)) != 0)
 		return NULL;
 	return made;
 }
@@ -177,7 +192,7 @@ int http_post(const char *address, const char *path, const char *body, long long
 	if (!local && strncmp(address, "tcp:", 4) != 0)
 		return -1;
 	if (!local && !(proof = credential(body)))
-		return -1;
+		return NO_CREDENTIAL;
 	length = snprintf(request, sizeof request,
 			  "POST %s HTTP/1.0\r\nHost: podwright\r\nContent-Type: application/json\r\n"
 			  "Content-Length: %zu\r\n%s%s%s\r\n%s",

@@ -9,6 +9,7 @@
  *   prolog-seconds 30                          how long a job may wait with its nodes held
  *   epilog-seconds 600                         how long an ended job's licences stay counted
  *   before-prolog-slurmctld /usr/local/...     the site's own script, run first (also before-epilog-)
+ *   munge-socket /run/munge/munge.socket.2     if not at its usual place
  *   licence ipu                                jobs whose licences lack this name are none of ours
  *
  * Exit codes: 0 done (or not ours), 1 refused, 2 usage or settings, 75 no server within the time.
@@ -36,6 +37,7 @@ struct settings {
 	long prolog_seconds, epilog_seconds;
 	char before[2][LINE_MAX_]; /* prolog, epilog */
 	char licence[64];
+	char munge[ADDRESS_MAX];
 };
 
 static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -87,6 +89,8 @@ static bool set(struct settings *s, const char *key, const char *value)
 		return copy(s->before[0], LINE_MAX_, value);
 	if (strcmp(key, "before-epilog-slurmctld") == 0)
 		return copy(s->before[1], LINE_MAX_, value);
+	if (strcmp(key, "munge-socket") == 0)
+		return copy(s->munge, sizeof s->munge, value);
 	if (strcmp(key, "licence") == 0)
 		return copy(s->licence, sizeof s->licence, value);
 	return false;
@@ -230,10 +234,14 @@ static int ask(const struct settings *s, const char *path, const char *body, lon
 	static struct answer answer;
 	long long deadline = now_ms() + seconds * 1000LL;
 	useconds_t pause = 20000;
+	bool unproved = false;
 
 	do {
 		for (int k = 0; k < s->count; k++) {
-			if (http_post(s->servers[k], path, body, deadline, &answer) != 0)
+			int failed = http_post(s->servers[k], path, body, deadline, &answer);
+
+			unproved |= failed == NO_CREDENTIAL;
+			if (failed)
 				continue;
 			if (answer.status == 200) {
 				fwrite(answer.body, 1, answer.length, stdout);
@@ -249,8 +257,8 @@ static int ask(const struct settings *s, const char *path, const char *body, lon
 		if (pause < 1000000)
 			pause *= 2;
 	} while (now_ms() < deadline);
-	complain("podwright: job %s: no server answered within %ld s", getenv("SLURM_JOB_ID"),
-		 seconds);
+	complain("podwright: job %s: no server answered within %ld s%s", getenv("SLURM_JOB_ID"),
+		 seconds, unproved ? " (no MUNGE credential for TCP: is munged running?)" : "");
 	return EXIT_NO_SERVER;
 }
 
@@ -275,6 +283,8 @@ int main(int argc, char **argv)
 	snprintf(conf, sizeof conf, "%s/hook.conf", dirname(here));
 	if (!read_settings(conf, &s))
 		return 2;
+	if (*s.munge)
+		munge_socket = s.munge;
 	failed = s.before[epilog][0] ? run_before(s.before[epilog]) : 0;
 	/* A job that ended is told to the server whatever the site's own script thought of it. */
 	if (failed && !epilog)

@@ -1,0 +1,324 @@
+"""The compiled pieces: they build without a warning, and the hook keeps its promises to Slurm.
+
+The hook runs here under AddressSanitizer and UBSan, against a server that behaves in every bad way.
+"""
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import ALICE, SlurmLab, poll
+from tests.outer.lab._folder import new_folder, remove
+
+NATIVE = Path(__file__).parents[2] / "src/podwright/slurm/native"
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "5", "SLURM_JOB_LICENSES": "matlab:1,ipu:4"}
+
+pytestmark = [pytest.mark.outer]
+
+
+def build(out: Path, **settings: str) -> None:
+    words = [f"{key}={value}" for key, value in settings.items()]
+    subprocess.run(["make", "-s", "-C", NATIVE, f"OUT={out}", *words], check=True)
+
+
+class Server:
+    """Answers every connection with fixed bytes; keeps what it was sent."""
+
+    def __init__(self, path: Path | None, answer: bytes | None) -> None:
+        self.asked: list[bytes] = []
+        self._answer = answer
+        family = socket.AF_UNIX if path else socket.AF_INET
+        self._socket = socket.socket(family)
+        self._socket.bind(str(path) if path else ("127.0.0.1", 0))
+        self.port = 0 if path else self._socket.getsockname()[1]
+        self._socket.listen(8)
+        self._open: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                peer, _ = self._socket.accept()
+            except OSError:
+                return
+            self.asked.append(peer.recv(65536))
+            if self._answer is None:
+                self._open.append(peer)  # silence
+                continue
+            try:
+                peer.sendall(self._answer)
+            except OSError:
+                pass
+            finally:
+                peer.close()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join()
+        for peer in self._open:
+            peer.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Path | None, bytes | None], Server]]:
+    servers: list[Server] = []
+
+    def start(path: Path | None, answer: bytes | None) -> Server:
+        servers.append(Server(path, answer))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("checked")
+    build(out, CFLAGS="-O1 -g -U_FORTIFY_SOURCE -fsanitize=address,undefined")
+    return out / "podwright-hook"
+
+
+@pytest.fixture
+def hook(checked: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    for name in ("prolog-slurmctld", "epilog-slurmctld", "other"):
+        (tmp_path / name).symlink_to(checked)
+
+    def run(
+        conf: str, name: str = "prolog-slurmctld", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "hook.conf").write_text(conf)
+        return subprocess.run(
+            [tmp_path / name],
+            env={"PATH": "/usr/bin:/bin", **JOB, **env},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+    return run
+
+
+Hook = Callable[..., subprocess.CompletedProcess[str]]
+Serve = Callable[[Path | None, bytes | None], Server]
+OK = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nKEY=value\n"
+
+
+def test_a_job_is_described_and_the_answer_printed(
+    hook: Hook, serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(tmp_path / "s", OK)
+    done = hook(f"server unix:{tmp_path}/s\n", SLURM_JOB_NAME='a "b"\\\n')
+    assert (done.returncode, done.stdout, done.stderr) == (0, "KEY=value\n", "")
+    head, _, body = server.asked[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /slurm.v1/JobBegins HTTP/1.0\r\n")
+    assert json.loads(body) == {
+        "job": "7",
+        "uid": "5",
+        "licences": "matlab:1,ipu:4",
+        "name": 'a "b"\\\n',
+    }
+
+
+def test_jobs_without_devices_ask_nobody(hook: Hook, serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "s", OK)
+    for licences in ("matlab:4", "ipu_x4:1", "xipu:4"):
+        done = hook(f"server unix:{tmp_path}/s\n", SLURM_JOB_LICENSES=licences)
+        assert done.returncode == 0
+    assert server.asked == []
+
+
+def test_a_component_of_a_heterogeneous_job_is_told_without_licences(
+    hook: Hook, serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(tmp_path / "s", OK)
+    env = {"SLURM_JOB_LICENSES": "", "SLURM_HET_JOB_ID": "6", "SPANK_IPUS": "4"}
+    assert hook(f"server unix:{tmp_path}/s\n", "epilog-slurmctld", **env).returncode == 0
+    assert server.asked[0].startswith(b"POST /slurm.v1/JobEnded ")
+
+
+def test_a_refusal_is_final_and_says_why(hook: Hook, serve: Serve, tmp_path: Path) -> None:
+    server = serve(tmp_path / "s", b"HTTP/1.1 409 Conflict\r\n\r\nno such devices")
+    done = hook(f"server unix:{tmp_path}/s\n")
+    assert done.returncode == 1
+    assert "job 7 refused (409): no such devices" in done.stderr
+    assert len(server.asked) == 1
+
+
+def test_the_next_address_is_asked_where_one_is_dead_or_undecided(
+    hook: Hook, serve: Serve, tmp_path: Path
+) -> None:
+    serve(tmp_path / "busy", b"HTTP/1.1 503 Later\r\n\r\n")
+    serve(tmp_path / "good", OK)
+    conf = "".join(f"server unix:{tmp_path}/{name}\n" for name in ("dead", "busy", "good"))
+    done = hook(conf)
+    assert (done.returncode, done.stdout) == (0, "KEY=value\n")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        b"",
+        b"nonsense",
+        b"HTTP/1.1 200 OK\r\nno end",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 200_000,
+    ],
+    ids=["silence", "nothing", "nonsense", "cut", "endless"],
+)
+def test_a_broken_server_costs_the_time_allowed_and_no_more(
+    hook: Hook, serve: Serve, tmp_path: Path, answer: bytes | None
+) -> None:
+    serve(tmp_path / "s", answer)
+    start = time.monotonic()
+    done = hook(f"server unix:{tmp_path}/s\nprolog-seconds 1\n")
+    assert done.returncode == 75
+    assert "no server answered within 1 s" in done.stderr
+    assert time.monotonic() - start < 15  # a hang, not a stopwatch: the command's own limit is 30
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ("", "names no server"),
+        ("server\n", "hook.conf:1: not understood: server"),
+        ("colour red\n", "hook.conf:1: not understood: colour red"),
+        ("server unix:/x\nprolog-seconds soon\n", "hook.conf:2: not understood"),
+        (f"server unix:{'x' * 300}\n", "hook.conf:1: not understood"),
+        ("server unix:/x\n" * 9, "hook.conf:9: not understood"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(hook: Hook, conf: str, said: str) -> None:
+    done = hook(conf)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_too_long_a_description_is_an_error_and_not_cut(hook: Hook, tmp_path: Path) -> None:
+    done = hook(f"server unix:{tmp_path}/s\n", SLURM_JOB_NODELIST="n" * 9000)
+    assert done.returncode == 1
+    assert "too long" in done.stderr
+
+
+def test_the_sites_own_script_runs_first_and_its_failure_is_the_jobs(
+    hook: Hook, serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(tmp_path / "s", OK)
+    script = tmp_path / "site"
+    script.write_text("#!/bin/sh\necho site $SLURM_JOB_ID >&2\nexit 3\n")
+    script.chmod(0o755)
+    conf = f"server unix:{tmp_path}/s\nbefore-prolog-slurmctld {script}\n"
+    done = hook(conf + f"before-epilog-slurmctld {script}\n")
+    assert (done.returncode, done.stderr) == (3, "site 7\n")
+    assert server.asked == []
+    done = hook(conf + f"before-epilog-slurmctld {script}\n", "epilog-slurmctld")
+    assert done.returncode != 0
+    assert len(server.asked) == 1  # the devices come back whatever the site's script thought
+
+
+def test_an_unknown_name_is_refused(hook: Hook) -> None:
+    done = hook("server unix:/x\n", "other")
+    assert done.returncode == 2
+    assert "known: prolog-slurmctld, epilog-slurmctld" in done.stderr
+
+
+def test_no_munge_is_said(hook: Hook, tmp_path: Path) -> None:
+    conf = f"server tcp:127.0.0.1:1\nmunge-socket {tmp_path}/none\nprolog-seconds 1\n"
+    done = hook(conf)
+    assert done.returncode == 75
+    assert "no MUNGE credential" in done.stderr
+
+
+@pytest.mark.slurm
+def test_over_tcp_a_munge_credential_carries_the_body(hook: Hook, serve: Serve) -> None:
+    lab = SlurmLab(nodes=1)
+    try:
+        lab._start_munged()
+        server = serve(None, OK)
+        conf = f"server tcp:127.0.0.1:{server.port}\nmunge-socket {lab.folder}/munge.socket\n"
+        assert hook(conf).returncode == 0
+        head, _, body = server.asked[0].partition(b"\r\n\r\n")
+        proof = head.partition(b"Authorization: MUNGE ")[2].split(b"\r\n")[0].decode()
+        socket_ = f"--socket={lab.folder}/munge.socket"
+        payload = lab.run("unmunge", socket_, "--no-output", stdin=proof)
+        assert payload.returncode == 0
+        shown = lab.run("unmunge", socket_, "--metadata=/dev/null", stdin=proof)
+        assert "replayed" in shown.stderr.lower()  # each proof counts once
+        assert json.loads(body)["job"] == "7"
+    finally:
+        lab.stop()
+
+
+@pytest.fixture(scope="module")
+def plugin() -> Iterator[Callable[[Path | None], Path]]:
+    """Builds the SPANK plugin for a release; in a folder that both releases see."""
+    made: list[Path] = []
+
+    def make(release: Path | None) -> Path:
+        out = new_folder()
+        made.append(out)
+        build(out, **({"SLURM_INCLUDE": f"{release}/usr/include"} if release else {}))
+        return out / "spank_podwright.so"
+
+    yield make
+    for folder in made:
+        remove(folder)
+
+
+@pytest.mark.slurm
+def test_options_reach_every_command_and_tasks_find_their_partition(
+    slurm_lab: Callable[..., SlurmLab],
+    slurm_release: Path | None,
+    plugin: Callable[[Path | None], Path],
+) -> None:
+    library = plugin(slurm_release)
+    prolog = "#!/bin/sh\necho $SLURM_JOB_ID $SPANK_IPUS $SPANK_NUM_REPLICAS >>@LAB@/out/prolog\n"
+    lab = slurm_lab(
+        nodes=2,
+        release=slurm_release,
+        conf={"PrologSlurmctld": "@LAB@/prolog.sh"},
+        files={
+            "plugstack.conf": f"required {library} host=pod port=8099\n",
+            "prolog.sh": prolog,
+        },
+    )
+    show = "echo $IPUOF_VIPU_API_PARTITION_ID $IPUOF_VIPU_API_HOST $IPUOF_VIPU_API_PORT"
+    task = f"sh -c '{show} gcd $IPUOF_VIPU_API_GCD_ID'"
+    script = f"#!/bin/sh\n#SBATCH --ipus=8\n#SBATCH --num-replicas 4\n{show}\nsrun -l {task}\n"
+    job = lab.submit(script, "-n3", user=ALICE)
+    lab.wait_over(job)
+    lines = (lab.folder / "out" / f"slurm-{job}.out").read_text().splitlines()
+    place = f"slurm_{job} pod 8099"
+    assert lines[0] == place
+    assert sorted(lines[1:]) == [f"{k}: {place} gcd {k}" for k in range(3)]
+    done = lab.run("srun", "--ipus=2", "-n1", "sh", "-c", show, user=ALICE)
+    assert done.stdout == f"slurm_{job + 1} pod 8099\n"
+    done = lab.run("salloc", "--ipus=2", "-n2", "srun", "-l", "sh", "-c", show, user=ALICE)
+    assert sorted(done.stdout.splitlines()) == [f"{k}: slurm_{job + 2} pod 8099" for k in (0, 1)]
+    plain = lab.run("srun", "sh", "-c", show, user=ALICE)
+    assert plain.stdout.strip() == ""
+    written = lab.folder / "out" / "prolog"
+    poll("prologs", lambda: len(written.read_text().splitlines()) == 4)
+    assert written.read_text().splitlines()[:3] == [f"{job} 8 4", f"{job + 1} 2", f"{job + 2} 2"]
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("value", ["0", "-4", "four", "4x", "", "65537", "99999999999999999999"])
+def test_numbers_that_are_none_are_refused_by_every_command(
+    value: str, slurm_lab: Callable[..., SlurmLab], plugin: Callable[[Path | None], Path]
+) -> None:
+    lab = slurm_lab(nodes=1, files={"plugstack.conf": f"required {plugin(None)}\n"})
+    for command in (["srun", "true"], ["sbatch", "--wrap=true"], ["salloc", "true"]):
+        done = lab.run(command[0], f"--ipus={value}", command[1])
+        assert done.returncode != 0
+        assert "a whole number from 1 to 65536 is needed" in done.stderr
+    assert lab.jobs() == {}
