@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,11 +68,13 @@ class Pod:
             self.process.send_signal(number)
         return self.process.wait(20)
 
-    def run(self, *words: str | Path, timeout: float = 60, **environ: str) -> Ran:
+    def run(
+        self, *words: str | Path, timeout: float = 60, environ: Mapping[str, str] | None = None
+    ) -> Ran:
         """Run a command to its end."""
         done = subprocess.run(
             [str(word) for word in words],
-            env={**self.environ, **environ},
+            env={**self.environ, **(environ or {})},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -83,9 +85,9 @@ class Pod:
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def good(self, *words: str | Path, **environ: str) -> str:
+    def good(self, *words: str | Path) -> str:
         """Run a command that must succeed; what it printed."""
-        ran = self.run(*words, **environ)
+        ran = self.run(*words)
         assert ran.code == 0, ran
         return ran.out
 
