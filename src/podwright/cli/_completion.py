@@ -39,11 +39,11 @@ def _poprun() -> argparse.ArgumentParser:
         if option.later:
             continue
         takes_none = bool(option.flag) and not option.optional
-        parser.add_argument(
-            option.name,
-            help=option.help.replace("%", "%%"),
-            **({"action": "store_true"} if takes_none else {"metavar": option.value}),
-        )
+        text = option.help.replace("%", "%%")
+        if takes_none:
+            parser.add_argument(option.name, help=text, action="store_true")
+        else:
+            parser.add_argument(option.name, help=text, metavar=option.value)
     program = parser.add_argument("program", nargs="*", help="the program and its arguments")
     program.complete = shtab.FILE  # type: ignore[attr-defined]
     return parser
