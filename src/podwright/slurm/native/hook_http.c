@@ -102,26 +102,28 @@ const char *munge_socket;
 static char *credential(const char *body)
 {
 	enum { OPT_SOCKET = 8 };
+	static void *library;
 	int (*encode)(char **, void *, const void *, int);
 	void *(*create)(void);
+	void (*destroy)(void *);
 	int (*set)(void *, int, ...);
-	void *library = dlopen("libmunge.so.2", RTLD_NOW), *context = NULL;
+	void *context = NULL;
 	char *made = NULL;
 
-	if (!library)
+	if (!library && !(library = dlopen("libmunge.so.2", RTLD_NOW)))
 		return NULL;
 	*(void **)&encode = dlsym(library, "munge_encode");
 	*(void **)&create = dlsym(library, "munge_ctx_create");
+	*(void **)&destroy = dlsym(library, "munge_ctx_destroy");
 	*(void **)&set = dlsym(library, "munge_ctx_set");
-	if (!encode || !create || !set)
+	if (!encode || !create || !destroy || !set || !(context = create()))
 		return NULL;
-	if (munge_socket) {
-		context = create();
-		if (!context || set(context, OPT_SOCKET, munge_socket) != 0)
-			return NULL;
+	if ((munge_socket && set(context, OPT_SOCKET, munge_socket) != 0) ||
+	    encode(&made, context, body, (int)strlen(body)) != 0) {
+		free(made);
+		made = NULL;
 	}
-	if (encode(&made, context, body, (int)strlen(body)) != 0)
-		return NULL;
+	destroy(context);
 	return made;
 }
 
