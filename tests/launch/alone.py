@@ -11,7 +11,8 @@ import sys
 from collections.abc import Mapping
 
 from podwright.client import Client, FakeTransport, Found
-from podwright.launch import Plan, launch, make_plan, parse
+from podwright.hosts import read_cores
+from podwright.launch import Plan, launch, make_plan, parse, places_instances
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -71,7 +72,9 @@ def find(plan: Plan, environ: Mapping[str, str]) -> Found:
 def main() -> int:
     """poprun."""
     try:
-        plan = make_plan(parse(sys.argv[1:]), os.environ)
+        options = parse(sys.argv[1:])
+        cores = read_cores(os.environ) if places_instances(options) else None
+        plan = make_plan(options, os.environ, cores=cores)
         return launch(plan, os.environ, find=find)
     except PodwrightError as error:
         print(f"POPRUN ERROR: {error.message}", file=sys.stderr)

@@ -141,7 +141,7 @@ def test_one_replica_in_one_instance_and_old_names_are_only_warned_of() -> None:
     plan = make_plan(parse(["--numa-aware=1", "--vipu-cluster=c1", "t"]), {})
     assert [note.split(":")[0] for note in plan.notes] == [
         "1 replica in 1 instance",
-        "--numa-aware is deprecated and has no effect yet",
+        "--numa-aware is deprecated; write --process-placement spreadnuma",
         "--vipu-cluster is deprecated; write --vipu-allocation",
     ]
     assert plan.request.spec.allocation == "c1"

@@ -18,7 +18,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    from podwright.launch import help_text, launch, make_plan, parse
+    from podwright.hosts import read_cores
+    from podwright.launch import help_text, launch, make_plan, parse, places_instances
 
     options = parse(words)
     if options.help:
@@ -29,7 +30,8 @@ def _main(words: Sequence[str]) -> int:
 
         print(f"poprun {__version__} (Podwright)")
         return 0
-    plan = make_plan(options, os.environ)
+    cores = read_cores(os.environ) if places_instances(options) else None
+    plan = make_plan(options, os.environ, cores=cores)
     if options.dry_run:
         for note in plan.notes:
             print(f"POPRUN WARNING: {note}", file=sys.stderr)

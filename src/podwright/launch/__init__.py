@@ -4,7 +4,7 @@ from podwright.launch._engine import Command, Engine, FakeEngine, Mpirun
 from podwright.launch._launch import launch
 from podwright.launch._options import Options, parse
 from podwright.launch._output import Output
-from podwright.launch._plan import Instance, Plan, make_plan
+from podwright.launch._plan import Instance, Plan, make_plan, places_instances
 from podwright.launch._table import OPTIONS, help_text
 
 __all__ = [
@@ -21,4 +21,5 @@ __all__ = [
     "launch",
     "make_plan",
     "parse",
+    "places_instances",
 ]

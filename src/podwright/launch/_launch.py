@@ -67,6 +67,10 @@ def _launch(
     signals: _Signals,
 ) -> int:
     _check_program(plan, environ)
+    bound = any(instance.place and instance.place.bound for instance in plan.instances)
+    if bound and find_program("taskset", environ) is None:
+        output.warn("no taskset (util-linux) on PATH: instances are not bound to cores")
+        plan = plan.unbound()
     for name in sweep(environ):
         output.log("I", f"removed what the abandoned run {name} had left")
     folder = make_folder(environ)

@@ -39,6 +39,7 @@ class Options(NamedTuple):
     instance_mpi_local_args: tuple[tuple[int, str], ...] = ()
     allow_run_as_root: bool | None = None
     numa_aware: bool | None = None
+    process_placement: str | None = None
     print_topology: bool = False
     only_output_from_instance: int | None = None
     dry_run: str = ""

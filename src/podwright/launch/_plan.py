@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from podwright.hosts import Cores, write_list
 from podwright.launch._environment import (
     SERVER_TIMEOUT,
     TIMEOUT_VARIABLE,
@@ -18,6 +19,7 @@ from podwright.launch._environment import (
     instance_environment,
 )
 from podwright.launch._options import Options
+from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
 from podwright.launch._topology import topology_table
 from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
 
@@ -39,6 +41,7 @@ class Instance(NamedTuple):
     replicas: int
     environment: tuple[tuple[str, str], ...]
     mpi_arguments: tuple[str, ...] = ()
+    place: Place | None = None
 
 
 class Plan(NamedTuple):
@@ -64,6 +67,14 @@ class Plan(NamedTuple):
     print_topology: bool = False
     verbosity: int = 0
     notes: tuple[str, ...] = ()
+
+    def unbound(self) -> Plan:
+        """The same, with all instances wherever the kernel puts them."""
+        free = []
+        for instance in self.instances:
+            own = tuple(pair for pair in instance.environment if pair[0] != CPUS_VARIABLE)
+            free.append(instance._replace(place=None, environment=own))
+        return self._replace(instances=tuple(free))
 
     def topology(self, ilds: int = 0) -> str:
         """The table of hosts, link domains, instances and replicas. ilds: 0 if not yet known."""
@@ -97,13 +108,23 @@ class Plan(NamedTuple):
         for instance in self.instances:
             own = " ".join(f"{name}={shlex.quote(value)}" for name, value in instance.environment)
             text += f"instance {instance.rank} on {instance.host}: {own}\n"
+            if instance.place:
+                text += f"  on {instance.place}\n"
             if instance.mpi_arguments:
                 text += f"  for mpirun: {shlex.join(instance.mpi_arguments)}\n"
         return text + self.topology()
 
 
-def make_plan(options: Options, environ: Mapping[str, str], host: str = "localhost") -> Plan:
-    """What `options` ask for, checked. Raises InvalidRequest for what can never work."""
+def make_plan(
+    options: Options,
+    environ: Mapping[str, str],
+    host: str = "localhost",
+    cores: Cores | None = None,
+) -> Plan:
+    """What `options` ask for, checked. Raises InvalidRequest for what can never work.
+
+    cores: those of the host, as far as they are known (see `places_instances`).
+    """
     count, replicas = options.num_instances, options.num_replicas
     notes = []
     if not options.program:
@@ -118,8 +139,7 @@ def make_plan(options: Options, environ: Mapping[str, str], host: str = "localho
         )
     if replicas == 1:
         notes.append("1 replica in 1 instance: poprun is not needed for that, and costs time")
-    if options.numa_aware is not None:
-        notes.append("--numa-aware is deprecated and has no effect yet: instances are not bound")
+    strategy = _strategy(options, notes)
     if options.vipu_cluster:
         notes.append("--vipu-cluster is deprecated; write --vipu-allocation")
     only = options.only_output_from_instance
@@ -133,7 +153,7 @@ def make_plan(options: Options, environ: Mapping[str, str], host: str = "localho
         program=options.program,
         replicas=replicas,
         ipus_per_replica=options.ipus_per_replica,
-        instances=_instances(options, host),
+        instances=_placed(_instances(options, host), strategy, cores),
         request=_request(options, environ),
         environment=tuple(
             {
@@ -178,6 +198,47 @@ def _instances(options: Options, host: str) -> tuple[Instance, ...]:
         )
         for i in range(count)
     )
+
+
+def places_instances(options: Options) -> bool:
+    """Whether the cores of hosts matter to this launch."""
+    return options.num_instances > 1 and _strategy(options, []) != "disabled"
+
+
+def _strategy(options: Options, notes: list[str]) -> str:
+    """How processes are placed: as told, or as mpirun was told, or spreadnuma."""
+    chosen = options.process_placement
+    if options.numa_aware is not None:
+        old = "spreadnuma" if options.numa_aware else "disabled"
+        notes.append(f"--numa-aware is deprecated; write --process-placement {chosen or old}")
+        chosen = chosen or old
+    words = _split("--mpi-global-args", options.mpi_global_args)
+    own = [w for w in words if w.startswith("-") and w.lstrip("-").split("=")[0] in FLAGS]
+    if not own or chosen == "disabled":
+        return chosen or "spreadnuma"
+    if options.process_placement:
+        raise InvalidRequest(
+            f"--process-placement={chosen} and {own[0]} in --mpi-global-args both place processes",
+            would_work="Write --process-placement=disabled, and mpirun's own options hold",
+        )
+    notes.append(f"{own[0]} in --mpi-global-args places the processes; poprun does not")
+    return "disabled"
+
+
+def _placed(
+    instances: tuple[Instance, ...], strategy: str, cores: Cores | None
+) -> tuple[Instance, ...]:
+    if cores is None or strategy == "disabled":
+        return instances
+    found = []
+    for instance, place in zip(
+        instances, places(strategy, cores, len(instances)) or [None] * len(instances), strict=True
+    ):
+        own = instance.environment
+        if place and place.bound:
+            own = (*own, (CPUS_VARIABLE, write_list(place.cpus)))
+        found.append(instance._replace(place=place, environment=own))
+    return tuple(found)
 
 
 def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:

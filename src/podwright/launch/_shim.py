@@ -25,7 +25,10 @@ _SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
 exec 2>/dev/null 3>"${0%/*}/status"
 echo "$1 start $$" >&3
-( shift; exec "$@" ) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-
+(
+  shift
+  exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
+) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-
 echo "$1 end $?" >&3
 """
 

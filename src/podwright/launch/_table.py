@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from podwright.launch._placement import STRATEGIES
 
 _MAX = 1 << 20  # replicas, instances: beyond any pod that was ever built
 
@@ -83,6 +85,20 @@ def _dry_run(text: str) -> str:
     return text
 
 
+def _one_of(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError
+        return word
+
+    return read
+
+
+def _choice(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
 def _sync(text: str) -> str:
     word = text.strip().upper().removeprefix("ST_")
     if not word.replace("_", "").isalnum():
@@ -134,7 +150,15 @@ OPTIONS: tuple[Option, ...] = (
         flag="plan",
         optional=True,
     ),
-    _yes_no("--numa-aware", _DEVICES, "deprecated, has no effect yet"),
+    Option(
+        "--process-placement",
+        _DEVICES,
+        "NUMA nodes or cores of each instance (spreadnuma)",
+        value="HOW",
+        read=_one_of(*STRATEGIES),
+        meaning=_choice(STRATEGIES),
+    ),
+    _yes_no("--numa-aware", _DEVICES, "deprecated: --process-placement spreadnuma or disabled"),
     _yes_no("--allow-run-as-root", _DEVICES, "lets root launch; if not set, with a warning"),
     _word("--vipu-server-host", _VIPU, "its name or address (IPUOF_VIPU_API_HOST)", "HOST"),
     Option(
@@ -218,7 +242,6 @@ OPTIONS: tuple[Option, ...] = (
     _later("--offline-mode", *_NO),
     _later("--offline-target"),
     _later("--overwrite-config", *_NO),
-    _later("--process-placement", "disabled"),
     _later("--synchronise-poplar-sdk", *_NO, flag="yes"),
     _later("--synchronise-python-venv", *_NO, flag="yes"),
     _later("--timeout"),

@@ -1,0 +1,86 @@
+"""Where instances run: which cores of a host, and whose memory is near them.
+
+Strategies: PopRun guide, section 2.5. It names no flags; how a strategy counts is our choice:
+spreadnuma gives each instance whole NUMA nodes, and shares a node among several instances where
+there are fewer nodes than instances. The others give one core: scattersocket in turns over the
+sockets, scatternuma in turns over the NUMA nodes, close one after another.
+
+Memory needs nothing of its own: Linux takes it from the node where a process runs, and from
+others once that is full, which is what the guide calls preferred. Nothing ever leads outside of
+the cpuset, Slurm step or affinity that poprun itself runs in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+from typing import NamedTuple
+
+from podwright.hosts import Core, Cores, write_list
+
+STRATEGIES = ("spreadnuma", "scattersocket", "scatternuma", "close", "disabled")
+#: In an instance's environment: the hardware threads that it is bound to.
+CPUS_VARIABLE = "PODWRIGHT_CPUS"
+#: What places processes in mpirun's own words.
+FLAGS = ("map-by", "bind-to", "rank-by", "cpu-set", "cpu-list", "rankfile", "npernode", "N")
+
+
+class Place(NamedTuple):
+    """Where one instance runs. bound: it has to be told; otherwise it is all there is."""
+
+    cores: int
+    cpus: tuple[int, ...]
+    nodes: tuple[int, ...]
+    bound: bool
+
+    def __str__(self) -> str:
+        threads = write_list(self.cpus)
+        word = "core" if self.cores == 1 else "cores"
+        near = f", NUMA node {write_list(self.nodes)}" if self.nodes else ""
+        return f"{self.cores} {word} (CPU {threads}){near}"
+
+
+def places(strategy: str, host: Cores, instances: int) -> tuple[Place, ...]:
+    """A place for each of the instances on one host."""
+    if not host.cores:
+        return ()
+    if strategy == "spreadnuma":
+        chosen = _nodes_each(host, instances)
+    else:
+        chosen = list(islice(cycle([core] for core in _order(strategy, host)), instances))
+    return tuple(_place(host, cores) for cores in chosen)
+
+
+def _place(host: Cores, cores: Sequence[Core]) -> Place:
+    cpus = tuple(sorted(cpu for core in cores for cpu in core.cpus))
+    nodes = tuple(sorted({core.node for core in cores} & set(host.memory)))
+    return Place(len(cores), cpus, nodes, bound=cpus != host.cpus)
+
+
+def _nodes_each(host: Cores, instances: int) -> list[list[Core]]:
+    nodes = host.nodes
+    shares = []
+    for index in range(instances):
+        first, last = (len(nodes) * i // instances for i in (index, index + 1))
+        mine = nodes[first : max(last, first + 1)]
+        shares.append([core for core in host.cores if core.node in mine])
+    return shares
+
+
+def _order(strategy: str, host: Cores) -> Iterator[Core]:
+    """The cores in the order in which instances take them."""
+    if strategy == "close":
+        cores = sorted(host.cores, key=lambda core: (core.socket, core.node, core.cpus))
+        yield from cores
+        return
+    groups: dict[tuple[int, ...], list[Core]] = {}
+    for core in host.cores:
+        key = (core.socket,) if strategy == "scattersocket" else (core.socket, core.node)
+        groups.setdefault(key, []).append(core)
+    lines = [iter(groups[key]) for key in sorted(groups)]
+    while lines:
+        for line in list(lines):
+            try:
+                yield next(line)
+            except StopIteration:
+                lines.remove(line)

@@ -1,0 +1,148 @@
+"""Which cores instances get on hosts of many kinds; and for real on this one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+import pytest
+
+from podwright.hosts import Cores, cores_of_xml, write_list
+from podwright.launch import make_plan, parse, places_instances
+from podwright.launch._placement import STRATEGIES, places
+from podwright.wire import InvalidRequest
+from tests.hosts.topologies import xml
+from tests.launch.conftest import Launcher
+
+
+def host(sockets: int, nodes: int, cores: int | list[int], threads: int = 1) -> Cores:
+    found = cores_of_xml(xml(sockets, nodes, cores, threads))
+    assert found is not None
+    return found
+
+
+def spread(strategy: str, on: Cores, instances: int) -> list[str]:
+    """For each instance: its hardware threads @ its NUMA nodes."""
+    return [
+        f"{write_list(place.cpus)}@{write_list(place.nodes)}"
+        for place in places(strategy, on, instances)
+    ]
+
+
+TWO = host(2, 1, 4)
+TWO_SMT = host(2, 1, 4, threads=2)
+EIGHT = host(2, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "on", "instances", "wanted"),
+    [
+        ("spreadnuma", TWO, 2, ["0-3@0", "4-7@1"]),
+        ("spreadnuma", TWO_SMT, 2, ["0-3,8-11@0", "4-7,12-15@1"]),
+        ("spreadnuma", TWO, 4, ["0-3@0", "0-3@0", "4-7@1", "4-7@1"]),
+        ("spreadnuma", TWO, 3, ["0-3@0", "0-3@0", "4-7@1"]),
+        ("spreadnuma", EIGHT, 2, ["0-7@0-3", "8-15@4-7"]),
+        ("spreadnuma", EIGHT, 3, ["0-3@0-1", "4-9@2-4", "10-15@5-7"]),
+        ("spreadnuma", host(1, 3, [1, 2, 5]), 2, ["0@0", "1-7@1-2"]),
+        ("close", TWO, 3, ["0@0", "1@0", "2@0"]),
+        ("close", TWO_SMT, 2, ["0,8@0", "1,9@0"]),
+        ("close", host(1, 1, 2), 3, ["0@0", "1@0", "0@0"]),
+        ("scattersocket", TWO, 3, ["0@0", "4@1", "1@0"]),
+        ("scattersocket", EIGHT, 4, ["0@0", "8@4", "1@0", "9@4"]),
+        ("scatternuma", EIGHT, 10, ["0@0", "2@1", "4@2", "6@3", "8@4", "10@5", "12@6", "14@7",
+                                    "1@0", "3@1"]),
+        ("scatternuma", host(2, 1, [1, 3]), 4, ["0@0", "1@1", "2@1", "3@1"]),
+        ("scattersocket", TWO_SMT, 2, ["0,8@0", "4,12@1"]),
+    ],
+)  # fmt: skip
+def test_strategies(strategy: str, on: Cores, instances: int, wanted: list[str]) -> None:
+    assert spread(strategy, on, instances) == wanted
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[:-1])
+@pytest.mark.parametrize("instances", [1, 2, 5, 8, 64])
+def test_everybody_has_a_place_inside(strategy: str, instances: int) -> None:
+    inside = EIGHT.within({1, 2, 3, 9}, {0, 4})
+    found = places(strategy, inside, instances)
+    assert len(found) == instances
+    for place in found:
+        assert place.cpus
+        assert set(place.cpus) <= {1, 2, 3, 9}
+        assert set(place.nodes) <= {0, 4}
+    used = {cpu for place in found for cpu in place.cpus}
+    assert used == {1, 2, 3, 9} or instances < 4
+
+
+def test_all_there_is_needs_no_binding() -> None:
+    assert [place.bound for place in places("spreadnuma", TWO, 1)] == [False]
+    assert [place.bound for place in places("spreadnuma", host(1, 1, 4), 3)] == [False] * 3
+    assert [place.bound for place in places("close", TWO, 1)] == [True]
+
+
+def test_the_plan_shows_it() -> None:
+    plan = make_plan(parse(["--num-replicas=2", "--num-instances=2", "t"]), {}, cores=TWO_SMT)
+    assert "  on 4 cores (CPU 0-3,8-11), NUMA node 0\n" in str(plan)
+    assert [dict(i.environment)["PODWRIGHT_CPUS"] for i in plan.instances] == [
+        "0-3,8-11",
+        "4-7,12-15",
+    ]
+    free = plan.unbound()
+    assert all("PODWRIGHT_CPUS" not in dict(i.environment) for i in free.instances)
+
+
+@pytest.mark.parametrize(
+    ("line", "placed", "note"),
+    [
+        ("", True, ""),
+        ("--process-placement=disabled", False, ""),
+        ("--numa-aware=yes", True, "--numa-aware is deprecated; write --process-placement spread"),
+        ("--numa-aware 0", False, "--numa-aware is deprecated; write --process-placement disabled"),
+        ("--numa-aware=no --process-placement=close", True, "write --process-placement close"),
+        ("--mpi-global-args='--bind-to core'", False, "--bind-to in --mpi-global-args places"),
+        ("--mpi-global-args=--map-by=socket --process-placement disabled", False, ""),
+    ],
+)
+def test_who_places(line: str, placed: bool, note: str) -> None:
+    options = parse([*shlex.split(line), "--num-replicas=2", "--num-instances=2", "t"])
+    assert places_instances(options) is placed
+    plan = make_plan(options, {}, cores=TWO)
+    assert all(bool(instance.place) is placed for instance in plan.instances)
+    assert any(note in text for text in plan.notes) or not note
+
+
+def test_both_of_them_cannot_place() -> None:
+    line = ["--process-placement=close", "--mpi-global-args=--bind-to core", "--num-replicas=2"]
+    with pytest.raises(InvalidRequest, match="both place processes"):
+        make_plan(parse([*line, "t"]), {})
+    with pytest.raises(InvalidRequest, match="spreadnuma, scattersocket, scatternuma, close or"):
+        parse(["--process-placement=far", "t"])
+
+
+def test_for_real(launcher: Launcher) -> None:
+    """Each instance runs where the plan says, and stays inside what poprun itself may use."""
+    cpus = sorted(os.sched_getaffinity(0))
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    words = ("--num-replicas=3", "--num-instances=3", "--process-placement=close")
+    ran = launcher.run(*words, sys.executable, "-c", program)
+    assert ran.code == 0, ran
+    assert sorted(ran.out.splitlines()) == [
+        f"[1,{i}]<stdout>: [{cpus[i % len(cpus)]}]" for i in range(3)
+    ]
+
+
+def test_without_taskset_nothing_is_bound_and_poprun_says_so(launcher: Launcher) -> None:
+    folder = launcher.folder / "bin"
+    folder.mkdir()
+    for name in ("mpirun", "prte", "sh"):
+        found = next(
+            f"{path}/{name}"
+            for path in (os.path.dirname(sys.executable), "/bin", "/usr/bin")
+            if os.access(f"{path}/{name}", os.X_OK)
+        )
+        (folder / name).symlink_to(found)
+    words = ("--num-replicas=2", "--num-instances=2", "--process-placement=close")
+    ran = launcher.run(*words, "sh", "-c", "echo ${PODWRIGHT_CPUS-free}", PATH=str(folder))
+    assert ran.code == 0, ran
+    assert "no taskset (util-linux) on PATH" in ran.err
+    assert ran.out.count("free\n") == 2
