@@ -12,7 +12,14 @@ from typing import Any
 
 import msgspec
 
-from podwright.wire import AllocationInfo, ClusterInfo, DeviceInfo, PartitionInfo, Value
+from podwright.wire import (
+    AllocationInfo,
+    ClusterInfo,
+    DeviceInfo,
+    PartitionInfo,
+    Value,
+    device_sets,
+)
 
 
 def text(value: Any) -> str:
@@ -65,6 +72,12 @@ def partition(info: PartitionInfo) -> dict[str, Any]:
         },
         "podwright": info,
     }
+
+
+def partition_in_full(info: PartitionInfo) -> dict[str, Any]:
+    """The same, and what programs see in it: `devices`, by the numbers that they attach to."""
+    devices = [{"id": d.id, "gcd": d.gcd, "routing_ids": d.routing} for d in device_sets(info)]
+    return {**partition(info), "devices": devices}
 
 
 def cluster(info: ClusterInfo) -> dict[str, Any]:

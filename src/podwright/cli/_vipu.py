@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from podwright.cli import _json
+from podwright.cli import _json, _vipu_files
 from podwright.cli._arguments import complain
 from podwright.cli._vipu_show import (
     allocation_card,
@@ -41,6 +41,8 @@ _Action = Callable[[_Arguments, Client], int]
 def _create_partition(arguments: _Arguments, client: Client) -> int:
     with waiting(f"create partition ({arguments.name})"):
         made = client.create_partition(partition_spec(arguments))
+    if made.ready_state is ReadyState.ACTIVE and not arguments.no_ipuof_files:
+        _vipu_files.write(made, system_wide=arguments.system_wide)
     return _outcome("create", made, arguments)
 
 
@@ -49,12 +51,15 @@ def _reset_partition(arguments: _Arguments, client: Client) -> int:
         info = client.reset_partition(
             arguments.name, relocatable=arguments.relocatable, force=arguments.force
         )
+    if info.ready_state is ReadyState.ACTIVE:
+        _vipu_files.rewrite(info)
     return _outcome("reset", info, arguments)
 
 
 def _remove_partition(arguments: _Arguments, client: Client) -> int:
     with waiting(f"remove partition ({arguments.name})"):
         client.remove_partition(arguments.name, force=arguments.force)
+    _vipu_files.remove(arguments.name)
     return _success(f"remove partition ({arguments.name})", {"name": arguments.name}, arguments)
 
 
@@ -122,7 +127,7 @@ def _get_partition(arguments: _Arguments, client: Client) -> int:
             asked=f"get partition {info.name}",
             would_work=f"it has {info.num_gcds}, counted from 0",
         )
-    return _show(arguments, _json.partition(info), lambda: partition_card(info, gcd))
+    return _show(arguments, _json.partition_in_full(info), lambda: partition_card(info, gcd))
 
 
 def _ipuof(arguments: _Arguments, info: PartitionInfo) -> int:

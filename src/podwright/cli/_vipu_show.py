@@ -5,7 +5,14 @@ from __future__ import annotations
 import time
 
 from podwright.cli._tables import card, table
-from podwright.wire import AllocationInfo, ClusterInfo, DeviceInfo, LeaseInfo, PartitionInfo
+from podwright.wire import (
+    AllocationInfo,
+    ClusterInfo,
+    DeviceInfo,
+    LeaseInfo,
+    PartitionInfo,
+    device_sets,
+)
 
 
 def partition_table(partitions: list[PartitionInfo]) -> str:
@@ -155,7 +162,18 @@ def partition_card(info: PartitionInfo, gcd: int | None = None) -> str:
             for d in group
         ),
     )
-    return f"{settings}\n\n{devices}"
+    text = f"{settings}\n\n{devices}"
+    if not info.reconfigurable:
+        return text
+    places = [f"{d.domain}:{d.offset}" for gcd in info.gcds for d in gcd]
+    subsets = table(
+        ("Id", "IPUs", "Devices"),
+        (
+            (subset.id, len(subset.routing), " ".join(places[at] for at in subset.routing))
+            for subset in device_sets(info)
+        ),
+    )
+    return f"{text}\n\nWhat programs attach to:\n\n{subsets}"
 
 
 def cluster_card(info: ClusterInfo) -> str:

@@ -131,6 +131,12 @@ def _creation(parser: Parser) -> None:
     add("--devices", default="", metavar="D", help="exactly these: DOMAIN:OFFSETS, say 0:0-3,0:8")
     add("--no-auto-reset", action="store_true", help="leave it alone when it is in error")
     add("--relocatable", action="store_true", help="it may move to other devices on an error")
+    add(
+        "--system-wide",
+        action="store_true",
+        help="write IPUoF files for all accounts, in /etc/ipuof.conf.d",
+    )
+    add("--no-ipuof-files", action="store_true", help="write none in ~/.ipuof.conf.d either")
     add("--index", help=argparse.SUPPRESS)
 
 

@@ -73,6 +73,11 @@ def check_counts(spec: PartitionSpec, asked: str) -> None:
         )
     if len(set(spec.devices)) != len(spec.devices):
         refuse("a device is named twice", "name each device once")
+    if spec.devices and spec.relocatable:  # our choice: V-IPU's documents are silent
+        refuse(
+            "a partition of devices chosen one by one does not move to others",
+            "leave out the devices, or do not make it relocatable",
+        )
     gcds = spec.num_gcds or 1
     if gcds < 0 or size % gcds:
         fits = _divisors(size)

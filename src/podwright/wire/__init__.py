@@ -23,12 +23,15 @@ from podwright.wire._errors import (
 )
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._places import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
+from podwright.wire._subsets import DeviceSet, device_sets
 from podwright.wire._values import (
     METHODS,
     AcquireReply,
     AcquireRequest,
     AllocationInfo,
     AllocationList,
+    BackupReply,
+    BackupRequest,
     ClusterInfo,
     ClusterList,
     CreateRequest,
@@ -70,6 +73,8 @@ __all__ = [
     "AllocationInfo",
     "AllocationList",
     "AlreadyExists",
+    "BackupReply",
+    "BackupRequest",
     "ClusterInfo",
     "ClusterList",
     "CreateRequest",
@@ -77,6 +82,7 @@ __all__ = [
     "DeviceInfo",
     "DeviceList",
     "DeviceRef",
+    "DeviceSet",
     "Empty",
     "ErrorBody",
     "Fenced",
@@ -111,6 +117,7 @@ __all__ = [
     "Unavailable",
     "Value",
     "WrongState",
+    "device_sets",
     "error_from_code",
     "error_from_json",
     "ipuof_gcds",
