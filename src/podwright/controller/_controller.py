@@ -16,20 +16,25 @@ from podwright.controller import _acquire as acquiring
 from podwright.controller import _ends as ends
 from podwright.controller import _partitions as partitions
 from podwright.controller import _recovery as recovery
+from podwright.controller import _repeats as repeats
 from podwright.controller import _views as views
-from podwright.controller._caller import Caller
+from podwright.controller._caller import Caller, Role
 from podwright.controller._core import Core, Entry
 from podwright.controller._keeper import Keeper
 from podwright.controller._leases import to_info
+from podwright.controller._requests import Remembered, Requests
 from podwright.controller._spec import asked_for
 from podwright.fabric import Cluster
-from podwright.store import Store
+from podwright.store import Store, backup_text
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     AllocationList,
+    BackupReply,
+    BackupRequest,
     ClusterList,
     CreateRequest,
+    Denied,
     DeviceList,
     Empty,
     LeaseInfo,
@@ -73,6 +78,7 @@ class Controller:
         self._core = Core(
             store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
         )
+        self._requests = Requests(self._core.journal, self._core.now, self._core.spawn)
         self._keeper: asyncio.Task[None] | None = None
         self._state = "not started"
 
@@ -82,6 +88,7 @@ class Controller:
         Raises wire.Unavailable or wire.Fenced when the store cannot be had.
         """
         opened = await self._store.open()
+        self._requests.load(opened.records)
         try:
             await recovery.recover(self._core, opened)
         except BaseException:
@@ -171,12 +178,17 @@ class Controller:
         """
         self._check()
         asked = "create " + asked_for(request.spec, self._core.inventory.noun)
-        return await self._run(
-            self._two_steps(
+        return await self._once(
+            caller,
+            "CreatePartition",
+            request.spec.name,
+            request.request_id,
+            lambda: self._two_steps(
                 partitions.begin_create(self._core, caller, request.spec, asked),
                 lambda entry: partitions.finish_create(self._core, entry),
                 request.wait,
-            )
+            ),
+            lambda known: self._made_before(known, request.wait),
         )
 
     async def reset_partition(self, caller: Caller, request: ResetRequest) -> PartitionInfo:
@@ -185,14 +197,19 @@ class Controller:
         With `force`, leases on it end. Raises NotFound, Held, Denied.
         """
         self._check()
-        return await self._run(
-            self._two_steps(
+        return await self._once(
+            caller,
+            "ResetPartition",
+            request.name,
+            request.request_id,
+            lambda: self._two_steps(
                 partitions.begin_reset(self._core, caller, request),
                 lambda entry: partitions.finish_reset(
                     self._core, entry, relocatable=request.relocatable
                 ),
                 request.wait,
-            )
+            ),
+            lambda known: self._made_before(known, request.wait),
         )
 
     async def remove_partition(self, caller: Caller, request: RemoveRequest) -> Empty:
@@ -202,8 +219,14 @@ class Controller:
         their devices until they were reset. Raises NotFound, Held, Denied, WrongState.
         """
         self._check()
-        await self._run(self._remove(caller, request))
-        return Empty()
+        return await self._once(
+            caller,
+            "RemovePartition",
+            request.name,
+            request.request_id,
+            lambda: self._remove(caller, request),
+            lambda known: repeats.removed_before(self._core, known, wait=request.wait),
+        )
 
     # -- leases ------------------------------------------------------------------------------
 
@@ -213,7 +236,14 @@ class Controller:
         Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
         """
         self._check()
-        return await self._run(self._acquire(caller, request))
+        return await self._once(
+            caller,
+            "Acquire",
+            "",
+            request.request_id,
+            lambda: self._acquire(caller, request),
+            self._acquired_before,
+        )
 
     async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
         """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
@@ -226,6 +256,19 @@ class Controller:
         await self._run(ends.release(self._core, caller, request))
         return Empty()
 
+    # -- administration ----------------------------------------------------------------------
+
+    async def backup(self, caller: Caller, request: BackupRequest) -> BackupReply:
+        """The store as of one instant. Raises Denied for all but administrators."""
+        self._check()
+        if caller.role is not Role.ADMINISTRATOR:
+            raise Denied(
+                f"you are {caller.name}, and a backup shows what belongs to everybody",
+                asked="back up the store",
+                would_work="ask an administrator to do it",
+            )
+        return BackupReply(content=backup_text(await self._store.read()))
+
     # -- inside ------------------------------------------------------------------------------
 
     def _check(self) -> None:
@@ -236,6 +279,39 @@ class Controller:
     async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something that must not stop half way when its caller goes away."""
         return await asyncio.shield(self._core.spawn(work))
+
+    async def _once(
+        self,
+        caller: Caller,
+        method: str,
+        name: str,
+        request_id: str,
+        work: Callable[[], Coroutine[Any, Any, _T]],
+        again: Callable[[Remembered], Awaitable[_T | None]],
+    ) -> _T:
+        """Do something once, however often it is asked for under one id.
+
+        name: the partition that it is about, where that is known. again: what to answer when
+        it was done before; None: its effect is gone, do it anew.
+        """
+        if not request_id:
+            return await self._run(work())
+        return await self._requests.once(caller.name, method, name, request_id, work, again)
+
+    async def _made_before(self, known: Remembered, wait: bool) -> PartitionInfo:
+        return self._info(await repeats.made_before(self._core, known, wait=wait))
+
+    async def _acquired_before(self, known: Remembered) -> AcquireReply | None:
+        core = self._core
+        found = await repeats.acquired_before(core, known)
+        if found is None:
+            return None
+        entry, lease = found
+        return AcquireReply(
+            lease=to_info(lease, entry.known.size, core.now()),
+            partition=self._info(entry),
+            created=known.created,
+        )
 
     async def _two_steps(
         self,
@@ -252,13 +328,14 @@ class Controller:
             raise self._core.missing(entry.name, f"get partition {entry.name}")
         return self._info(entry)
 
-    async def _remove(self, caller: Caller, request: RemoveRequest) -> None:
+    async def _remove(self, caller: Caller, request: RemoveRequest) -> Empty:
         entry = await partitions.begin_remove(self._core, caller, request.name, force=request.force)
         finish = partitions.finish_remove(self._core, entry, force=request.force)
         if request.wait:
             await finish
         else:
             self._core.spawn(self._aside(finish))
+        return Empty()
 
     async def _acquire(self, caller: Caller, request: AcquireRequest) -> AcquireReply:
         core = self._core

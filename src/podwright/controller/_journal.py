@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from podwright.controller._requests import ride
 from podwright.store import Change, Store
 from podwright.wire import PodwrightError, Unavailable
 
@@ -36,6 +37,7 @@ class Journal:
         Raises wire.Unavailable or wire.Fenced; after that nothing can be written any more.
         """
         self.check()
+        changes = ride(changes)
         waiting = self._waiting
         if waiting:
             for change in changes:

@@ -116,7 +116,7 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
 
 
 def _in_use(records: Mapping[tuple[str, str], bytes]) -> bool:
-    return any(kind not in (_KIND, "meta") for kind, _ in records)
+    return any(kind not in (_KIND, "meta", "request") for kind, _ in records)
 
 
 def _from_preset(name: str) -> Hardware:

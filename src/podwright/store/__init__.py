@@ -1,5 +1,12 @@
 """Durable state behind the controller."""
 
+from podwright.store._backup import (
+    backup_text,
+    read_backup,
+    read_backup_file,
+    restore,
+    write_backup,
+)
 from podwright.store._door import Change, Delete, Opened, Put, Snapshot, Store
 from podwright.store._memory import MemoryStore
 from podwright.store._postgres import PostgresStore, Turn
@@ -17,8 +24,13 @@ __all__ = [
     "Snapshot",
     "Store",
     "Turn",
+    "backup_text",
     "open_store",
+    "read_backup",
+    "read_backup_file",
+    "restore",
     "shown_place",
     "shows_password",
     "storage_file",
+    "write_backup",
 ]

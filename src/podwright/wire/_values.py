@@ -213,6 +213,7 @@ class ServerInfo(Value):
     apis: of `virmgrpc` and `podwright.v1`. host, port: where its gRPC answers.
     caller, role: who the server takes the asker for.
     counters: what it did since its start: `calls`, `commits`.
+    standby: it answers nothing else, since another one is active: that one's words in `active`.
     """
 
     version: str
@@ -225,6 +226,8 @@ class ServerInfo(Value):
     pid: int = 0
     clusters: list[str] = []
     counters: dict[str, int] = {}
+    standby: bool = False
+    active: str = ""
 
 
 class TokenRequest(Value):
@@ -276,10 +279,15 @@ class LeaseList(Value):
 
 
 class CreateRequest(Value):
-    """Create a partition. wait: answer when it is ACTIVE or in ERROR, not at once."""
+    """Create a partition. wait: answer when it is ACTIVE or in ERROR, not at once.
+
+    request_id: chosen by a client that may have to ask again, since the answer got lost; asked
+    twice under one id, it is done once. So in the requests below.
+    """
 
     spec: PartitionSpec
     wait: bool = True
+    request_id: str = ""
 
 
 class PartitionName(Value):
@@ -295,6 +303,7 @@ class ResetRequest(Value):
     relocatable: bool = False
     wait: bool = True
     force: bool = False
+    request_id: str = ""
 
 
 class RemoveRequest(Value):
@@ -303,6 +312,7 @@ class RemoveRequest(Value):
     name: str
     force: bool = False
     wait: bool = True
+    request_id: str = ""
 
 
 class Empty(Value):
@@ -328,6 +338,7 @@ class AcquireRequest(Value):
     holder: str = ""
     ttl: float = 10.0
     parent: str = ""
+    request_id: str = ""
 
 
 class AcquireReply(Value):
@@ -343,6 +354,16 @@ class LeaseRequest(Value):
 
     id: str
     epoch: int
+
+
+class BackupRequest(Value):
+    """The store as of one instant, for an administrator."""
+
+
+class BackupReply(Value):
+    """content: the text of a backup file."""
+
+    content: str
 
 
 class ErrorBody(Value):
@@ -384,5 +405,6 @@ METHODS: dict[str, Method] = {
         Method("Acquire", AcquireRequest, AcquireReply, True),
         Method("Renew", LeaseRequest, LeaseInfo, True),
         Method("Release", LeaseRequest, Empty, True),
+        Method("Backup", BackupRequest, BackupReply),
     )
 }
