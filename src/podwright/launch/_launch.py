@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from podwright.client import Found
 from podwright.hosts import become_subreaper, children, find_program, free_port
@@ -19,16 +16,9 @@ from podwright.launch._lease import Find, Lease, acquire, find
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
 from podwright.launch._shim import make_shim, restore
-from podwright.launch._watch import ENDING, FORWARDED, Watch
+from podwright.launch._signals import Interrupted, Signals, signals
+from podwright.launch._watch import Watch
 from podwright.wire import NotFound
-
-
-class Interrupted(BaseException):
-    """A signal that came before there was anything to end."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(f"signal {number}")
 
 
 class ProgramNotFound(NotFound):
@@ -50,8 +40,8 @@ def launch(
     for note in plan.notes:
         output.warn(note)
     try:
-        with _signals() as signals:
-            return _launch(plan, environ, output, engine or Mpirun(environ), find, signals)
+        with signals() as caught:
+            return _launch(plan, environ, output, engine or Mpirun(environ), find, caught)
     except Interrupted as stop:
         return 128 + stop.number
     finally:
@@ -64,7 +54,7 @@ def _launch(
     output: Output,
     engine: Engine,
     find: Find,
-    signals: _Signals,
+    signals: Signals,
 ) -> int:
     _check_program(plan, environ)
     bound = any(instance.place and instance.place.bound for instance in plan.instances)
@@ -73,20 +63,87 @@ def _launch(
         plan = plan.unbound()
     for name in sweep(environ):
         output.log("I", f"removed what the abandoned run {name} had left")
-    folder = make_folder(environ)
-    words, theirs = os.pipe()
-    os.set_blocking(words, False)
-    guardian = start_guardian(folder, theirs, close=[words, *signals.handles])
-    os.close(theirs)
-    lease: Lease | None = None
-    watched = False
+    run = _Run(plan, environ, output, engine, find, signals)
     try:
-        shim = make_shim(folder, len(plan.instances))
-        command = engine.command(plan, folder, shim, [*restore(folder, environ), *plan.program])
-        for note in command.notes:
-            output.warn(note)
-        output.log("D", " ".join(f"'{word}'" for word in command.argv))
-        found = find(plan, environ)
+        return run.report(run.attempt())
+    finally:
+        signals.ignore()
+        run.release()
+
+
+class _Run:
+    """One launch: the partition that it holds, and each start of all its instances."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        environ: Mapping[str, str],
+        output: Output,
+        engine: Engine,
+        find: Find,
+        signals: Signals,
+    ) -> None:
+        self._plan, self._environ, self._output = plan, environ, output
+        self._engine, self._find, self._signals = engine, find, signals
+        self._lease: Lease | None = None
+        self._partition: dict[str, str] = {}
+        self._last_words: list[bytes] = []
+
+    def attempt(self) -> Cause | None:
+        """Start all instances and see them to their end; why they ended, if not by themselves."""
+        plan, environ, output = self._plan, self._environ, self._output
+        folder = make_folder(environ)
+        words, theirs = os.pipe()
+        os.set_blocking(words, False)
+        guardian = start_guardian(folder, theirs, close=[words, *self._signals.handles])
+        os.close(theirs)
+        watched = False
+        try:
+            shim = make_shim(folder, len(plan.instances))
+            program = [*restore(folder, environ), *plan.program]
+            command = self._engine.command(plan, folder, shim, program)
+            for note in command.notes:
+                output.warn(note)
+            output.log("D", " ".join(f"'{word}'" for word in command.argv))
+            lease = self._lease or self._acquire()
+            environment = whole_environment(
+                environ,
+                plan.environment,
+                self._partition,
+                {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
+                command.environment,
+                {RUN_VARIABLE: folder.name},
+            )
+            # A server that was started just now is no part of the run, nor is what it starts.
+            spare = [pid for pid in children(os.getpid()) if pid != guardian.pid]
+            watch = Watch(
+                folder,
+                guardian,
+                output,
+                len(plan.instances),
+                words=words,
+                wake=self._signals.collect(),
+                lost=lease.lost,
+                only=plan.only_output_from,
+            )
+            watched = True
+            watch.start(command.argv, environment, spare)
+            become_subreaper()
+            lease.keep()
+            cause = watch.run()
+            if cause and cause.instance >= 0:
+                self._last_words = watch.last_words(cause.instance)
+            return cause
+        finally:
+            if not watched:
+                wait_for_end(guardian)
+            folder.remove()
+            for lock in folder.locks:
+                os.close(lock)
+
+    def _acquire(self) -> Lease:
+        plan, output = self._plan, self._output
+        found = self._find(plan, self._environ)
         output.log("I", f"server {found.address} ({found.how})")
         reply = acquire(
             found.client,
@@ -94,48 +151,36 @@ def _launch(
             plan.attempts,
             lambda error: output.warn(f"{error.message} Trying again."),
         )
-        lease = Lease(found.client, reply)
+        lease = self._lease = Lease(found.client, reply)
         _announce(plan, lease, output)
         host, port = _tcp_address(found)
-        environment = whole_environment(
-            environ,
-            plan.environment,
-            partition_environment(
-                lease.partition, plan.server_host or host, plan.server_port or port, environ
-            ),
-            {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
-            command.environment,
-            {RUN_VARIABLE: folder.name},
+        self._partition = partition_environment(
+            lease.partition, plan.server_host or host, plan.server_port or port, self._environ
         )
-        # A server that was started just now is no part of the run, nor is what it starts.
-        spare = [pid for pid in children(os.getpid()) if pid != guardian.pid]
-        watch = Watch(
-            folder,
-            guardian,
-            output,
-            len(plan.instances),
-            words=words,
-            wake=signals.collect(),
-            lost=lease.lost,
-            only=plan.only_output_from,
-        )
-        watched = True
-        watch.start(command.argv, environment, spare)
-        become_subreaper()
-        lease.keep()
-        cause = watch.run()
-        return _report(cause, watch, plan, lease, output)
-    finally:
-        signals.ignore()
-        if not watched:
-            wait_for_end(guardian)
-        folder.remove()
-        for lock in folder.locks:
-            os.close(lock)
-        if lease:
-            problem = lease.release()
-            if problem:
-                output.warn(f"the lease was not given back and ends by itself: {problem.message}")
+        return lease
+
+    def report(self, cause: Cause | None) -> int:
+        """Say why it ended; the exit code."""
+        if cause is None:
+            return 0
+        if cause.instance >= 0:
+            lines = self._last_words
+            self._output.error(
+                f"{cause.text}{'. Its last lines:' if lines else ', and wrote nothing'}"
+            )
+            for line in lines:
+                self._output.err.add(b"  " + line + b"\n")
+        elif self._lease and self._lease.reason:
+            self._output.error(f"{cause.text}: {self._lease.reason.message}")
+        else:
+            self._output.error(cause.text)
+        return cause.code
+
+    def release(self) -> None:
+        """Give the partition back."""
+        problem = self._lease.release() if self._lease else None
+        if problem:
+            self._output.warn(f"the lease was not given back and ends by itself: {problem.message}")
 
 
 def _tcp_address(found: Found) -> tuple[str, str]:
@@ -167,64 +212,3 @@ def _announce(plan: Plan, lease: Lease, output: Output) -> None:
         output.say(f"SIMULATED: the devices of partition {partition.name} are simulated")
     if plan.print_topology or plan.verbosity > 1:
         output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")
-
-
-def _report(cause: Cause | None, watch: Watch, plan: Plan, lease: Lease, output: Output) -> int:
-    if cause is None:
-        return 0
-    if cause.instance >= 0:
-        lines = watch.last_words(cause.instance)
-        output.error(f"{cause.text}{'. Its last lines:' if lines else ', and wrote nothing'}")
-        for line in lines:
-            output.err.add(b"  " + line + b"\n")
-    elif lease.reason:
-        output.error(f"{cause.text}: {lease.reason.message}")
-    else:
-        output.error(cause.text)
-    return cause.code
-
-
-class _Signals:
-    """Signals: at first they interrupt; while instances run they are numbers to read."""
-
-    def __init__(self) -> None:
-        self._raise = True
-        self._wake, self._poke = os.pipe()
-        for handle in self.handles:
-            os.set_blocking(handle, False)
-
-    @property
-    def handles(self) -> tuple[int, int]:
-        return self._wake, self._poke
-
-    def collect(self) -> int:
-        """From now on they interrupt nothing; where to read them."""
-        signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
-        self._raise = False
-        return self._wake
-
-    def ignore(self) -> None:
-        """From now on nothing but the orderly end: it is short."""
-        self._raise = False
-
-    def __call__(self, number: int, frame: Any) -> None:
-        if self._raise and number in ENDING:
-            self._raise = False
-            raise Interrupted(number)
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[_Signals]:
-    signals = _Signals()
-    before = {}
-    for number in (*ENDING, *FORWARDED):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background
-            before[number] = signal.signal(number, signals)
-    try:
-        yield signals
-    finally:
-        signal.set_wakeup_fd(-1)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for handle in signals.handles:
-            os.close(handle)

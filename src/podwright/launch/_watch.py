@@ -19,6 +19,7 @@ from podwright.launch._folder import RunFolder
 from podwright.launch._guardian import END, ENDED, MPIRUN, SIGNAL, START, STARTED, Ending, Guarded
 from podwright.launch._output import Output
 from podwright.launch._shim import open_status, open_stream, read_events
+from podwright.launch._signals import ENDING, FORWARDED
 from podwright.launch._streams import Stream, last_lines
 
 #: Seconds between asking instances to end and ending them.
@@ -26,8 +27,6 @@ GRACE = 10.0
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
-FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Watch:

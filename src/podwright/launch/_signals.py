@@ -1,0 +1,68 @@
+"""Signals to poprun: before instances run they interrupt it, afterwards they are numbers to read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+#: Passed on to all instances.
+FORWARDED = (signal.SIGUSR1, signal.SIGUSR2)
+#: They end a run.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """A signal that came before there was anything to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"signal {number}")
+
+
+class Signals:
+    """Signals: at first they interrupt; while instances run they are numbers to read."""
+
+    def __init__(self) -> None:
+        self._raise = True
+        self._wake, self._poke = os.pipe()
+        for handle in self.handles:
+            os.set_blocking(handle, False)
+
+    @property
+    def handles(self) -> tuple[int, int]:
+        return self._wake, self._poke
+
+    def collect(self) -> int:
+        """From now on they interrupt nothing; where to read them."""
+        signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
+        self._raise = False
+        return self._wake
+
+    def ignore(self) -> None:
+        """From now on nothing but the orderly end: it is short."""
+        self._raise = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self._raise and number in ENDING:
+            self._raise = False
+            raise Interrupted(number)
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[Signals]:
+    caught = Signals()
+    before = {}
+    for number in (*ENDING, *FORWARDED):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background
+            before[number] = signal.signal(number, caught)
+    try:
+        yield caught
+    finally:
+        signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for handle in caught.handles:
+            os.close(handle)
