@@ -41,8 +41,6 @@ def _run(arguments: argparse.Namespace) -> int:
 def _lines(paths: list[str]) -> Any:
     import sys
 
-    from podwright.wire import NotFound
-
     for path in paths:
         if path == "-":
             yield from sys.stdin
@@ -51,6 +49,8 @@ def _lines(paths: list[str]) -> Any:
             with open(path, encoding="utf-8", errors="replace") as log:
                 yield from log
         except OSError as error:
+            from podwright.wire import NotFound
+
             raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 

@@ -97,12 +97,12 @@ def _site(arguments: argparse.Namespace) -> Any:
 
 
 def _read(path: str) -> str:
-    from podwright.wire import NotFound
-
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as script:
             return script.read()
     except OSError as error:
+        from podwright.wire import NotFound
+
         raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 
