@@ -1,4 +1,4 @@
-"""Signals to poprun: before instances run they interrupt it, afterwards they are numbers to read."""
+"""Signals to poprun: at first they interrupt it; while instances run they are only numbers."""
 
 from __future__ import annotations
 
