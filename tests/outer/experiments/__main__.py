@@ -4,9 +4,10 @@ import argparse
 import sys
 import time
 
+from tests.outer.experiments import mechanisms
 from tests.outer.experiments.mechanisms import MECHANISMS
 from tests.outer.experiments.scenarios import SCENARIOS
-from tests.outer.lab import LabError, sweep_dead_labs
+from tests.outer.lab import LabError, newer_slurm, sweep_dead_labs
 
 ONLY_TIMES = {"srun true", "300 loose jobs", "array of 200"}
 
@@ -15,7 +16,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mechanism", action="append", choices=MECHANISMS)
     parser.add_argument("--scenario", action="append", choices=SCENARIOS)
+    parser.add_argument("--newer", action="store_true", help="Slurm 24.11 instead of 22.05")
     options = parser.parse_args()
+    if options.newer:
+        mechanisms.RELEASE = newer_slurm()
     sweep_dead_labs()
     chosen = [MECHANISMS[name] for name in options.mechanism or MECHANISMS]
     rows = ["| | " + " | ".join(one.title for one in chosen) + " |"]

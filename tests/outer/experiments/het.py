@@ -16,13 +16,6 @@ WAIT = "ipu_het_wait:1"
 FORMAT = "HetJobID:12,HetJobOffset:8,JobID:12,PriorityLong:14,admin_comment:40"
 
 
-async def slurm(*argv: str) -> str:
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=pipe)
-    out, _ = await process.communicate()
-    return out.decode()
-
-
 class Heterogeneous:
     def __init__(self, server: "StandIn", *, window: float = 10.0) -> None:
         self._server = server
@@ -50,7 +43,9 @@ class Heterogeneous:
 
     async def _waiting(self) -> dict[int, tuple[int, dict[int, int]]]:
         found: dict[int, tuple[int, dict[int, int]]] = {}
-        for line in (await slurm("squeue", "-h", "-t", "PD", "-O", FORMAT)).splitlines():
+        for line in (
+            await self._server.slurm("squeue", "-h", "-t", "PD", "-O", FORMAT)
+        ).splitlines():
             words = line.split()
             if len(words) == 5 and words[0].isdigit() and words[4].startswith("ipus="):
                 job = found.setdefault(int(words[0]), (int(words[3]), {}))
@@ -69,7 +64,7 @@ class Heterogeneous:
         await self._server.synced()
         while self._reserving:
             known = pod.used(but=self.components)
-            show = await slurm("scontrol", "-o", "show", "lic", "ipu_x1")
+            show = await self._server.slurm("scontrol", "-o", "show", "lic", "ipu_x1")
             if int(show.partition("Used=")[2].split()[0]) <= known:
                 self._reserving = None
                 return True
@@ -80,13 +75,13 @@ class Heterogeneous:
     async def _offer(self, leader: int, parts: dict[int, int]) -> None:
         total = sum(parts.values())
         self._server.write("offered", leader, devices=total)
-        await slurm("scontrol", "update", f"jobid={leader}+0", f"licenses=ipu:{total}")
+        await self._server.slurm("scontrol", "update", f"jobid={leader}+0", f"licenses=ipu:{total}")
         deadline = time.monotonic() + self._window
         while time.monotonic() < deadline:
             if leader not in await self._waiting():
                 return
             await asyncio.sleep(0.2)
-        await slurm("scontrol", "update", f"jobid={leader}+0", f"licenses={WAIT}")
+        await self._server.slurm("scontrol", "update", f"jobid={leader}+0", f"licenses={WAIT}")
         await asyncio.sleep(0.1)
         if leader in await self._waiting():
             self._drop(parts)

@@ -14,6 +14,8 @@ from tests.outer.lab import SlurmLab, poll
 NATIVE = Path(__file__).parents[3] / "src/podwright/slurm/native"
 DEVICES = 256
 ORDERS = DEVICES.bit_length()
+#: The folder of a newer Slurm, or None for this machine's own; set once by the command line.
+RELEASE: Path | None = None
 
 _SUBMIT = """\
 local function asked(jd)
@@ -156,11 +158,12 @@ def cluster(
         conf["JobSubmitPlugins"] = "lua"
         script = _SUBMIT.replace("@DEVICES@", str(DEVICES))
         files["job_submit.lua"] = script.replace("@BODY@", mechanism.submit)
-    lab = SlurmLab(nodes=nodes, cpus=cpus, conf=conf, files=files)
+    lab = SlurmLab(nodes=nodes, cpus=cpus, conf=conf, files=files, release=RELEASE)
     etc = lab.folder / "etc"
     etc.mkdir()
     (lab.folder / "bb").mkdir()
-    subprocess.run(["make", "-s", "-C", NATIVE, f"OUT={etc}"], check=True)
+    headers = [f"SLURM_INCLUDE={RELEASE}/usr/include"] if RELEASE else []
+    subprocess.run(["make", "-s", "-C", NATIVE, f"OUT={etc}", *headers], check=True)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
         (etc / name).symlink_to("podwright-hook")
     lab.write("etc/hook.conf", "server unix:@LAB@/standin.sock\nprolog-seconds 60\n")
@@ -170,6 +173,7 @@ def cluster(
     try:
         argv = [sys.executable, "-m", "tests.outer.experiments.standin"]
         argv += ["--socket", f"{lab.folder}/standin.sock", "--journal", str(journal)]
+        argv += ["--prefix", " ".join(lab.prefix())]
         argv += ["--patience", str(patience), *(["--sync"] if mechanism.sync else [])]
         stand_in = subprocess.Popen(argv, env=lab.environment(), cwd=Path(__file__).parents[3])
         poll("the stand-in", (lab.folder / "standin.sock").exists)

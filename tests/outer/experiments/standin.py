@@ -20,6 +20,7 @@ class StandIn:
         self.pod = Pod(options.devices)
         self.patience = options.patience
         self.sync = options.sync
+        self.prefix = options.prefix.split()
         self.journal = open(options.journal, "a", buffering=1)  # noqa: SIM115
         self.changed = asyncio.Condition()
         self.wanted = self.done = 0
@@ -79,21 +80,26 @@ class StandIn:
         all_ = [f"ipu_x{1 << k}:{count}" for k, count in zip(orders, hidden, strict=True)]
         return ",".join([*all_, "ipu_het_wait:1"])
 
+    async def slurm(self, *argv: str) -> str:
+        """What a Slurm command says, on either channel."""
+        process = await asyncio.create_subprocess_exec(
+            *self.prefix,
+            *argv,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        return out.decode()
+
     async def syncer(self) -> None:
         while True:
             await self.wake.wait()
             self.wake.clear()
             upto = self.wanted
-            argv = ["scontrol", "update", "reservationname=podwright"]
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                f"licenses={self.licences(self.pod.size)}",
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-            )
-            _, error = await process.communicate()
-            if process.returncode != 0:
-                self.write("sync failed", 0, error=error.decode())
+            what = f"licenses={self.licences(self.pod.size)}"
+            said = await self.slurm("scontrol", "update", "reservationname=podwright", what)
+            if "updated" not in said:
+                self.write("sync failed", 0, error=said)
                 await asyncio.sleep(0.1)
                 self.wake.set()
                 continue
@@ -123,6 +129,7 @@ async def main() -> None:
     parser.add_argument("--journal", required=True)
     parser.add_argument("--devices", type=int, default=256)
     parser.add_argument("--patience", type=float, default=5.0)
+    parser.add_argument("--prefix", default="")
     parser.add_argument("--sync", action="store_true")
     options = parser.parse_args()
     stand_in = StandIn(options)

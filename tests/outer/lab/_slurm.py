@@ -198,6 +198,10 @@ class SlurmLab:
         full_argv = ["env", "-C", f"{self.folder}/out", *argv]
         return run(place, full_argv, user=user, env=full, stdin=stdin, timeout=timeout)
 
+    def prefix(self) -> list[str]:
+        """What a process outside must put before a Slurm command to reach this lab's release."""
+        return self._here.wrap([])
+
     def popen(self, *argv: str, user: str | None = None) -> subprocess.Popen[str]:
         """A command that goes on while the test does something else."""
         full = as_user(["env", "-C", f"{self.folder}/out", *argv], user)
