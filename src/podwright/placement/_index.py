@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
-from podwright.placement._pool import DOMAIN, Place, Pool
+from podwright.placement._place import Place
+from podwright.placement._pool import DOMAIN, Pool
 from podwright.placement._refusals import refusal
 from podwright.placement._rules import Illegal, Shape, named_blocks, shapes
 from podwright.placement._values import Block, Placement, Refusal, Request
@@ -148,12 +149,11 @@ class Index:
         place = self._find(request)
         if place is None:
             return self._refuse(request)
+        turn = place.pool.turn
+        for spot in place.spots:
+            turn(spot, 1)
         placement = place.placement
         self._held[placement.blocks[0]] = place
-        place.pool.turn(place.slot, place.order, 1)
-        if place.rest:
-            for slot in place.rest:
-                place.pool.turn(slot, place.order, 1)
         return placement
 
     def take(self, placement: Placement) -> None:
@@ -173,23 +173,23 @@ class Index:
             raise ValueError(f"some of the devices are not in allocation {pool.name}")
         if place.placement != placement:
             raise ValueError("blocks or GCDs are not in routing order")
-        if not pool.has_free(place.slots, place.order, drained_too=True):
+        if not pool.has_free(place.slots, shape.order, drained_too=True):
             raise ValueError("some of the devices are taken")
         self._held[placement.blocks[0]] = place
-        for slot in place.slots:
-            pool.turn(slot, place.order, 1)
+        for spot in place.spots:
+            pool.turn(spot, 1)
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
-        first = placement.blocks[0]
-        place = self._held.get(first)
+        blocks = placement.blocks
+        place = self._held.pop(blocks[0], None) if blocks else None
         if place is None or (place.placement is not placement and place.placement != placement):
+            if place is not None:
+                self._held[blocks[0]] = place
             raise ValueError("that placement is not held")
-        del self._held[first]
-        place.pool.turn(place.slot, place.order, -1)
-        if place.rest:
-            for slot in place.rest:
-                place.pool.turn(slot, place.order, -1)
+        turn = place.pool.turn
+        for spot in place.spots:
+            turn(spot, -1)
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
@@ -244,16 +244,14 @@ class Index:
             return None
         for pool in self._asked.get(request.allocation, ()):
             place = self._named(pool, shape, blocks)
-            if place is not None and pool.has_free(place.slots, place.order):
+            if place is not None and pool.has_free(place.slots, shape.order):
                 return place
         return None
 
     def _named(self, pool: Pool, shape: Shape, blocks: Sequence[Block]) -> Place | None:
         """The placement on these blocks, if they are the pool's."""
-        if any(domain not in pool.place for domain, _, _ in blocks):
-            return None
-        slots = [pool.place[domain] * DOMAIN + offset for domain, offset, _ in blocks]
-        return self._place(pool, shape, slots) if pool.holds(slots, shape.order) else None
+        slots = pool.slots(blocks)
+        return self._place(pool, shape, slots) if slots else None
 
     def _refuse(self, request: Request) -> Refusal:
         pools = self._asked.get(request.allocation, ())

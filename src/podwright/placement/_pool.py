@@ -1,7 +1,7 @@
 """The free devices of one allocation, filed so that a place is found without looking around.
 
 Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed
-under how much harm one more partition does there (`_fits.RANKS`) and their largest hole. All
+under how much harm one more partition does there (`_tables.RANKS`) and their largest hole. All
 files that are not empty are the bits of one integer, and so are the halves in a file: the
 place for a block is the lowest bit among the files whose holes are large enough. Devices are
 numbered by slot: 64 times the place of the link domain in this pool, plus the offset.
@@ -14,58 +14,34 @@ from array import array
 from collections.abc import Sequence
 
 from podwright.placement import _spans
-from podwright.placement._fits import (
+from podwright.placement._place import Place, Spot
+from podwright.placement._tables import (
+    BESIDE_SAME_FROM,
+    BEST_HOLES,
     CRIPPLED,
-    HOLE,
-    KNOWN,
+    HALF_ORDER,
+    LARGEST_HOLES,
+    LARGEST_JOINED,
     QUARTER,
     QUARTER_FULL,
-    QUARTER_ORDERS,
+    QUARTER_ORDER,
     RANK_COUNT,
     RANKS,
-    fits,
+    WHOLE_ORDER,
 )
-from podwright.placement._values import Placement
+from podwright.placement._values import Block
 
 DOMAIN = 4 * QUARTER
-#: The order of half a link domain and of a whole one.
-_HALF, _WHOLE = QUARTER_ORDERS, QUARTER_ORDERS + 1
-_HOLES = _HALF + 2
-#: The largest hole of a half, by those of its quarters (0 for none, else its order plus one):
-#: two wholly free quarters are one hole.
-_JOINED = [[max(a, b) + (a == b == QUARTER_ORDERS) for b in range(_HOLES)] for a in range(_HOLES)]
-#: By order: a block at offset 0 of a quarter.
-_BLOCK = [(1 << (1 << order)) - 1 for order in range(QUARTER_ORDERS)]
+
 _FILES = RANK_COUNT * 8
 _BIT = [1 << file for file in range(_FILES)]
 #: By order: the files whose largest hole takes a block of that order.
 _TAKES = [
-    sum(_BIT[rank * 8 + hole] for rank in range(RANK_COUNT) for hole in range(order + 1, _HOLES))
-    for order in range(_HALF + 1)
+    sum(_BIT[rank * 8 + hole] for rank in range(RANK_COUNT) for hole in range(order + 1, 8))
+    for order in range(HALF_ORDER + 1)
 ]
 #: Where both halves of the link domains are that are wholly free.
-_WHOLE_FILE = RANKS[0] + _HALF + 1
-
-
-class Place:
-    """A placement, and where in its pool it lies: blocks of 2**order devices.
-
-    slot: of the first block; rest: of the others. No tuple, since reading one by name is slower.
-    """
-
-    __slots__ = ("order", "placement", "pool", "rest", "slot")
-
-    def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
-        self.placement = placement
-        self.pool = pool
-        self.slot = slots[0]
-        self.rest = tuple(slots[1:])
-        self.order = order
-
-    @property
-    def slots(self) -> tuple[int, ...]:
-        """Of all blocks."""
-        return (self.slot, *self.rest)
+_WHOLE_FILE = RANKS[0][0] + HALF_ORDER + 1
 
 
 class Pool:
@@ -77,7 +53,7 @@ class Pool:
     """
 
     __slots__ = (
-        "_count", "_file", "_files", "_fits", "_free", "_full", "_hole", "_owned", "_starts", "_up",
+        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_owned", "_starts",
         "cluster_domains", "domains", "known", "largest_ever", "name", "place",
     )  # fmt: skip
 
@@ -89,17 +65,14 @@ class Pool:
         shifts = range(0, DOMAIN, QUARTER)
         quarters = [owned[d] >> shift & QUARTER_FULL for d in self.domains for shift in shifts]
         self._owned = tuple(quarters)
-        self._free = list(quarters)  # not taken
-        self._up = list(quarters)  # not drained
-        self._fits = [fits(mask) for mask in quarters]
+        self._free = list(quarters)  # neither taken nor drained
+        self._down: dict[int, int] = {}  # by quarter that has any: its drained devices
+        self._idle: dict[int, int] = {}  # of these, those not taken
         halves = range(len(quarters) // 2)
-        self._count = [0 if self._can_be_whole(half) else CRIPPLED for half in halves]
-        self._hole = [0 for _ in halves]
-        self._file = [0 for _ in halves]  # file 0 takes those without a hole
+        self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
+        self._file = [0 for _ in halves]
         self._files = [(1 << len(halves)) - 1] + [0] * (_FILES - 1)
         self._full = _BIT[0]  # the files that are not empty
-        for half in halves:
-            self._set_hole(half)
         for half in halves:
             self._refile(half)
         self.largest_ever = self.largest()
@@ -110,80 +83,107 @@ class Pool:
 
     def find(self, order: int) -> int:
         """The best slot for a block of 2**order devices, or -1."""
-        if order <= _HALF:
+        if order < HALF_ORDER:
             full = self._full & _TAKES[order]
-            if not full:
-                return -1
-            files = self._files[(full & -full).bit_length() - 1]
-            half = (files & -files).bit_length() - 1
-            if order == _HALF:
-                return half << 5
-            low, high = self._fits[2 * half][order], self._fits[2 * half + 1][order]
-            return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
-        whole = self._files[_WHOLE_FILE]
-        return (whole & -whole).bit_length() - 1 << 5 if whole else -1
-
-    def turn(self, slot: int, order: int, step: int) -> None:
-        """Take (`step` 1) a block that is free, or give back (-1) one that was taken as such."""
-        half, quarter, found = slot >> 5, slot >> 4, self._fits
-        if order < QUARTER_ORDERS:
-            mask = self._free[quarter] ^ _BLOCK[order] << (slot & 15)
-            self._free[quarter] = mask
-            mask &= self._up[quarter]
-            here = found[quarter] = KNOWN[mask] or fits(mask)
-            self._hole[half] = _JOINED[here[HOLE]][found[quarter ^ 1][HOLE]]
+            if full:
+                halves = self._files[(full & -full).bit_length() - 1]
+                half = (halves & -halves).bit_length() - 1
+                quarter = half + half
+                best = BEST_HOLES[order]
+                low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
+                if low <= high:
+                    return half << 5 | low & 15
+                return half << 5 | 16 | high & 15
+            return -1
+        if order == HALF_ORDER:
+            full = self._full & _TAKES[order]
+            halves = self._files[(full & -full).bit_length() - 1] if full else 0
         else:
-            for each in range(quarter, quarter + (1 << order - 4)):
-                mask = self._free[each] ^ QUARTER_FULL
-                self._free[each] = mask
-                mask &= self._up[each]
-                found[each] = KNOWN[mask] or fits(mask)
-                self._hole[each >> 1] = _JOINED[found[each][HOLE]][found[each ^ 1][HOLE]]
+            halves = self._files[_WHOLE_FILE]
+        return (halves & -halves).bit_length() - 1 << 5 if halves else -1
+
+    def turn(self, spot: Spot, step: int) -> None:
+        """Take (`step` 1) a block that is not taken, or give back (-1) one that is."""
+        bits, quarter, free = spot.bits, spot.quarter, self._free
+        if not bits:
+            self._turn_halves(spot, step)
+            return
+        if quarter in self._down:
+            mask = self._turn_drained(quarter, bits, step)
+        else:
+            mask = free[quarter] ^ bits
+            free[quarter] = mask
+        half = quarter >> 1
+        count = self._count
+        mine = count[half] + step
+        count[half] = mine
+        # What _refile does, written out: most placements need no more than this.
+        new = (
+            RANKS[mine][count[half ^ 1]]
+            | LARGEST_JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[quarter ^ 1]]]
+        )
+        old = self._file[half]
+        self._file[half] = new
+        files = self._files
+        bit = 1 << half
+        left = files[old] ^ bit
+        files[old] = left
+        if not left:
+            self._full ^= _BIT[old]
+        there = files[new]
+        if not there:
+            self._full |= _BIT[new]
+        files[new] = there | bit
+        if mine <= BESIDE_SAME_FROM:
+            self._refile(half ^ 1)
+
+    def _turn_halves(self, spot: Spot, step: int) -> None:
+        """Take or give back a block of one half or two."""
+        first, free = spot.quarter, self._free
+        for quarter in range(first, first + (1 << spot.order - QUARTER_ORDER)):
+            if quarter in self._down:
+                self._turn_drained(quarter, QUARTER_FULL, step)
+            else:
+                free[quarter] ^= QUARTER_FULL
+        half = first >> 1
         self._count[half] += step
-        if order == _WHOLE:
+        if spot.order == WHOLE_ORDER:
             self._count[half + 1] += step
         self._refile(half)
+        self._refile(half ^ 1)
+
+    def _turn_drained(self, quarter: int, bits: int, step: int) -> int:
+        """Take or give back devices of a quarter with drained ones. Its free ones then."""
+        free, down = self._free[quarter], self._down[quarter]
+        if step > 0:
+            free &= ~bits
+            self._idle[quarter] &= ~bits
+        else:
+            free |= bits & ~down
+            self._idle[quarter] |= bits & down
+        self._free[quarter] = free
+        return free
 
     def _refile(self, half: int) -> None:
-        """File a half and the one beside it anew, after holes or counts changed.
-
-        Written out twice: this is most of the work of a placement.
-        """
-        beside = half ^ 1
-        file, files = self._file, self._files
-        mine, theirs = self._count[half], self._count[beside]
-        old, hole = file[half], self._hole[half]
-        new = RANKS[mine << 6 | theirs] | hole if hole else 0
-        if new != old:
-            file[half] = new
-            bit = 1 << half
-            left = files[old] = files[old] ^ bit
-            if not left:
-                self._full ^= _BIT[old]
-            there = files[new]
-            if not there:
-                self._full |= _BIT[new]
-            files[new] = there | bit
-        old, hole = file[beside], self._hole[beside]
-        new = RANKS[theirs << 6 | mine] | hole if hole else 0
-        if new != old:
-            file[beside] = new
-            bit = 1 << beside
-            left = files[old] = files[old] ^ bit
-            if not left:
-                self._full ^= _BIT[old]
-            there = files[new]
-            if not there:
-                self._full |= _BIT[new]
-            files[new] = there | bit
-
-    def _set_hole(self, half: int) -> None:
-        low, high = self._fits[2 * half], self._fits[2 * half + 1]
-        self._hole[half] = _JOINED[low[HOLE]][high[HOLE]]
-
-    def _can_be_whole(self, half: int) -> bool:
-        """Is all of a half this allocation's, and none of it drained?"""
-        return self._up[2 * half] == QUARTER_FULL == self._up[2 * half + 1]
+        """File a half anew, after its devices, its count or that beside it changed."""
+        free, count, files, quarter = self._free, self._count, self._files, half + half
+        new = (
+            RANKS[count[half]][count[half ^ 1]]
+            | LARGEST_JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
+        )
+        old = self._file[half]
+        if new == old:
+            return
+        self._file[half] = new
+        bit = 1 << half
+        left = files[old] ^ bit
+        files[old] = left
+        if not left:
+            self._full ^= _BIT[old]
+        there = files[new]
+        if not there:
+            self._full |= _BIT[new]
+        files[new] = there | bit
 
     # The same block in several link domains.
 
@@ -195,7 +195,7 @@ class Pool:
         places = len(self.domains)
         if places < count:
             return []
-        free = _bits(self._owned) if empty else _bits(self._free) & _bits(self._up)
+        free = _bits(self._owned if empty else self._free)
         if not looped:
             found = _spans.in_any(free, places, order, count)
             return [place * DOMAIN + found[1] for place in found[0]] if found else []
@@ -225,15 +225,19 @@ class Pool:
         place = self.place.get(domain)
         return place is not None and bool(_domain(self._owned, place) & mask)
 
-    def holds(self, slots: Sequence[int], order: int) -> bool:
-        """Are these blocks the allocation's own?"""
-        return self._all(self._owned, slots, order)
+    def slots(self, blocks: Sequence[Block]) -> list[int]:
+        """The slots of blocks of one size; none if any of them is not all this allocation's."""
+        if any(domain not in self.place for domain, _, _ in blocks):
+            return []
+        slots = [self.place[domain] * DOMAIN + offset for domain, offset, _ in blocks]
+        return slots if self._all(self._owned, slots, blocks[0].size.bit_length() - 1) else []
 
     def has_free(self, slots: Sequence[int], order: int, *, drained_too: bool = False) -> bool:
         """Are these blocks free?"""
-        return self._all(self._free, slots, order) and (
-            drained_too or self._all(self._up, slots, order)
-        )
+        free = self._free
+        if drained_too and self._idle:
+            free = [mask | self._idle.get(quarter, 0) for quarter, mask in enumerate(free)]
+        return self._all(free, slots, order)
 
     @staticmethod
     def _all(masks: Sequence[int], slots: Sequence[int], order: int) -> bool:
@@ -245,27 +249,39 @@ class Pool:
     def set_up(self, domain: int, mask: int, *, up: bool) -> None:
         """Drain or resume the devices `mask` of a link domain of the cluster."""
         first = self.place[domain] * 4
-        for half in (first // 2, first // 2 + 1):
-            was = self._can_be_whole(half)
-            for each in (2 * half, 2 * half + 1):
-                part = mask >> (each - first) * QUARTER & self._owned[each]
-                self._up[each] = self._up[each] | part if up else self._up[each] & ~part
-                self._fits[each] = fits(self._up[each] & self._free[each])
-            self._set_hole(half)
-            self._count[half] += CRIPPLED * (was - self._can_be_whole(half))
-        self._refile(first // 2)
-        self._refile(first // 2 + 1)
+        for half in (first >> 1, (first >> 1) + 1):
+            was = self._is_ours(half)
+            for quarter in (2 * half, 2 * half + 1):
+                part = mask >> (quarter - first) * QUARTER & self._owned[quarter]
+                down = self._down.pop(quarter, 0)
+                untaken = self._free[quarter] | self._idle.pop(quarter, 0)
+                down = down & ~part if up else down | part
+                self._free[quarter] = untaken & ~down
+                if down:
+                    self._down[quarter] = down
+                    self._idle[quarter] = untaken & down
+            self._count[half] += CRIPPLED * (was - self._is_ours(half))
+        self._refile(first >> 1)
+        self._refile((first >> 1) + 1)
+
+    def _is_ours(self, half: int) -> bool:
+        """Is all of a half this allocation's, and none of it drained?"""
+        both = (2 * half, 2 * half + 1)
+        return all(self._owned[q] == QUARTER_FULL and q not in self._down for q in both)
 
     def largest(self) -> int:
         """The order of the largest block in one link domain that is free; -1 for none."""
         if self._files[_WHOLE_FILE]:
-            return _WHOLE
-        return next((k for k in range(_HALF, -1, -1) if self._full & _TAKES[k]), -1)
+            return WHOLE_ORDER
+        order = HALF_ORDER
+        while order >= 0 and not self._full & _TAKES[order]:
+            order -= 1
+        return order
 
     @property
     def free(self) -> int:
         """Devices that are neither taken nor drained."""
-        return (_bits(self._free) & _bits(self._up)).bit_count()
+        return _bits(self._free).bit_count()
 
     @property
     def size(self) -> int:

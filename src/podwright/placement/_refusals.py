@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import Cluster
-from podwright.placement._pool import DOMAIN, Pool
+from podwright.placement._pool import Pool
 from podwright.placement._rules import Illegal, Shape, named_blocks, shapes, sizes
 from podwright.placement._values import Refusal, Request
 
@@ -42,12 +42,11 @@ class _Look:
     def at_blocks(self) -> Refusal:
         shape, blocks = named_blocks(self.cluster, self.request)
         for pool in self.pools:
-            if all(block.domain in pool.place for block in blocks):
-                slots = [pool.place[b.domain] * DOMAIN + b.offset for b in blocks]
-                if pool.holds(slots, shape.order):
-                    free = pool.has_free(slots, shape.order, drained_too=True)
-                    state = "on a drained machine" if free else "taken"
-                    return self.refuse(f"some of the devices named are {state}", never=False)
+            slots = pool.slots(blocks)
+            if slots:
+                free = pool.has_free(slots, shape.order, drained_too=True)
+                state = "on a drained machine" if free else "taken"
+                return self.refuse(f"some of the devices named are {state}", never=False)
         where = " or ".join(pool.name for pool in self.pools)
         return self.refuse(f"the devices named are not all in allocation {where}", never=True)
 

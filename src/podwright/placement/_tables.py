@@ -1,0 +1,105 @@
+"""Where blocks fit into a quarter of a link domain, and how much harm a new partition does there.
+
+Both are asked on every placement, so they are tables, made once: the first over all masks of
+the 16 devices of a quarter (by joining tables of half the width, about a millisecond), the
+second over the partition counts of the halves of a link domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+QUARTER = 16
+QUARTER_FULL = (1 << QUARTER) - 1
+#: The order (power of two) of a quarter, a half and a whole link domain.
+QUARTER_ORDER, HALF_ORDER, WHOLE_ORDER = 4, 5, 6
+#: Added to the partition count of a half that can never be whole: some of it is drained or
+#: another allocation's, so small partitions do least harm there.
+CRIPPLED = 16
+#: That many partitions beside a half, or more, make no difference to it.
+BESIDE_SAME_FROM = 2
+
+_NO_FIT = 255
+_HERE_SAME_FROM = 7
+_COUNTS = 64  # partitions in a half, plus CRIPPLED, stay below this
+
+
+_SAME = bytes(range(256))
+
+
+def _lower(code: int) -> bytes:
+    """What turns every code into the lower of it and this one, by bytes.translate."""
+    return _SAME[:code] + bytes((code,)) * (256 - code)
+
+
+def _higher(code: int) -> bytes:
+    return bytes((code,)) * code + _SAME[code:]
+
+
+def _join(table: bytes, pick: Callable[[int], bytes], shift: int) -> bytes:
+    """The table over masks of twice the width: the lower, or higher, of both parts' entries.
+
+    shift: what to add to an entry of the upper part, unless it says that there is none.
+    """
+    return b"".join(
+        table.translate(pick(code + shift if code != _NO_FIT else code)) for code in table
+    )
+
+
+def _best_holes(order: int) -> bytes:
+    table = bytes((_NO_FIT, 0 if order == 0 else _NO_FIT))
+    for width_order in range(QUARTER_ORDER):
+        table = _join(table, _lower, 1 << width_order)[:-1]
+        whole = width_order + 1
+        table += bytes((whole << 4 if whole >= order else _NO_FIT,))
+    return table
+
+
+def _largest_holes() -> bytes:
+    table = bytes((0, 1))
+    for width_order in range(QUARTER_ORDER):
+        table = _join(table, _higher, 0)[:-1] + bytes((width_order + 2,))
+    return table
+
+
+#: BEST_HOLES[order][mask of the free devices]: the smallest hole, the lowest such, that takes an
+#: aligned block of 2**order devices: the hole's order times 16, plus its offset; 255 for none.
+BEST_HOLES = [_best_holes(order) for order in range(QUARTER_ORDER + 1)]
+#: LARGEST_HOLES[mask]: 0 for none, else the order of the largest hole, plus one.
+LARGEST_HOLES = _largest_holes()
+#: Of a half, by those of its quarters: two quarters that are wholly free are one hole.
+LARGEST_JOINED = [
+    [max(a, b) + (a == b == QUARTER_ORDER + 1) for b in range(QUARTER_ORDER + 2)]
+    for a in range(QUARTER_ORDER + 2)
+]
+
+
+def _harm(here: int, beside: int) -> float:
+    """What a partition more costs in a half with `here` partitions and `beside` next to it.
+
+    Partitions end in no order that we know. The more there are in a block the less likely it
+    is to be whole soon, so one more does the less harm: its chance falls by a factor with each.
+    The factors, and the weight of a whole link domain against a half, are those that refused
+    least in simulation; the optimum is flat.
+    """
+    half = 0.5**here * (1 - 0.5) if here < _HERE_SAME_FROM else 0.0
+    spoilt = here >= _HERE_SAME_FROM or beside >= BESIDE_SAME_FROM
+    domain = 0.0 if spoilt else 0.55 ** (here + beside) * (1 - 0.55)
+    return half + 1.5 * domain
+
+
+def _ranks() -> list[list[int]]:
+    most, most_beside = _HERE_SAME_FROM, BESIDE_SAME_FROM
+    classes = [(here, beside) for here in range(most + 1) for beside in range(most_beside + 1)]
+    by_harm = sorted(classes, key=lambda pair: (_harm(*pair), pair))
+    rank = {pair: i << 3 for i, pair in enumerate(by_harm)}
+    rows = [
+        [rank[here, min(beside, most_beside)] for beside in range(_COUNTS)]
+        for here in range(most + 1)
+    ]
+    return rows + rows[-1:] * (_COUNTS - len(rows))
+
+
+#: RANKS[here][beside], by partition counts: 8 times a rank; 0 is where one more does least harm.
+RANKS = _ranks()
+RANK_COUNT = (_HERE_SAME_FROM + 1) * (BESIDE_SAME_FROM + 1)
