@@ -53,6 +53,11 @@ async def acquired_before(core: Core, known: Remembered) -> tuple[Entry, Lease] 
             record = entry.record
             await steps.end_leases(core, entry, [lease])
             raise failed(record, record.errors, "acquire", "try again, or use another partition")
+        if entry.record.epoch > lease.record.epoch:
+            # Machines may be ahead of the lease, as a step that was interrupted is done again
+            # under a new epoch. Only who asks here can have heard of it: he gets a new one.
+            await steps.end_leases(core, entry, [lease])
+            return None
         lease.expires = core.now() + lease.record.ttl
         return entry, lease
     finally:
