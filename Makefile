@@ -38,7 +38,7 @@ check: $(VENV)/.dev  ## Layers, style and types
 	@$(BIN)/mypy
 
 test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four minutes
-	@$(BIN)/pytest -m "not outer and not slurm and not soak"
+	@$(BIN)/pytest -n auto -m "not outer and not slurm and not soak"
 
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
