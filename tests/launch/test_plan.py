@@ -55,6 +55,7 @@ def test_the_guides_example() -> None:
         ),
         server_host="vipu.my_domain",
         server_port="34521",
+        cache="temporary",
     )
 
 

@@ -181,7 +181,7 @@ def test_more_instances_than_cores(launcher: Launcher) -> None:
 
 
 def test_nobody_reads_the_output(launcher: Launcher) -> None:
-    process = launcher.start(*TWO, "sh", "-c", "while :; do echo y; done")
+    process = launcher.start("--grace=5", *TWO, "sh", "-c", "while :; do echo y; done")
     assert process.stdout
     assert process.stdout.readline()
     process.stdout.close()

@@ -22,17 +22,18 @@ def test_however_it_comes_every_line_gets_one_tag(lines: list[bytes], seed: int)
     while data:
         cut = chance.randint(1, len(data))
         piece, data = data[:cut], data[cut:]
-        passed = stream.feed(piece)
+        passed = stream.tagged(stream.feed(piece))
         assert passed in (b"",) or passed.endswith(b"\n")
         out += passed
-    assert out == b"".join(b"[1,3]<stdout>: " + line + b"\n" for line in lines)
+    shown = [next((p for p in reversed(line.split(b"\r")) if p), b"") for line in lines]
+    assert out == b"".join(b"[1,3]<stdout>: " + line + b"\n" for line in shown)
     assert stream.finish() == b""
 
 
 def test_a_line_without_end_is_ended_when_the_stream_is() -> None:
     stream = Stream(0, "stderr")
-    assert stream.feed(b"one\ntwo") == b"[1,0]<stderr>: one\n"
-    assert stream.finish() == b"[1,0]<stderr>: two\n"
+    assert stream.tagged(stream.feed(b"one\ntwo")) == b"[1,0]<stderr>: one\n"
+    assert stream.tagged(stream.finish()) == b"[1,0]<stderr>: two\n"
 
 
 def test_a_line_beyond_sense_is_not_kept() -> None:
@@ -81,3 +82,36 @@ def test_one_place_gets_one_queue() -> None:
     assert os.read(reader, 100) == b"one\ntwo\nthree\n"
     os.close(reader)
     os.close(writer)
+
+
+def test_a_progress_bar_becomes_a_line_now_and_then() -> None:
+    now = [0.0]
+    stream = Stream(0, "stderr", clock=lambda: now[0])
+    out = []
+    for i in range(1, 101):
+        now[0] += 0.25
+        out += stream.feed(b"\r%3d%%" % i).splitlines()
+    assert out == [b" 19%", b" 39%", b" 59%", b" 79%", b" 99%"]
+    assert stream.feed(b"\r100%\ndone\n") == b"100%\ndone\n"
+    assert stream.finish() == b""
+
+
+def test_a_bar_that_never_ends_needs_no_memory() -> None:
+    stream = Stream(0, "stderr", clock=lambda: 0.0)
+    for i in range(20000):
+        assert stream.feed(b"\rstep %d" % i) == b""
+    assert sum(map(len, stream._begun)) < 50
+    assert stream.finish() == b"step 19999\n"
+
+
+def test_line_ends_of_other_systems() -> None:
+    stream = Stream(0, "stdout", clock=lambda: 0.0)
+    assert stream.feed(b"one\r\ntwo\r") + stream.feed(b"\n\nend") == b"one\ntwo\n\n"
+
+
+def test_stamps_and_colours() -> None:
+    stream = Stream(1, "stdout", colour=True, stamped=True, clock=lambda: 0.25)
+    lines = stream.tagged(stream.feed(b"a\nb\n")).splitlines()
+    for line, text in zip(lines, (b"a", b"b"), strict=True):
+        assert line[2:3] == b":"
+        assert line[8:] == b".250 \x1b[33m[1,1]<stdout>: \x1b[0m" + text

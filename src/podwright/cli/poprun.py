@@ -25,13 +25,19 @@ def _main(words: Sequence[str]) -> int:
     if options.help:
         print(help_text())
         return 0
-    if options.version:
-        from podwright import __version__
+    if options.version or options.version_format:
+        from podwright.cli._versions import version_text
 
-        print(f"poprun {__version__} (Podwright)")
+        print(version_text(options.version_format or "text"))
         return 0
     cores = read_cores(os.environ) if places_instances(options) else None
     plan = make_plan(options, os.environ, cores=cores)
+    if options.export_config:
+        from podwright.launch import write_config
+
+        written = write_config(options, options.export_config, options.overwrite_config)
+        if written != options.export_config:
+            print(f"POPRUN WARNING: the options are in {written}", file=sys.stderr)
     if options.dry_run:
         for note in plan.notes:
             print(f"POPRUN WARNING: {note}", file=sys.stderr)

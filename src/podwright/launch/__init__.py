@@ -1,5 +1,6 @@
 """Launching: options become a plan, the plan a run; whatever happens, nothing is left behind."""
 
+from podwright.launch._config import write_config
 from podwright.launch._engine import Command, Engine, FakeEngine, Mpirun
 from podwright.launch._launch import launch
 from podwright.launch._options import Options, parse
@@ -22,4 +23,5 @@ __all__ = [
     "make_plan",
     "parse",
     "places_instances",
+    "write_config",
 ]

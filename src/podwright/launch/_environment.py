@@ -6,7 +6,7 @@ was seen to derive from partitions of V-IPU. RANK and its like are what framewor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from podwright.wire import PartitionInfo, Routing
 
@@ -76,6 +76,17 @@ def target_options(partition: PartitionInfo) -> str:
         "instanceSize": str(partition.size // max(partition.num_gcds, 1)),
     }
     return "{" + ",".join(f'"{name}":"{value}"' for name, value in options.items()) + "}"
+
+
+def given_variables(words: Iterable[str]) -> dict[str, str]:
+    """The variables that arguments for mpirun set: each `-x NAME=value`."""
+    found, is_variable = {}, False
+    for word in words:
+        name, equals, value = word.partition("=")
+        if is_variable and equals:
+            found[name] = value
+        is_variable = word == "-x" and not is_variable
+    return found
 
 
 def whole_environment(

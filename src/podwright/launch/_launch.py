@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 
 from podwright.client import Found
 from podwright.hosts import become_subreaper, children, find_program, free_port
+from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
 from podwright.launch._engine import Engine, Mpirun, local_arguments
 from podwright.launch._environment import partition_environment, whole_environment
-from podwright.launch._folder import RUN_VARIABLE, make_folder, sweep
+from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._guardian import start_guardian, wait_for_end
 from podwright.launch._lease import Find, Lease, acquire, find
 from podwright.launch._output import Output
@@ -18,7 +20,10 @@ from podwright.launch._plan import Plan
 from podwright.launch._shim import make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
 from podwright.launch._watch import Watch
-from podwright.wire import NotFound
+from podwright.wire import InvalidRequest, NotFound
+
+#: In the environment of all instances: how often they were started again.
+RESTART_VARIABLE = "PODWRIGHT_RESTART"
 
 
 class ProgramNotFound(NotFound):
@@ -36,7 +41,7 @@ def launch(
     find: Find = find,
 ) -> int:
     """Run a plan to its end; poprun's exit code. Raises podwright.wire errors if it cannot."""
-    output = output or Output(verbosity=plan.verbosity)
+    output = output or Output(verbosity=plan.verbosity, environ=environ)
     for note in plan.notes:
         output.warn(note)
     try:
@@ -61,11 +66,18 @@ def _launch(
     if bound and find_program("taskset", environ) is None:
         output.warn("no taskset (util-linux) on PATH: instances are not bound to cores")
         plan = plan.unbound()
+    if plan.log_folder:
+        _make_folder("--log-dir", plan.log_folder)
+    if plan.offline and plan.print_topology:
+        output.out.add(plan.topology().encode() + b"\n")
     for name in sweep(environ):
         output.log("I", f"removed what the abandoned run {name} had left")
     run = _Run(plan, environ, output, engine, find, signals)
     try:
-        return run.report(run.attempt())
+        cause = run.attempt()
+        while run.starts_again(cause):
+            cause = run.attempt()
+        return run.report(cause)
     finally:
         signals.ignore()
         run.release()
@@ -88,6 +100,8 @@ class _Run:
         self._lease: Lease | None = None
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
+        self._restarts = 0
+        self._end = time.monotonic() + plan.timeout if plan.timeout else None
 
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
@@ -105,14 +119,18 @@ class _Run:
             for note in command.notes:
                 output.warn(note)
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
-            lease = self._lease or self._acquire()
+            cache = self._cache(folder)
+            if not self._lease and not plan.offline:
+                self._lease = self._acquire()
+            lease = self._lease
             environment = whole_environment(
                 environ,
                 plan.environment,
                 self._partition,
                 {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
+                cache,
                 command.environment,
-                {RUN_VARIABLE: folder.name},
+                {RUN_VARIABLE: folder.name, RESTART_VARIABLE: str(self._restarts)},
             )
             # A server that was started just now is no part of the run, nor is what it starts.
             spare = [pid for pid in children(os.getpid()) if pid != guardian.pid]
@@ -120,16 +138,17 @@ class _Run:
                 folder,
                 guardian,
                 output,
-                len(plan.instances),
                 words=words,
                 wake=self._signals.collect(),
-                lost=lease.lost,
-                only=plan.only_output_from,
+                lost=lease.lost if lease else -1,
+                plan=plan,
+                end=self._end,
             )
             watched = True
             watch.start(command.argv, environment, spare)
             become_subreaper()
-            lease.keep()
+            if lease:
+                lease.keep()
             cause = watch.run()
             if cause and cause.instance >= 0:
                 self._last_words = watch.last_words(cause.instance)
@@ -151,13 +170,40 @@ class _Run:
             plan.attempts,
             lambda error: output.warn(f"{error.message} Trying again."),
         )
-        lease = self._lease = Lease(found.client, reply)
+        lease = Lease(found.client, reply)
         _announce(plan, lease, output)
         host, port = _tcp_address(found)
         self._partition = partition_environment(
             lease.partition, plan.server_host or host, plan.server_port or port, self._environ
         )
         return lease
+
+    def _cache(self, folder: RunFolder) -> dict[str, str]:
+        """Make the place for executables; what instances hear of one that is this run's alone."""
+        path = self._plan.cache
+        if path != TEMPORARY:
+            if path:
+                _make_folder("--executable-cache-path", path)
+            return {}
+        path = folder.file("cache")
+        os.mkdir(path, 0o700)
+        return {CACHE_VARIABLE: path}
+
+    def starts_again(self, cause: Cause | None) -> bool:
+        """After an instance's failure, as often as was allowed; not where it cannot even start."""
+        if cause is None or cause.instance < 0 or cause.code in (126, 127):
+            return False
+        if self._restarts >= self._plan.max_restarts:
+            return False
+        self._restarts += 1
+        self._output.warn(
+            f"{cause.text}; starting all instances again "
+            f"({self._restarts} of {self._plan.max_restarts})"
+        )
+        self._last_words = []
+        if self._lease:
+            self._lease.rest()
+        return True
 
     def report(self, cause: Cause | None) -> int:
         """Say why it ended; the exit code."""
@@ -181,6 +227,13 @@ class _Run:
         problem = self._lease.release() if self._lease else None
         if problem:
             self._output.warn(f"the lease was not given back and ends by itself: {problem.message}")
+
+
+def _make_folder(option: str, path: str) -> None:
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{option}: {path}: {error.strerror}") from None
 
 
 def _tcp_address(found: Found) -> tuple[str, str]:

@@ -89,11 +89,16 @@ class Lease:
             except PodwrightError:
                 pause = RETRY_EVERY
 
-    def release(self) -> PodwrightError | None:
-        """Give it back; what stood in the way, if anything: it then ends by itself."""
+    def rest(self) -> None:
+        """Stop renewing for a moment, so that a process can be forked without a second thread."""
         if self._thread and self._over:
             self._over.set()
             self._thread.join()
+            self._thread = None
+
+    def release(self) -> PodwrightError | None:
+        """Give it back; what stood in the way, if anything: it then ends by itself."""
+        self.rest()
         try:
             if self.reason is None:
                 self._client.release(self._lease.id, self._lease.epoch)

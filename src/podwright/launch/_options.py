@@ -42,15 +42,58 @@ class Options(NamedTuple):
     process_placement: str | None = None
     print_topology: bool = False
     only_output_from_instance: int | None = None
+    executable_cache_path: str | None = None
+    autoreport_dir: str | None = None
+    offline_mode: bool = False
+    offline_target: str | None = None
+    import_config: str | None = None
+    export_config: str | None = None
+    overwrite_config: bool = False
+    log_dir: str | None = None
+    timestamps: bool = False
+    timeout: float | None = None
+    grace: float | None = None
+    max_restarts: int = 0
     dry_run: str = ""
     verbosity: int = 0
     help: bool = False
     version: bool = False
+    version_format: str = ""
 
 
 def parse(words: Sequence[str]) -> Options:
-    """Options and program of a command line. Raises InvalidRequest, one line, for what is wrong."""
+    """Options and program of a command line. Raises InvalidRequest, one line, for what is wrong.
+
+    With `--import-config` it reads that file: what is typed counts more than what is stored.
+    """
+    typed, program = _read(words)
     found: dict[str, Any] = {}
+    imported = [text for option, text in typed if option.name == "--import-config"]
+    if imported:
+        from podwright.launch._config import given, read_config
+
+        stored, kept = read_config(imported[-1])
+        for option, text in stored:
+            try:
+                _store({}, option, text)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{imported[-1]}: {error.message}") from None
+        typed, program = given(stored, typed), program or kept
+    for option, text in typed:
+        _store(found, option, text)
+    if imported and "export_config" in found:
+        raise InvalidRequest("--import-config and --export-config cannot be used at the same time")
+    if program and program[0] != program[0].strip():
+        raise InvalidRequest(
+            f"the program's name {program[0]!r} begins or ends with a blank",
+            would_work="Write lines that go on with a backslash and no blank after it",
+        )
+    return Options(program=tuple(program), **found)
+
+
+def _read(words: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]]:
+    """The options with their values, as text, and the program."""
+    typed = []
     line = list(words)
     while line and line[0].startswith("-") and line[0] != "-":
         word = line.pop(0)
@@ -60,16 +103,10 @@ def parse(words: Sequence[str]) -> Options:
         if option.flag:
             if given is not None and not option.optional:
                 raise InvalidRequest(f"{option.name} takes no value, but got {given!r}")
-            value: Any = given if given is not None else option.flag
+            typed.append((option, given if given is not None else option.flag))
         else:
-            value = given if given is not None else _next(option, line)
-        _store(found, option, value)
-    if line and line[0] != line[0].strip():
-        raise InvalidRequest(
-            f"the program's name {line[0]!r} begins or ends with a blank",
-            would_work="Write lines that go on with a backslash and no blank after it",
-        )
-    return Options(program=tuple(line), **found)
+            typed.append((option, given if given is not None else _next(option, line)))
+    return typed, line
 
 
 def _option(word: str) -> tuple[Option, str | None]:

@@ -10,6 +10,7 @@ import os
 import select
 import stat
 import time
+from collections.abc import Mapping
 
 from podwright.launch._streams import Sink
 
@@ -17,9 +18,16 @@ from podwright.launch._streams import Sink
 class Output:
     """Standard output and standard error of poprun. out, err: file descriptors."""
 
-    def __init__(self, out: int = 1, err: int = 2, verbosity: int = 0) -> None:
-        self.out = _sink(out)
-        self.err = self.out if _same(out, err) else _sink(err)
+    def __init__(
+        self,
+        out: int = 1,
+        err: int = 2,
+        verbosity: int = 0,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        plain = _is_plain(os.environ if environ is None else environ)
+        self.out = _sink(out, plain)
+        self.err = self.out if _same(out, err) else _sink(err, plain)
         self.verbosity = verbosity
 
     @property
@@ -59,12 +67,17 @@ class Output:
                 sink.pump()
 
 
-def _sink(handle: int) -> Sink:
+def _is_plain(environ: Mapping[str, str]) -> bool:
+    """Whether the user wants no colours (no-color.org), or has a terminal that knows none."""
+    return bool(environ.get("NO_COLOR")) or environ.get("TERM", "dumb") == "dumb"
+
+
+def _sink(handle: int, plain: bool) -> Sink:
     try:
         slow = not stat.S_ISREG(os.fstat(handle).st_mode)
     except OSError:
         slow = True
-    return Sink(handle, slow=slow)
+    return Sink(handle, slow=slow, colour=not plain and os.isatty(handle))
 
 
 def _same(one: int, other: int) -> bool:

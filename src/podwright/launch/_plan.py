@@ -12,14 +12,18 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.hosts import Cores, write_list
+from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY, cache_path
 from podwright.launch._environment import (
     SERVER_TIMEOUT,
+    TARGET_VARIABLE,
     TIMEOUT_VARIABLE,
     common_environment,
     instance_environment,
 )
+from podwright.launch._offline import offline_options
 from podwright.launch._options import Options
 from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
+from podwright.launch._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launch._topology import topology_table
 from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
 
@@ -29,6 +33,10 @@ PORT_VARIABLE = "IPUOF_VIPU_API_PORT"
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 #: Seconds that a lease holds without renewal. poprun renews it every third of that.
 LEASE_TTL = 10.0
+#: Seconds between asking instances to end and ending them; less where Slurm kills after 30
+#: (its KillWait).
+GRACE = 30.0
+GRACE_IN_SLURM = 20.0
 
 
 class Instance(NamedTuple):
@@ -48,6 +56,8 @@ class Plan(NamedTuple):
     """A launch, decided. request: what is asked of the server. server: host and port, or empty.
 
     environment: what all instances get; the rest of it is known once the partition is.
+    cache: of executables: a path, TEMPORARY, or none. offline: no server, no devices.
+    timeout, grace: seconds for all of it, and from the polite signal to the sure one.
     notes: what a user should hear about the options that were given.
     """
 
@@ -66,6 +76,13 @@ class Plan(NamedTuple):
     only_output_from: int | None = None
     print_topology: bool = False
     verbosity: int = 0
+    cache: str = ""
+    offline: bool = False
+    log_folder: str = ""
+    timestamps: bool = False
+    timeout: float | None = None
+    grace: float = GRACE
+    max_restarts: int = 0
     notes: tuple[str, ...] = ()
 
     def unbound(self) -> Plan:
@@ -91,7 +108,7 @@ class Plan(NamedTuple):
             ("program", shlex.join(self.program)),
             ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
             ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
-            ("server", server or "found when it is needed"),
+            ("server", "none: offline" if self.offline else server or "found when it is needed"),
             ("partition", spec.name or BY_SERVER),
             ("  allocation", spec.allocation or BY_SERVER),
             ("  devices", str(spec.size)),
@@ -101,7 +118,10 @@ class Plan(NamedTuple):
             ("  if missing", f"created, and {fate}" if request.create else "refused"),
             ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
             ("  reset", reset),
+            ("cache", f"{self.cache or 'none'}"),
         ]
+        if self.offline:
+            lines = [line for line in lines if not line[0].startswith(("partition", "  "))]
         text = "".join(f"{name + ':':<16} {value}\n" for name, value in lines)
         text += "environment of all instances:\n"
         text += "".join(f"  {name}={shlex.quote(value)}\n" for name, value in self.environment)
@@ -149,16 +169,27 @@ def make_plan(
             would_work=f"There are 0 to {count - 1}",
         )
     timeout = options.vipu_server_timeout or SERVER_TIMEOUT
+    instances = _instances(options, host)
+    arguments = [instance.mpi_arguments for instance in instances]
+    cache = cache_path(options.executable_cache_path, count, environ, arguments, notes)
+    own = {TIMEOUT_VARIABLE: f"{timeout:g}"}
+    if cache not in ("", TEMPORARY):
+        own[CACHE_VARIABLE] = cache
+    if options.autoreport_dir:
+        check_profiling(environ, arguments)
+        own[AUTOREPORT_VARIABLE] = options.autoreport_dir
+    if options.offline_target:
+        own[TARGET_VARIABLE] = _offline_target(options)
     return Plan(
         program=options.program,
         replicas=replicas,
         ipus_per_replica=options.ipus_per_replica,
-        instances=_placed(_instances(options, host), strategy, cores),
+        instances=_placed(instances, strategy, cores),
         request=_request(options, environ),
         environment=tuple(
             {
                 **common_environment(replicas, options.ipus_per_replica, count, environ),
-                TIMEOUT_VARIABLE: f"{timeout:g}",
+                **own,
             }.items()
         ),
         server_host=options.vipu_server_host or environ.get(HOST_VARIABLE, ""),
@@ -170,6 +201,13 @@ def make_plan(
         only_output_from=only,
         print_topology=options.print_topology,
         verbosity=options.verbosity,
+        cache=cache,
+        offline=options.offline_mode,
+        log_folder=options.log_dir or "",
+        timestamps=options.timestamps,
+        timeout=options.timeout,
+        grace=_grace(options, environ),
+        max_restarts=options.max_restarts,
         notes=tuple(notes),
     )
 
@@ -198,6 +236,23 @@ def _instances(options: Options, host: str) -> tuple[Instance, ...]:
         )
         for i in range(count)
     )
+
+
+def _offline_target(options: Options) -> str:
+    if not options.offline_mode:
+        raise InvalidRequest(
+            "--offline-target is for launches without devices",
+            would_work="Write --offline-mode=yes too, or leave it out",
+        )
+    devices = options.num_replicas * options.ipus_per_replica
+    target = options.offline_target or ""
+    return offline_options(target, devices, options.num_instances, options.num_ilds)
+
+
+def _grace(options: Options, environ: Mapping[str, str]) -> float:
+    if options.grace is not None:
+        return options.grace
+    return GRACE_IN_SLURM if "SLURM_JOB_ID" in environ else GRACE
 
 
 def places_instances(options: Options) -> bool:
@@ -271,10 +326,37 @@ def _split(option: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     words: list[str] = []
     for text in texts:
         try:
-            words += shlex.split(text)
+            words += shlex.split(_protected(text))
         except ValueError as error:
             raise InvalidRequest(f"{option}={text!r}: {str(error).lower()}") from None
     return tuple(words)
+
+
+def _protected(text: str) -> str:
+    """Quotes around JSON that follows an equals sign bare, as in `-x NAME={"a": "b"}`.
+
+    The PopRun guide writes such lines, whose quotes are the shell's and do not reach us.
+    """
+    start = text.find("={")
+    if start < 0:
+        return text
+    import json
+
+    decoder = json.JSONDecoder()
+    done = ""
+    while start >= 0:
+        start += 1
+        try:
+            shlex.split(done + text[:start])  # ValueError: quotes are open, so it is not bare
+            _, end = decoder.raw_decode(text, start)
+        except ValueError:
+            end = start + 1
+            done += text[:end]
+        else:
+            done += text[:start] + shlex.quote(text[start:end])
+        text = text[end:]
+        start = text.find("={")
+    return done + text
 
 
 def _divisors(number: int) -> list[int]:

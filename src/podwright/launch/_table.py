@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from podwright.launch._offline import TARGETS
 from podwright.launch._placement import STRATEGIES
 
 _MAX = 1 << 20  # replicas, instances: beyond any pod that was ever built
@@ -79,6 +80,20 @@ def _for_instance(text: str) -> tuple[int, str]:
     return _index(number), arguments
 
 
+def _path(text: str) -> str:
+    if not text or "\0" in text:
+        raise ValueError
+    return text
+
+
+def _path_or_none(text: str) -> str:
+    return _path(text) if text else ""
+
+
+def _at_least_0(text: str) -> float:
+    return 0.0 if float(text) == 0 else _seconds(text)
+
+
 def _dry_run(text: str) -> str:
     if text != "plan":
         raise ValueError
@@ -129,6 +144,10 @@ def _word(name: str, group: str, help: str, value: str, **more: Any) -> Option:
     return Option(name, group, help, value=value, read=_text, meaning="a word", **more)
 
 
+def _file(name: str, group: str, help: str, value: str = "FILE", **more: Any) -> Option:
+    return Option(name, group, help, value=value, **{"read": _path, "meaning": "a path", **more})
+
+
 def _later(name: str, *neutral: str, flag: str = "") -> Option:
     return Option(name, "", "", value="…", later=True, neutral=neutral, flag=flag, optional=True)
 
@@ -140,6 +159,49 @@ OPTIONS: tuple[Option, ...] = (
     _number("--num-instances", _LAUNCH, "instances; the replicas are divided evenly (1)"),
     _number("--ipus-per-replica", _LAUNCH, "devices of one replica (1)"),
     _number("--num-ilds", _LAUNCH, "link domains; if not set, the server decides"),
+    _file(
+        "--executable-cache-path",
+        _LAUNCH,
+        'of what instances compile; "" for none',
+        "DIR",
+        read=_path_or_none,
+    ),
+    _file("--autoreport-dir", _LAUNCH, "profiles of each instance, for PopVision", "DIR"),
+    _yes_no("--offline-mode", _LAUNCH, "touch no devices (no)"),
+    Option(
+        "--offline-target",
+        _LAUNCH,
+        f"options of {_choice(tuple(TARGETS))}",
+        value="TARGET",
+        read=_one_of(*TARGETS),
+        meaning=_choice(tuple(TARGETS)),
+    ),
+    _file("--import-config", _LAUNCH, "options and program from a file; what is typed counts more"),
+    _file("--export-config", _LAUNCH, "write them into a file, and go on"),
+    _yes_no("--overwrite-config", _LAUNCH, "else a name with the time is used (no)"),
+    Option(
+        "--timeout",
+        _LAUNCH,
+        "end the launch after that time",
+        value="SECONDS",
+        read=_seconds,
+        meaning="a time in seconds, above 0",
+    ),
+    Option(
+        "--grace",
+        _LAUNCH,
+        "from asking instances to end to ending them (30; 20 in a Slurm job)",
+        value="SECONDS",
+        read=_at_least_0,
+        meaning="a time in seconds",
+    ),
+    Option(
+        "--max-restarts",
+        _LAUNCH,
+        "start all again when an instance fails (0)",
+        read=_index,
+        meaning="a whole number",
+    ),
     Option(
         "--dry-run",
         _LAUNCH,
@@ -222,31 +284,28 @@ OPTIONS: tuple[Option, ...] = (
         flag="1",
         optional=True,
     ),
+    _file("--log-dir", _OUTPUT, "one file for each instance, as well", "DIR"),
+    _yes_no("--timestamps", _OUTPUT, "put the time in front of each line (no)"),
     Option("--version", _OUTPUT, "print the version", read=_boolean, flag="yes"),
+    Option(
+        "--version-format",
+        _OUTPUT,
+        "text, full-text or full-json; full has all parts",
+        value="FORMAT",
+        read=_one_of("text", "full-text", "full-json"),
+        meaning="text, full-text or full-json",
+    ),
     Option("--help", _OUTPUT, "print this", read=_boolean, flag="yes"),
-    _later("--autoreport-dir"),
     _later("--debug", *_NO),
     _later("--distribute-ssh-key", *_NO, flag="yes"),
     _later("--distribute-ssh-key-path"),
     _later("--distribute-ssh-key-type"),
-    _later("--executable-cache-path", ""),
-    _later("--export-config"),
-    _later("--grace"),
     _later("--host", "localhost", "127.0.0.1"),
     _later("--host-subnet"),
     _later("--hostfile"),
-    _later("--import-config"),
     _later("--launcher", "auto", "mpirun"),
-    _later("--log-dir"),
-    _later("--max-restarts", "0"),
-    _later("--offline-mode", *_NO),
-    _later("--offline-target"),
-    _later("--overwrite-config", *_NO),
     _later("--synchronise-poplar-sdk", *_NO, flag="yes"),
     _later("--synchronise-python-venv", *_NO, flag="yes"),
-    _later("--timeout"),
-    _later("--timestamps", *_NO),
-    _later("--version-format", "text"),
 )
 
 OPTIONS = tuple(

@@ -11,19 +11,32 @@ import contextlib
 import os
 import select
 import signal
+import time
 from collections.abc import Mapping, Sequence
 
 from podwright.hosts import reap
 from podwright.launch._cause import Cause, aborted, described, engine_gone
 from podwright.launch._folder import RunFolder
-from podwright.launch._guardian import END, ENDED, MPIRUN, SIGNAL, START, STARTED, Ending, Guarded
+from podwright.launch._guardian import (
+    END,
+    ENDED,
+    MPIRUN,
+    ORPHAN_GRACE,
+    SIGNAL,
+    START,
+    STARTED,
+    Ending,
+    Guarded,
+)
+from podwright.launch._logs import Logs, allow_open_files
 from podwright.launch._output import Output
+from podwright.launch._plan import Plan
 from podwright.launch._shim import open_status, open_stream, read_events
 from podwright.launch._signals import ENDING, FORWARDED
 from podwright.launch._streams import Stream, last_lines
 
-#: Seconds between asking instances to end and ending them.
-GRACE = 10.0
+#: The exit code after --timeout, as timeout(1) has it.
+TIMED_OUT = 124
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
@@ -37,20 +50,23 @@ class Watch:
         folder: RunFolder,
         guardian: Guarded,
         output: Output,
-        instances: int,
         *,
         words: int,
         wake: int,
         lost: int,
-        only: int | None = None,
+        plan: Plan,
+        end: float | None = None,
     ) -> None:
         self._guardian = guardian
         self._channel = guardian.channel
         self._folder = folder
         self._output = output
-        self._instances = instances
+        self._instances = instances = len(plan.instances)
         self._words, self._wake, self._lost = words, wake, lost
-        self._only = only
+        self._only = plan.only_output_from
+        self._grace, self._timeout, self._limit = plan.grace, plan.timeout, end
+        self._logs = Logs(plan.log_folder) if plan.log_folder else None
+        allow_open_files(2 * instances + (instances if self._logs else 0))
         self._status = open_status(folder)
         self._rest = b""
         self._engine_words = b""
@@ -64,7 +80,10 @@ class Watch:
         self._done = False
         self.cause: Cause | None = None
         for index in range(instances):
-            pair = [Stream(index, "stdout"), Stream(index, "stderr")]
+            pair = [
+                Stream(index, "stdout", colour=output.out.colour, stamped=plan.timestamps),
+                Stream(index, "stderr", colour=output.err.colour, stamped=plan.timestamps),
+            ]
             self._by_instance.append(pair)
             for stream, name in zip(pair, ("out", "err"), strict=True):
                 handle = open_stream(folder, f"{name}.{index}")
@@ -91,7 +110,7 @@ class Watch:
     # One turn of the loop
 
     def _turn(self) -> None:
-        ready = self._wait(self._here.pause if self._here else None)
+        ready = self._wait(self._pause())
         if self._wake in ready:
             for number in os.read(self._wake, 64):
                 self._signal(number)
@@ -101,16 +120,28 @@ class Watch:
             self._read_words()
         if self._lost in ready:
             os.read(self._lost, 1)
+            # The devices may soon be somebody else's.
+            self._grace = min(self._grace, ORPHAN_GRACE)
             self._fail(Cause(75, "the lease on the partition is over"))
         if self._open.fileno() in ready:
             self._read_streams()
         if self._channel.handle in ready:
             self._read_guardian()
+        if self._limit is not None and time.monotonic() >= self._limit:
+            self._limit = None
+            self._fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
         if self._here:
             reap(lambda pid, code: None)
             if self._here.step():
                 self._folder.remove()
                 self._done = True
+
+    def _pause(self) -> float | None:
+        """Seconds until there is something to do though nothing happens."""
+        pauses = [self._here.pause] if self._here else []
+        if self._limit is not None:
+            pauses.append(max(self._limit - time.monotonic(), 0.0))
+        return min(pauses, default=None)
 
     def _wait(self, pause: float | None) -> set[int]:
         poll = select.poll()
@@ -145,8 +176,13 @@ class Watch:
         except BlockingIOError:
             return False
         lines = stream.feed(data) if data else stream.finish()
-        if self._only is None or stream.index == self._only:
-            (self._output.out if stream.name == "stdout" else self._output.err).add(lines)
+        if lines:
+            if self._only is None or stream.index == self._only:
+                sink = self._output.out if stream.name == "stdout" else self._output.err
+                sink.add(stream.tagged(lines))
+            if self._logs and (problem := self._logs.add(stream.index, lines)):
+                self._output.warn(problem)
+                self._logs = None
         if not data:
             self._open.unregister(handle)
             os.close(handle)
@@ -164,6 +200,8 @@ class Watch:
         self._read_words()
         self._open.close()
         os.close(self._status)
+        if self._logs:
+            self._logs.close()
         self._output.flush()
 
     # What the scripts, mpirun and the guardian say
@@ -182,7 +220,7 @@ class Watch:
                 if number:
                     self._fail(Cause(number, f"instance {index} {described(number)}", index))
         if len(self._codes) == self._instances and not self._here:
-            self._channel.send(END, PATIENCE, GRACE)
+            self._channel.send(END, PATIENCE, self._grace)
 
     def _read_words(self) -> None:
         if self._words < 0:
@@ -207,7 +245,9 @@ class Watch:
         if self._channel.closed and not self._done and not self._here:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian.pid, 0)
-            self._here = Ending(os.getpid(), 0.0, GRACE, engine=self._engine, spare=self._spare)
+            self._here = Ending(
+                os.getpid(), 0.0, self._grace, engine=self._engine, spare=self._spare
+            )
             self._fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
 
     def _engine_ended(self, code: int | None, problem: str) -> None:
@@ -221,7 +261,7 @@ class Watch:
         left = [i for i in range(self._instances) if i not in self._codes]
         if left:
             self._fail(engine_gone(code, left if self._started else [], self._engine_words))
-            self._end(0.0, GRACE)
+            self._end(0.0, self._grace)
 
     # Ending
 
@@ -240,7 +280,7 @@ class Watch:
         """The first cause stands; it begins the end."""
         if self.cause is None:
             self.cause = cause
-            self._end(0.0, GRACE)
+            self._end(0.0, self._grace)
 
     def _end(self, patience: float, grace: float) -> None:
         if self._here:
