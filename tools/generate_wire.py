@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 FOLDER = "podwright/wire"
-PROTOS = ("virmgrpc", "podwright_v1")
+PROTOS = ("virmgrpc", "podwright_v1", "podwright_agent_v1")
 
 
 def generate(into: Path, *, stubs: bool = False) -> list[Path]:

@@ -129,11 +129,16 @@ async def test_a_power_cut_takes_everything(machine: SimulatedMachine) -> None:
 
 def test_the_door() -> None:
     assert set(agents.__all__) == {
+        "Agent",
         "Call",
         "DeviceReport",
         "Driver",
         "Fault",
+        "KeptMachine",
         "MachineReport",
+        "RemoteMachine",
+        "Secret",
         "SimulatedDevice",
         "SimulatedMachine",
+        "read_key",
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,7 +65,8 @@ class SimulatedMachine:
     """A simulated machine behind the driver seam.
 
     `host` and the ports are what its devices claim to answer at; nothing listens there.
-    `sleep` is how delays pass, so that tests can pass them virtually.
+    `sleep` is how delays pass, so that tests can pass them virtually. `links`: what its ports see,
+    None for a machine that cannot tell. `serial`: what its chip ids begin with.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class SimulatedMachine:
         rdma_port: int = 32000,
         sleep: Sleep = asyncio.sleep,
         keep_calls: int = 0,
+        links: Mapping[str, str] | None = None,
+        serial: str = "",
     ) -> None:
         self.machine = machine
         self.family = family
@@ -86,6 +89,8 @@ class SimulatedMachine:
         self.calls: list[Call] = []
         #: Isolation broken: a device that reached a partition with another's data on it.
         self.violations: list[str] = []
+        self.links = links
+        self.serial = serial or f"SIM-{machine.name}"
         self._ip = ip or machine.host
         self._server_port = server_port
         self._rdma_port = rdma_port
@@ -129,6 +134,14 @@ class SimulatedMachine:
                 raise self._fenced("use", index, epoch)
             device.used_by = device.partition
 
+    def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
+        """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
+        for index in devices:
+            if epoch < self.devices[index].seen:
+                raise self._fenced(kind, index, epoch)
+        for index in devices:
+            self.devices[index].seen = epoch
+
     # -- the driver seam ---------------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
@@ -142,6 +155,9 @@ class SimulatedMachine:
                 i: (d.partition, d.epoch) for i, d in enumerate(self.devices) if d.partition
             },
             software="simulated",
+            links=self.links,
+            name=self.machine.name,
+            family=self.family.name,
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
@@ -225,19 +241,18 @@ class SimulatedMachine:
         )
 
     def _report(self, index: int) -> DeviceReport:
-        name = self.machine.name
         return DeviceReport(
             index=index,
             ip=self._ip,
             server_port=self._server_port + index,
             rdma_port=self._rdma_port + index,
             arch_id=2,
-            chip_id=f"SIM-{name}-{index}",
+            chip_id=f"{self.serial}-{index}",
             healthy=self.devices[index].healthy,
             attributes={
                 # The keys are those that `vipu list ipu-attrs` is documented to show.
                 "board ipu index": str(index),
-                "board serial number": f"SIM-{name}",
+                "board serial number": self.serial,
                 "board type": "SIMULATED",
                 "clock": "1330MHz",
                 "driver version": "simulated",

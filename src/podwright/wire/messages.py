@@ -86,8 +86,13 @@ def from_message(kind: type[V], message: Message) -> V:
 
 @functools.cache
 def message_type(kind: type[Value]) -> Any:
-    """The message class of a value type: the same name in `podwright_v1.proto`."""
-    return getattr(podwright_v1_pb2, kind.__name__)
+    """The message class of a value type: the same name in `podwright_v1.proto`, or the agent's."""
+    found = getattr(podwright_v1_pb2, kind.__name__, None)
+    if found is None:
+        from podwright.wire._generated import podwright_agent_v1_pb2  # only servers and agents
+
+        found = getattr(podwright_agent_v1_pb2, kind.__name__)
+    return found
 
 
 def error_metadata(error: PodwrightError) -> tuple[tuple[str, bytes], ...]:

@@ -1,0 +1,121 @@
+"""What an agent must not forget when it is killed: which device is whose, and its fence.
+
+One small private file. The epoch of a call is written before the call touches a device, its
+outcome before the answer goes out: a restarted agent refuses whatever the killed one refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from podwright.agents._driver import MachineReport
+from podwright.agents._simulated import SimulatedDevice, SimulatedMachine
+from podwright.wire import AlreadyExists, Internal, InvalidRequest
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """The file. devices: as the machine remembers them, by index."""
+
+    machine: str
+    devices: tuple[SimulatedDevice, ...] = ()
+
+
+class KeptMachine:
+    """A simulated machine whose devices outlive its process, in a file. Implements Driver.
+
+    Raises wire.InvalidRequest for a file that is another machine's or none of ours,
+    wire.AlreadyExists when another agent serves from it.
+    """
+
+    def __init__(self, machine: SimulatedMachine, path: Path) -> None:
+        self._machine = machine
+        self._path = path
+        self._lock = _lock(path)
+        try:
+            kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        except FileNotFoundError:
+            kept = _Kept(machine.machine.name)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InvalidRequest(
+                f"cannot read the agent's state {path}: {error}",
+                would_work="move it away if the machine may be reset; its devices then count "
+                "as unknown to it",
+            ) from None
+        if kept.machine != machine.machine.name:
+            raise InvalidRequest(
+                f"{path} is the state of machine {kept.machine}, not {machine.machine.name}",
+                would_work="another --state",
+            )
+        for index, device in enumerate(kept.devices[: len(machine.devices)]):
+            machine.devices[index] = device
+
+    def let_go(self) -> None:
+        """Let another serve from the file."""
+        os.close(self._lock)
+
+    async def describe(self) -> MachineReport:
+        """See `Driver.describe`."""
+        return await self._machine.describe()
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.configure`."""
+        self._fence("configure", epoch, devices)
+        await self._machine.configure(partition, epoch, devices)
+        self._save()
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.reset`."""
+        self._fence("reset", epoch, devices)
+        await self._machine.reset(epoch, devices)
+        self._save()
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.release`."""
+        self._fence("release", epoch, devices)
+        await self._machine.release(epoch, devices)
+        self._save()
+
+    def _fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
+        known = len(self._machine.devices)
+        if strangers := [index for index in devices if not 0 <= index < known]:
+            raise InvalidRequest(
+                f"machine {self._machine.machine.name} has no device {strangers[0]}",
+                asked=kind,
+                would_work=f"0 to {known - 1}",
+            )
+        self._machine.raise_fence(kind, epoch, devices)
+        self._save()
+
+    def _save(self) -> None:
+        name = self._machine.machine.name
+        content = msgspec.json.encode(_Kept(name, tuple(self._machine.devices)))
+        fresh = self._path.with_name(self._path.name + ".new")
+        try:
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self._path)
+        except OSError as error:
+            raise Internal(
+                f"machine {name} cannot write its state {self._path}: {error.strerror}"
+            ) from None
+
+
+def _lock(path: Path) -> int:
+    """The right to a state file, which ends with the process."""
+    handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise AlreadyExists(
+            f"another agent keeps its state in {path}", would_work="end it, or another --state"
+        ) from None
+    return handle

@@ -1,0 +1,164 @@
+"""A machine that is reached over its agent. grpc is imported with the first call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from podwright.agents._driver import DeviceReport, MachineReport
+from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
+from podwright.wire import (
+    Empty,
+    Fenced,
+    Internal,
+    PodwrightError,
+    Unauthenticated,
+    Unavailable,
+    Value,
+    error_from_json,
+)
+from podwright.wire.agent import (
+    AGENT_SERVICE,
+    ConfigureRequest,
+    DescribeRequest,
+    DevicesRequest,
+    MachineState,
+)
+
+_V = TypeVar("_V", bound=Value)
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 1024 * 1024),
+    # An agent that comes back is found at once: whoever asks has its own patience.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+class RemoteMachine:
+    """Implements Driver over podwright.agent.v1.
+
+    name: what errors call the machine. timeout: seconds that a call may take. secret: shared with
+    the agent; None trusts whatever answers. tls: (certificate of who answers, our private key or
+    None, our certificate or None), all PEM.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        *,
+        timeout: float = 30.0,
+        secret: Secret | None = None,
+        tls: tuple[bytes, bytes | None, bytes | None] | None = None,
+    ) -> None:
+        self.name = name
+        self.where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._timeout = timeout
+        self._secret = secret
+        self._tls = tls
+        self._channel: Any = None
+
+    async def describe(self) -> MachineReport:
+        """See `Driver.describe`."""
+        state = await self._call("Describe", DescribeRequest(), MachineState)
+        return MachineReport(
+            devices=tuple(
+                DeviceReport(
+                    index=d.index,
+                    ip=d.ip,
+                    server_port=d.server_port,
+                    rdma_port=d.rdma_port,
+                    arch_id=d.arch_id,
+                    chip_id=d.chip_id,
+                    healthy=d.healthy,
+                    attributes=d.attributes,
+                )
+                for d in state.devices
+            ),
+            configured={c.index: (c.partition, c.epoch) for c in state.configured},
+            software=state.software,
+            links=state.links or None,
+            name=state.name,
+            family=state.family,
+        )
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.configure`."""
+        request = ConfigureRequest(partition=partition, epoch=epoch, devices=list(devices))
+        await self._call("Configure", request, Empty)
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.reset`."""
+        await self._call("Reset", DevicesRequest(epoch=epoch, devices=list(devices)), Empty)
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.release`."""
+        await self._call("Release", DevicesRequest(epoch=epoch, devices=list(devices)), Empty)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def _call(self, name: str, request: Value, reply: type[_V]) -> _V:
+        import grpc
+
+        from podwright.wire.messages import decode, encode
+
+        if self._channel is None:
+            self._channel = self._open()
+        body = encode(request)
+        metadata, nonce = [], ""
+        if self._secret is not None:
+            signed, nonce = self._secret.sign(name, body)
+            metadata.append((AUTH_KEY, signed))
+        call = self._channel.unary_unary(f"/{AGENT_SERVICE}/{name}")(
+            body, timeout=self._timeout, metadata=metadata
+        )
+        try:
+            answer = await call
+            if self._secret is not None:
+                said = dict(await call.trailing_metadata() or ())
+                self._secret.believe(nonce, answer, str(said.get(PROOF_KEY, "")))
+            return decode(reply, answer)
+        except grpc.aio.AioRpcError as error:
+            raise self._refusal(error) from None
+        except Unauthenticated as error:
+            raise Unavailable(f"machine {self.name}: {error.problem}") from None
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+
+    def _open(self) -> Any:
+        import grpc
+        import grpc.aio
+
+        if self._tls is None:
+            return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
+        roots, key, chain = self._tls
+        credentials = grpc.ssl_channel_credentials(roots, key, chain)
+        return grpc.aio.secure_channel(self.where, credentials, options=_OPTIONS)
+
+    def _refusal(self, error: Any) -> PodwrightError:
+        """What the agent refused travels as it is; all else means that it does not answer."""
+        from podwright.wire.messages import ERROR_KEY
+
+        for key, body in error.trailing_metadata() or ():
+            if key == ERROR_KEY:
+                refusal = error_from_json(json.loads(body))
+                if isinstance(refusal, Fenced | Unavailable):
+                    return refusal
+                problem = f"machine {self.name}: {refusal.problem}"
+                return Internal(problem, would_work=refusal.would_work, asked=refusal.asked)
+        code = error.code().name
+        if code == "DEADLINE_EXCEEDED":
+            return Unavailable(f"machine {self.name} does not answer within {self._timeout:g} s")
+        if code == "UNIMPLEMENTED":
+            return Internal(f"what answers at {self.where} is no agent of machine {self.name}")
+        return Unavailable(f"machine {self.name} does not answer at {self.where}")

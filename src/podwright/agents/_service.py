@@ -1,0 +1,176 @@
+"""One machine over gRPC: what `vipu-agent` serves. Imports grpc; nothing else here does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from podwright.agents._driver import Driver
+from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
+from podwright.wire import Empty, Internal, PodwrightError, Unavailable, Value
+from podwright.wire.agent import (
+    AGENT_METHODS,
+    AGENT_SERVICE,
+    Configured,
+    ConfigureRequest,
+    DescribeRequest,
+    DevicesRequest,
+    DeviceState,
+    MachineState,
+)
+from podwright.wire.messages import decode, encode, error_metadata
+
+_log = logging.getLogger("podwright.agent")
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 1024 * 1024),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+)
+
+
+class Agent:
+    """Serves a driver. secret: what callers must know; None asks nobody, for loopback alone.
+
+    tls: (private key, certificate chain, certificate of those who may call or None), all PEM.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        secret: Secret | None = None,
+        tls: tuple[bytes, bytes, bytes | None] | None = None,
+    ) -> None:
+        self._driver = driver
+        self._secret = secret
+        self._tls = tls
+        self._one_at_a_time = asyncio.Lock()
+        self._server: Any = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Answer on this address; port 0 takes a free one. Returns the port.
+
+        Raises wire.Unavailable when the address cannot be had.
+        """
+        server = grpc.aio.server(options=_OPTIONS)
+        server.add_generic_rpc_handlers((_Table(self),))
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            bound = self._bind(server, address)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise Unavailable(
+                f"cannot listen on {address}: it is taken, or no address of this machine",
+                would_work="another --port, or 0 for a free one",
+            )
+        await server.start()
+        self._server = server
+        return bound
+
+    async def stop(self, grace: float = 2.0) -> None:
+        """Accept no more; calls under way have `grace` seconds."""
+        if self._server is not None:
+            await self._server.stop(grace)
+
+    async def answer(self, name: str, request: Value) -> Value:
+        """One call. Changes are made one at a time."""
+        if isinstance(request, DescribeRequest):
+            return await self._describe()
+        async with self._one_at_a_time:
+            if isinstance(request, ConfigureRequest):
+                await self._driver.configure(request.partition, request.epoch, request.devices)
+            elif isinstance(request, DevicesRequest) and name == "Reset":
+                await self._driver.reset(request.epoch, request.devices)
+            elif isinstance(request, DevicesRequest):
+                await self._driver.release(request.epoch, request.devices)
+        return Empty()
+
+    def handler(self, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        """What answers the bytes of one call by bytes."""
+        kind = AGENT_METHODS[name].request
+
+        async def handle(body: bytes, context: Any) -> bytes:
+            try:
+                nonce = self._identify(name, body, context)
+                reply = encode(await self.answer(name, decode(kind, body)))
+            except PodwrightError as error:
+                refusal = error
+            except Exception:
+                _log.exception("%s failed", name)
+                refusal = Internal("the agent failed", asked=name, would_work="its log says more")
+            else:
+                if self._secret is not None:
+                    proof = self._secret.prove(nonce, reply)
+                    context.set_trailing_metadata(((PROOF_KEY, proof),))
+                return reply
+            _log.info("%s: %s", name, refusal.message)
+            await context.abort(
+                grpc.StatusCode[refusal.code],
+                refusal.message[:1000],
+                trailing_metadata=error_metadata(refusal),
+            )
+            raise AssertionError("abort always raises")
+
+        return handle
+
+    def _identify(self, name: str, body: bytes, context: Any) -> str:
+        if self._secret is None:
+            return ""
+        said = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
+        return self._secret.check(name, body, str(said))
+
+    def _bind(self, server: Any, address: str) -> int:
+        if self._tls is None:
+            return int(server.add_insecure_port(address))
+        key, chain, callers = self._tls
+        credentials = grpc.ssl_server_credentials(
+            [(key, chain)], root_certificates=callers, require_client_auth=callers is not None
+        )
+        return int(server.add_secure_port(address, credentials))
+
+    async def _describe(self) -> MachineState:
+        report = await self._driver.describe()
+        return MachineState(
+            name=report.name,
+            family=report.family,
+            devices=[
+                DeviceState(
+                    index=d.index,
+                    ip=d.ip,
+                    server_port=d.server_port,
+                    rdma_port=d.rdma_port,
+                    arch_id=d.arch_id,
+                    chip_id=d.chip_id,
+                    healthy=d.healthy,
+                    attributes=dict(d.attributes),
+                )
+                for d in report.devices
+            ],
+            configured=[
+                Configured(index=index, partition=partition, epoch=epoch)
+                for index, (partition, epoch) in report.configured.items()
+            ],
+            software=report.software,
+            links=dict(report.links or {}),
+        )
+
+
+class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Every call's handler, by its path."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._handlers = {
+            f"/{AGENT_SERVICE}/{name}": grpc.unary_unary_rpc_method_handler(agent.handler(name))
+            for name in AGENT_METHODS
+        }
+
+    def service(self, details: Any) -> Any:
+        """The handler of a call, or None: UNIMPLEMENTED."""
+        return self._handlers.get(details.method)

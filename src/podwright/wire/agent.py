@@ -1,0 +1,84 @@
+"""The values of podwright.agent.v1: what travels between the server and a machine's agent.
+
+A door of its own, since callers of the server never need them.
+"""
+
+from __future__ import annotations
+
+from podwright.wire._values import Empty, Method, Value
+
+__all__ = [
+    "AGENT_METHODS",
+    "AGENT_SERVICE",
+    "ConfigureRequest",
+    "Configured",
+    "DescribeRequest",
+    "DeviceState",
+    "DevicesRequest",
+    "MachineState",
+]
+
+
+class DescribeRequest(Value):
+    """What is there, and what is it configured for."""
+
+
+class DeviceState(Value):
+    """One device of the machine (agents.DeviceReport)."""
+
+    index: int
+    ip: str = ""
+    server_port: int = 0
+    rdma_port: int = 0
+    arch_id: int = 0
+    chip_id: str = ""
+    healthy: bool = False
+    attributes: dict[str, str] = {}
+
+
+class Configured(Value):
+    """One device that belongs to a partition. epoch: of the last call on it that was finished."""
+
+    index: int
+    partition: str
+    epoch: int
+
+
+class MachineState(Value):
+    """A machine (agents.MachineReport). name: what its agent calls it. links: port -> neighbour."""
+
+    name: str
+    family: str = ""
+    devices: list[DeviceState] = []
+    configured: list[Configured] = []
+    software: str = ""
+    links: dict[str, str] = {}
+
+
+class ConfigureRequest(Value):
+    """Join devices (indices in this machine) into a partition."""
+
+    partition: str
+    epoch: int
+    devices: list[int] = []
+
+
+class DevicesRequest(Value):
+    """Reset or release devices."""
+
+    epoch: int
+    devices: list[int] = []
+
+
+AGENT_SERVICE = "podwright.agent.v1.Agent"
+
+#: Every call of podwright.agent.v1, by name.
+AGENT_METHODS: dict[str, Method] = {
+    m.name: m
+    for m in (
+        Method("Describe", DescribeRequest, MachineState),
+        Method("Configure", ConfigureRequest, Empty, True),
+        Method("Reset", DevicesRequest, Empty, True),
+        Method("Release", DevicesRequest, Empty, True),
+    )
+}
