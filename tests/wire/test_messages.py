@@ -133,6 +133,8 @@ def _strategy(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(*(_strategy(part) for part in inner), max_size=2)
     if origin is tuple:
         return st.tuples(*(_strategy(part) for part in inner))
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of(*(_strategy(part) for part in inner))
     if isinstance(kind, type) and issubclass(kind, wire.Value):
         fields = msgspec.structs.fields(kind)
         return st.builds(kind, **{field.name: _strategy(field.type) for field in fields})

@@ -33,6 +33,11 @@ from podwright.wire import (
     Token,
     TokenRequest,
     Value,
+    WaiterInfo,
+    WaiterList,
+    WaiterName,
+    WaitReply,
+    WaitRequest,
 )
 
 #: Seconds a call may take. Resets of large partitions are slow: PopRun was seen to use 120.
@@ -142,3 +147,16 @@ class Client:
     def release(self, lease: str, epoch: int, *, timeout: float | None = None) -> None:
         """Give a lease back; a partition made for it goes with it."""
         self._call("Release", LeaseRequest(id=lease, epoch=epoch), Empty, timeout)
+
+    def wait(self, request: WaitRequest) -> WaitReply:
+        """Join the waiting line, or ask how it goes there; the answer may take its timeout."""
+        return self._call("Wait", request, WaitReply, self.timeout + request.timeout)
+
+    def leave(self, waiter: str) -> None:
+        """Leave the waiting line."""
+        self._call("Leave", WaiterName(id=waiter), Empty)
+
+    def list_waiters(self, *, cluster: str = "", allocation: str = "") -> list[WaiterInfo]:
+        """The waiting line, first first."""
+        request = ListRequest(cluster=cluster, allocation=allocation)
+        return self._call("ListWaiters", request, WaiterList).waiters

@@ -11,7 +11,13 @@ import math
 
 from podwright.controller import _partitions as partitions
 from podwright.controller import _steps as steps
-from podwright.controller._caller import Caller, check_change, check_creator, may_change
+from podwright.controller._caller import (
+    Caller,
+    check_change,
+    check_creator,
+    check_job,
+    may_change,
+)
 from podwright.controller._core import Core, Entry
 from podwright.controller._division import Division, divide
 from podwright.controller._ends import over
@@ -20,6 +26,7 @@ from podwright.controller._leases import Lease, ancestors, free_subset, mask_of
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import does_not_fit, failed, held
 from podwright.controller._replace import replace
+from podwright.controller._reserve import Taken
 from podwright.controller._spec import asked_for, check_name, renamed
 from podwright.wire import (
     AcquireRequest,
@@ -35,9 +42,39 @@ MAX_HOLDER = 200  #: characters
 
 
 async def acquire(
-    core: Core, caller: Caller, request: AcquireRequest
+    core: Core, caller: Caller, request: AcquireRequest, taken: Taken | None = None
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
-    """The partition, as it stands with the lease, the lease, and whether it is new."""
+    """The partition, as it stands with the lease, the lease, and whether it is new.
+
+    taken: devices for a new one, where some are taken already.
+    """
+    try:
+        name, spec, draft, asked = _prepare(core, caller, request)
+        may_create = (request.create or request.update) and not request.parent
+        if not name or name not in core.partitions:
+            if not may_create:
+                raise _missing(core, caller, name, asked)
+            ours, taken = taken, None
+            spec = renamed(spec, name or _new_name(core))
+            return await _create(core, caller, request, spec, draft, asked, ours)
+    finally:
+        partitions.give_back(core, taken)  # a partition was there all the same
+    while (entry := core.partitions.get(name)) is not None:
+        await entry.lock.acquire()
+        try:
+            if not entry.gone:
+                return await _hold(core, caller, request, spec, entry, draft, asked)
+        finally:
+            entry.lock.release()
+    if not may_create:
+        raise _missing(core, caller, name, asked)
+    return await _create(core, caller, request, renamed(spec, name), draft, asked)
+
+
+def _prepare(
+    core: Core, caller: Caller, request: AcquireRequest
+) -> tuple[str, PartitionSpec, LeaseRecord, str]:
+    """The partition's name, if it is known, what it should be, the lease to come, the words."""
     spec = request.spec
     asked = "acquire " + asked_for(spec, core.inventory.noun)
     parent = _check(core, caller, request, asked)
@@ -56,22 +93,7 @@ async def acquire(
         holder=request.holder,
         parent=request.parent,
     )
-    name = spec.name or _only_one(core, caller, spec, asked)
-    may_create = (request.create or request.update) and parent is None
-    while True:
-        if not name or name not in core.partitions:
-            if not may_create:
-                raise _missing(core, caller, name, asked)
-            if not name:
-                name = _new_name(core)
-            return await _create(core, caller, request, renamed(spec, name), draft, asked)
-        entry = core.partitions[name]
-        await entry.lock.acquire()
-        try:
-            if not entry.gone:
-                return await _hold(core, caller, request, spec, entry, draft, asked)
-        finally:
-            entry.lock.release()
+    return spec.name or _only_one(core, caller, spec, asked), spec, draft, asked
 
 
 async def _create(
@@ -81,9 +103,17 @@ async def _create(
     spec: PartitionSpec,
     draft: LeaseRecord,
     asked: str,
+    taken: Taken | None = None,
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
     entry = await partitions.begin_create(
-        core, caller, spec, asked, lease_for=draft, transient=not request.keep
+        core,
+        caller,
+        spec,
+        asked,
+        lease_for=draft,
+        transient=not request.keep,
+        taken=taken,
+        duration=request.duration,
     )
     try:
         (lease,) = entry.leases.values()
@@ -114,6 +144,7 @@ async def _hold(
     if found and not request.update:
         raise does_not_fit(record, found, asked)
     if found:
+        check_job(caller, record.job, asked)
         if entry.leases:
             raise held(record, list(entry.leases.values()), asked, _LATER)
         lease = await replace(core, caller, request, renamed(spec, entry.name), entry, draft, asked)
@@ -195,6 +226,7 @@ def _choose(
 def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> Lease | None:
     """Raises InvalidRequest for bad numbers and words; returns the parent lease."""
     check_creator(caller, asked)
+    partitions.check_duration(request.duration, asked)
     if not (math.isfinite(request.ttl) and 0 < request.ttl <= MAX_TTL):
         raise InvalidRequest(
             f"a lease cannot last {request.ttl:g} s",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from podwright.wire import Denied
+from podwright.wire import Denied, InvalidRequest
 
 ANONYMOUS = "anonymous"
 
@@ -52,8 +52,46 @@ def check_creator(caller: Caller, asked: str) -> None:
         )
 
 
-def check_change(caller: Caller, owner: str, asked: str) -> None:
-    """Raises Denied unless the caller may change what belongs to `owner`."""
+def in_name_of(caller: Caller, owner: str, uid: int, job: str, asked: str) -> Caller:
+    """Whose a new partition will be: the caller's, or where one is named, that owner's.
+
+    Raises Denied: only schedulers and administrators ask for others.
+    """
+    if not (owner or job or uid != -1):
+        return caller
+    if caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
+        raise Denied(
+            f"you are {caller.name}, and only a scheduler asks in the name of others",
+            asked=asked,
+            would_work="leave out owner and job",
+            caller=caller.name,
+        )
+    if not owner or owner == ANONYMOUS or uid < 0:
+        raise InvalidRequest(
+            "a partition in somebody's name needs his name and his user id", asked=asked
+        )
+    return Caller(name=owner, uid=uid, role=Role.USER, origin=caller.origin)
+
+
+def check_job(caller: Caller, job: str, asked: str) -> None:
+    """Raises Denied where a scheduler made it for a job, which alone decides how long it stays."""
+    if job and caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
+        number = job.partition("/")[0].partition(" ")[0]
+        raise Denied(
+            f"it belongs to job {number} and goes when that ends",
+            asked=asked,
+            would_work=f"scancel {number}, or leave the partition as it is",
+            job=job,
+        )
+
+
+def check_change(caller: Caller, owner: str, asked: str, creator: str = "") -> None:
+    """Raises Denied unless the caller may change what belongs to `owner`.
+
+    creator: who made it, which counts for a scheduler.
+    """
+    if caller.role is Role.SCHEDULER and creator and caller.name == creator:
+        return
     if not may_change(caller, owner):
         raise Denied(
             f"it belongs to {owner}, and you are {caller.name}",

@@ -18,14 +18,15 @@ from podwright.controller import _partitions as partitions
 from podwright.controller import _recovery as recovery
 from podwright.controller import _repeats as repeats
 from podwright.controller import _views as views
-from podwright.controller._caller import Caller, Role
+from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
 from podwright.controller._keeper import Keeper
 from podwright.controller._leases import to_info
 from podwright.controller._requests import Remembered, Requests
 from podwright.controller._spec import asked_for
+from podwright.controller._waiting import Waiting
 from podwright.fabric import Cluster
-from podwright.store import Store, backup_text
+from podwright.store import Opened, Store, backup_text
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -48,6 +49,10 @@ from podwright.wire import (
     RemoveRequest,
     ResetRequest,
     Unavailable,
+    WaiterList,
+    WaiterName,
+    WaitReply,
+    WaitRequest,
 )
 
 _T = TypeVar("_T")
@@ -79,22 +84,25 @@ class Controller:
             store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
         )
         self._requests = Requests(self._core.journal, self._core.now, self._core.spawn)
+        self._waiting = Waiting(self._core)
         self._keeper: asyncio.Task[None] | None = None
         self._state = "not started"
 
-    async def start(self) -> None:
+    async def start(self, opened: Opened | None = None) -> None:
         """Open the store, finish or undo what was interrupted, then serve.
 
+        opened: what opening the store found, where that is done already.
         Raises wire.Unavailable or wire.Fenced when the store cannot be had.
         """
-        opened = await self._store.open()
+        opened = opened or await self._store.open()
         self._requests.load(opened.records)
         try:
             await recovery.recover(self._core, opened)
         except BaseException:
             await self._store.close()
             raise
-        keeper = Keeper(self._core, self._sleep)
+        self._waiting.load(opened)
+        keeper = Keeper(self._core, self._sleep, self._waiting.sweep)
         self._keeper = asyncio.get_running_loop().create_task(keeper.run())
         self._state = ""
 
@@ -122,7 +130,7 @@ class Controller:
     def idle(self) -> bool:
         """Whether there is no partition, no lease and no step under way."""
         core = self._core
-        return not core.partitions and not core.leases and not core.tasks
+        return not (core.partitions or core.leases or core.tasks or len(self._waiting))
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -184,7 +192,15 @@ class Controller:
             request.spec.name,
             request.request_id,
             lambda: self._two_steps(
-                partitions.begin_create(self._core, caller, request.spec, asked),
+                partitions.begin_create(
+                    self._core,
+                    in_name_of(caller, request.owner, request.owner_uid, request.job, asked),
+                    request.spec,
+                    asked,
+                    creator=caller.name,
+                    job=request.job,
+                    duration=request.duration,
+                ),
                 lambda entry: partitions.finish_create(self._core, entry),
                 request.wait,
             ),
@@ -255,6 +271,50 @@ class Controller:
         self._check()
         await self._run(ends.release(self._core, caller, request))
         return Empty()
+
+    # -- the waiting line --------------------------------------------------------------------
+
+    async def wait(self, caller: Caller, request: WaitRequest) -> WaitReply:
+        """Join the waiting line, or ask how it goes there.
+
+        Raises what CreatePartition and Acquire raise, but for NoCapacity and Held; NotFound.
+        """
+        self._check()
+        waiter = await self._waiting.wait(caller, request)
+        info = self._waiting.info(waiter)
+        if not waiter.partition:
+            return WaitReply(waiter=info)
+        entry = self._core.partitions.get(waiter.partition)
+        if entry is None or entry.record is None:
+            raise self._core.missing(waiter.partition, waiter.asked)
+        lease = self._core.leases.get(waiter.lease)
+        if waiter.lease and lease is None:
+            raise ends.over(waiter.lease, waiter.asked)
+        return WaitReply(
+            waiter=info,
+            partition=self._info(entry),
+            lease=to_info(lease, entry.known.size, self._core.now()) if lease else None,
+            created=waiter.created,
+        )
+
+    async def leave(self, caller: Caller, request: WaiterName) -> Empty:
+        """Leave the waiting line. Raises NotFound, Denied."""
+        self._check()
+        await self._run(self._waiting.leave(caller, request.id))
+        return Empty()
+
+    async def list_waiters(self, caller: Caller, request: ListRequest) -> WaiterList:
+        """The waiting line, first first."""
+        self._check()
+        views.check_filters(self._core, request, "list waiters")
+        return WaiterList(
+            waiters=[
+                self._waiting.info(waiter, place)
+                for place, waiter in enumerate(self._waiting.line, 1)
+                if request.cluster in ("", waiter.spec.cluster)
+                and request.allocation in ("", waiter.spec.allocation)
+            ]
+        )
 
     # -- administration ----------------------------------------------------------------------
 

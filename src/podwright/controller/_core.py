@@ -6,7 +6,7 @@ Everything here changes without waiting; what must be durable first is in `_step
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from podwright.agents import Driver
@@ -15,7 +15,9 @@ from podwright.controller._inventory import Inventory, Site
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, Lease
 from podwright.controller._records import LeaseRecord, PartitionRecord, QuarantineRecord
+from podwright.controller._reserve import Reservation
 from podwright.fabric import Cluster
+from podwright.placement import Block
 from podwright.store import Store
 from podwright.wire import NotFound, ReadyState
 
@@ -80,13 +82,27 @@ class Core:
         self.broken: set[str] = set()
         self.down: set[str] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
+        #: By cluster and allocation: what is kept for the first in the waiting line.
+        self.reservations: dict[tuple[str, str], Reservation] = {}
+        #: Told of devices that are free, and of the partition whose lease ended or that is gone.
+        self.freed: Callable[[Site | None, Sequence[Block], str], None] = lambda *_: None
         self._epoch = 0
+        #: How far the epochs of the devices had come when this store first met them.
+        self.epoch_floor = 0
 
     # -- numbers and time --------------------------------------------------------------------
 
     def begin_epoch(self, server_epoch: int) -> None:
         """Device epochs grow with the server's, so that no counter has to be written down."""
-        self._epoch = server_epoch << EPOCH_SHIFT
+        self._epoch = (server_epoch << EPOCH_SHIFT) + self.epoch_floor
+
+    def raise_floor(self, seen: int) -> bool:
+        """Devices that have seen this epoch come to us. Returns whether that must be kept."""
+        if seen < self._epoch:
+            return False
+        self._epoch += seen - self.epoch_floor
+        self.epoch_floor = seen
+        return True
 
     def next_epoch(self) -> int:
         """A device epoch higher than all before."""
@@ -133,6 +149,7 @@ class Core:
                 entry.site.index.take(quarantined.placement)
                 self.quarantine[quarantined.key] = quarantined
         self.drop_entry(entry)
+        self.freed(entry.site, record.blocks, entry.name)
 
     def drop_entry(self, entry: Entry) -> None:
         """Take a partition out of the list, whatever its devices are."""
@@ -172,10 +189,13 @@ class Core:
 
     def drop_leases(self, entry: Entry, leases: Iterable[Lease]) -> None:
         """Leases are over."""
+        held = len(entry.leases)
         for lease in leases:
             lease.ending = True
             entry.leases.pop(lease.record.id, None)
             self.leases.pop(lease.record.id, None)
+        if len(entry.leases) < held:
+            self.freed(None, (), entry.name)
 
     # -- machines ----------------------------------------------------------------------------
 
@@ -185,12 +205,16 @@ class Core:
         if site is not None and machine not in self.down:
             self.down.add(machine)
             site.index.drain(machine)
+            self.freed(None, (), "")
 
     def mark_up(self, machine: str) -> None:
         """A machine answers again and holds nothing that it should not."""
         if machine in self.down:
             self.down.discard(machine)
-            self.inventory.by_machine[machine].index.resume(machine)
+            site = self.inventory.by_machine[machine]
+            if machine not in site.drained:
+                site.index.resume(machine)
+            self.freed(None, (), "")
 
     def owners(self) -> dict[tuple[str, int], str]:
         """(machine, index) -> partition, for all devices that a partition holds."""

@@ -29,9 +29,29 @@ class Hardware:
     def __init__(
         self, drivers: Mapping[str, Driver], *, timeout: float, silence: Callable[[str], None]
     ) -> None:
-        self._drivers = drivers
+        self._drivers = dict(drivers)
         self._timeout = timeout
+        #: Seconds in which a machine must say what it has.
+        self.patience = timeout
         self._silence = silence
+        self._under_way: dict[str, dict[asyncio.Timeout, str]] = {}
+        #: Called with each report; raises PodwrightError for a machine that must not serve.
+        self.accept: Callable[[str, MachineReport], None] = lambda *_: None
+
+    def add(self, machine: str, driver: Driver) -> None:
+        """A machine is driven from now on, or in another way."""
+        self._drivers[machine] = driver
+
+    def remove(self, machine: str) -> Driver | None:
+        """It is driven no more. Returns what drove it."""
+        return self._drivers.pop(machine, None)
+
+    def give_up(self, machine: str, reason: str) -> None:
+        """Wait no longer for calls to a machine: they end as if their time had come."""
+        for scope in (scopes := self._under_way.get(machine, {})):
+            scopes[scope] = reason
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
 
     async def configure(self, partition: str, epoch: int, parts: Parts) -> list[Fault]:
         """Join devices into a partition. Returns the machines that did not."""
@@ -52,10 +72,12 @@ class Hardware:
         if driver is None:
             raise Unavailable(f"machine {machine} has no driver")
         try:
-            async with asyncio.timeout(self._timeout):
-                return await driver.describe()
+            async with asyncio.timeout(self.patience):
+                report = await driver.describe()
         except TimeoutError:
-            raise Unavailable(self._late(machine)) from None
+            raise Unavailable(self._late(machine, self.patience)) from None
+        self.accept(machine, report)
+        return report
 
     async def _each(
         self, parts: Parts, call: Callable[[Driver, Sequence[int]], Awaitable[None]]
@@ -76,20 +98,25 @@ class Hardware:
         driver = self._drivers.get(machine)
         if driver is None:
             return Fault(machine, f"machine {machine} has no driver", True)
+        scopes = self._under_way.setdefault(machine, {})
+        scope = asyncio.timeout(self._timeout)
+        scopes[scope] = ""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with scope:
                 await call(driver, devices)
         except TimeoutError:
-            fault = Fault(machine, self._late(machine), True)
+            fault = Fault(machine, scopes[scope] or self._late(machine, self._timeout), True)
         except PodwrightError as error:
             fault = Fault(machine, error.message.rstrip("."), isinstance(error, Unavailable))
         except Exception as error:  # a driver's own fault must not take the controller down
             fault = Fault(machine, f"machine {machine} failed: {error!r}", False)
         else:
             return None
+        finally:
+            del scopes[scope]
         if fault.silent:
             self._silence(machine)
         return fault
 
-    def _late(self, machine: str) -> str:
-        return f"machine {machine} does not answer within {self._timeout:g} s"
+    def _late(self, machine: str, seconds: float) -> str:
+        return f"machine {machine} does not answer within {seconds:g} s"

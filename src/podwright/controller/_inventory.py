@@ -39,6 +39,7 @@ class Site:
             ]
             for d in range(len(cluster.domains))
         ]
+        self.drained: set[str] = set()
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
 

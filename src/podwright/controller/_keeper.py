@@ -23,10 +23,14 @@ PROBE: Final = 2.0  #: seconds between questions to a machine that is out of ser
 
 
 class Keeper:
-    """The timer. `sleep` is how it waits, so that tests can wait virtually."""
+    """The timer. `sleep` is how it waits, so that tests can wait virtually.
 
-    def __init__(self, core: Core, sleep: Sleep) -> None:
+    sweep: what else is due now and then.
+    """
+
+    def __init__(self, core: Core, sleep: Sleep, sweep: Callable[[], None]) -> None:
         self._core = core
+        self._sweep = sweep
         self._sleep = sleep
         self._asking: set[str] = set()
         self._ask_at = 0.0
@@ -50,6 +54,7 @@ class Keeper:
                 core.spawn(_quietly(self._auto_reset(entry)))
         if now >= self._ask_at:
             self._ask_at = now + PROBE
+            self._sweep()
             for machine in core.down | {q.machine for q in core.quarantine.values()}:
                 if machine not in self._asking:
                     self._asking.add(machine)
@@ -69,7 +74,10 @@ class Keeper:
         core = self._core
         try:
             report = await core.hardware.describe(machine)
-            core.inventory.by_machine[machine].learn(machine, report)
+            site = core.inventory.by_machine.get(machine)
+            if site is None:
+                return  # its cluster was removed meanwhile
+            site.learn(machine, report)
             if not await recovery.release_strays(core, machine, report):
                 return
             core.mark_up(machine)

@@ -7,11 +7,13 @@ from podwright.controller._caller import (
     Caller,
     check_change,
     check_creator,
+    check_job,
 )
 from podwright.controller._core import Core, Entry
 from podwright.controller._inventory import Site
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import failed, held, no_place
+from podwright.controller._reserve import Taken, slip
 from podwright.controller._spec import (
     asked_for,
     check_blocks,
@@ -34,9 +36,16 @@ from podwright.wire import (
     ResetRequest,
 )
 
+MAX_DURATION = 366 * 86400.0  #: seconds
 
-def place(core: Core, spec: PartitionSpec, asked: str) -> tuple[Site, Placement]:
+
+def place(
+    core: Core, spec: PartitionSpec, asked: str, *, duration: float = 0.0, quick: bool = False
+) -> Taken:
     """Take devices for a partition in the first cluster that has them.
+
+    duration: seconds for which they are needed, if that is known. quick: without the reasons of
+    NoCapacity, which cost time.
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
@@ -54,14 +63,21 @@ def place(core: Core, spec: PartitionSpec, asked: str) -> tuple[Site, Placement]
         check_gateway_routing(spec.gw_routing, site.cluster, asked)
         check_blocks(site.cluster, spec.devices, asked)
         found = site.index.plan(to_request(spec, site.cluster))
+        if isinstance(found, Refusal) and duration and core.reservations:
+            slipped = slip(core, site, to_request(spec, site.cluster), core.now() + duration)
+            if slipped is not None:
+                return Taken(site, slipped)
         if isinstance(found, Refusal):
+            if quick and not found.never:
+                refused = NoCapacity("nothing is free")
+                continue
             error = no_place(found, site, spec, asked, core.records(), sorted(core.down))
             if refused is None or isinstance(error, NoCapacity):
                 refused = error
             continue
         routing_for(spec.routing, site.cluster, found.blocks, asked)
         site.index.take(found)
-        return site, found
+        return Taken(site, found)
     assert refused is not None
     raise refused
 
@@ -76,8 +92,14 @@ def make_record(
     *,
     transient: bool = False,
     owner: PartitionRecord | None = None,
+    creator: str = "",
+    job: str = "",
+    duration: float = 0.0,
 ) -> PartitionRecord:
-    """The record of a partition that is CREATING. owner: keep the owner of this one."""
+    """The record of a partition that is CREATING. owner: keep the owner of this one.
+
+    creator: who asked in the caller's name, for which job.
+    """
     return PartitionRecord(
         name=spec.name,
         cluster=site.cluster.name,
@@ -95,7 +117,8 @@ def make_record(
         operation=CREATING[1],
         owner=owner.owner if owner else caller.name,
         owner_uid=owner.owner_uid if owner else -1 if caller.uid is None else caller.uid,
-        creator=caller.name,
+        creator=creator or caller.name,
+        job=job,
         epoch=core.next_epoch(),
         created_at=core.now(),
         reconfigurable=spec.reconfigurable,
@@ -104,6 +127,7 @@ def make_record(
         auto_reset=spec.auto_reset,
         relocatable=spec.relocatable,
         transient=transient,
+        until=core.now() + duration if duration else 0.0,
     )
 
 
@@ -115,14 +139,56 @@ async def begin_create(
     *,
     lease_for: LeaseRecord | None = None,
     transient: bool = False,
+    creator: str = "",
+    job: str = "",
+    taken: Taken | None = None,
+    duration: float = 0.0,
 ) -> Entry:
     """Decide and write down a new partition; its lock is held on return.
 
     lease_for: a lease on all of it that begins with it; partition, epoch and count are filled
-    in here.
+    in here. creator, job: who asks in the caller's name, and for which job. taken: its devices,
+    where they are taken already. duration: seconds for which it is needed; 0: unknown.
     """
+    try:
+        check_create(core, caller, spec, asked, duration)
+        site, placement = taken or place(core, spec, asked, duration=duration)
+    except BaseException:
+        give_back(core, taken)
+        raise
+    entry = Entry(spec.name, site)
+    core.partitions[spec.name] = entry
+    try:
+        await entry.lock.acquire()  # nobody else knows it yet: this does not wait
+        record = make_record(
+            core,
+            caller,
+            spec,
+            site,
+            placement,
+            asked,
+            transient=transient,
+            creator=creator,
+            job=job,
+            duration=duration,
+        )
+        lease = whole_lease(lease_for, record) if lease_for else None
+        await steps.begin_create(core, entry, record, lease)
+    except BaseException:
+        core.drop_entry(entry)
+        entry.lock.release()
+        give_back(core, Taken(site, placement))
+        raise
+    return entry
+
+
+def check_create(
+    core: Core, caller: Caller, spec: PartitionSpec, asked: str, duration: float
+) -> None:
+    """Raises for a creation that no free device could make possible."""
     check_name(spec.name)
     check_creator(caller, asked)
+    check_duration(duration, asked)
     if spec.name in core.partitions:
         raise AlreadyExists(
             f"there is a partition {spec.name} already",
@@ -131,20 +197,23 @@ async def begin_create(
             partition=spec.name,
         )
     sync_for(spec, asked)
-    site, placement = place(core, spec, asked)
-    entry = Entry(spec.name, site)
-    core.partitions[spec.name] = entry
-    try:
-        await entry.lock.acquire()  # nobody else knows it yet: this does not wait
-        record = make_record(core, caller, spec, site, placement, asked, transient=transient)
-        lease = whole_lease(lease_for, record) if lease_for else None
-        await steps.begin_create(core, entry, record, lease)
-    except BaseException:
-        site.index.release(placement)
-        core.drop_entry(entry)
-        entry.lock.release()
-        raise
-    return entry
+
+
+def check_duration(duration: float, asked: str) -> None:
+    """Raises InvalidRequest for what is no time."""
+    if not 0 <= duration <= MAX_DURATION:
+        raise InvalidRequest(
+            f"nothing can be needed for {duration:g} s",
+            asked=asked,
+            would_work=f"say how long, up to {MAX_DURATION:g} s, or leave it out",
+        )
+
+
+def give_back(core: Core, taken: Taken | None) -> None:
+    """Devices that were taken for nothing are free again."""
+    if taken is not None:
+        taken.site.index.release(taken.placement)
+        core.freed(taken.site, taken.placement.blocks, "")
 
 
 def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
@@ -200,6 +269,7 @@ async def begin_remove(core: Core, caller: Caller, name: str, *, force: bool) ->
     entry = await core.lock(name, asked)
     try:
         _check(caller, entry, asked, force)
+        check_job(caller, entry.known.job, asked)
     except BaseException:
         entry.lock.release()
         raise
@@ -228,7 +298,7 @@ def _check(caller: Caller, entry: Entry, asked: str, force: bool) -> None:
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.
     """
     record = entry.known
-    check_change(caller, record.owner, asked)
+    check_change(caller, record.owner, asked, record.creator)
     if entry.leases and not force:
         raise held(
             record,

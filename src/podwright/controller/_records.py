@@ -38,7 +38,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     epoch: of the last step on its hardware. dirty: hexadecimal bit mask over the devices in
     routing order; a set bit must be reset before the next holder. transient: goes with the
     lease that created it. open_gcds, open_replicas: creation left the count open, so the one that
-    stands here is that of the last launch.
+    stands here is that of the last launch. until: when its creator said that it ends; 0: unknown.
     """
 
     name: str
@@ -71,6 +71,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     dirty: str = ""
     auto_resets: int = 0
     auto_reset_at: float = 0.0
+    until: float = 0.0
 
     @property
     def placement(self) -> Placement:

@@ -90,6 +90,8 @@ async def release_strays(core: Core, machine: str, report: MachineReport) -> boo
         for q in ours:
             del core.quarantine[q.key]
             core.inventory.sites[q.cluster].index.release(q.placement)
+        for q in ours:
+            core.freed(core.inventory.sites[q.cluster], (q.block,), "")
     return True
 
 

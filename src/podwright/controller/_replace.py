@@ -56,6 +56,7 @@ async def replace(
         if old_site is not None:
             for leftover in leftovers:
                 old_site.index.release(leftover)
+            core.freed(old_site, rest, "")
 
     removing = move(old, REMOVING, epoch=core.next_epoch(), errors=())
     await core.journal.commit([put(removing)])

@@ -57,6 +57,7 @@ def partition_info(
         leases=[to_info(lease, record.size, now) for lease in entry.leases.values()],
         server_version=version,
         simulated=bool(site and site.cluster.simulated),
+        until=record.until,
     )
 
 
@@ -152,6 +153,13 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
         for q in core.quarantine.values()
         for i in range(q.block.size)
     }
+    kept = {
+        (pool[0], block.domain, block.offset + i)
+        for pool, reservation in core.reservations.items()
+        for piece in reservation.held
+        for block in piece.blocks
+        for i in range(block.size)
+    }
     out: list[DeviceInfo] = []
     for cluster, site in core.inventory.sites.items():
         if request.cluster and cluster != request.cluster:
@@ -169,6 +177,8 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
                     partition and _resetting(core, partition)
                 ):
                     state = "RESETTING"
+                elif (cluster, ref.domain, ref.offset) in kept:
+                    state = "RESERVED"
                 else:
                     state = "IN_USE" if partition else "FREE"
                 known = site.attributes.get(ref.machine, ())

@@ -85,7 +85,8 @@ class DeviceRef(Value):
 
 
 class DeviceInfo(Value):
-    """A device in a listing. state: FREE, IN_USE, RESETTING, DRAINED, DOWN."""
+    """A device in a listing. state: FREE, RESERVED (for a waiter), IN_USE, RESETTING, DRAINED,
+    DOWN."""
 
     cluster: str
     device: DeviceRef
@@ -168,7 +169,8 @@ class PartitionInfo(Value):
     """A partition as it stands. gcds: the devices of each GCD, in routing order.
 
     owner, creator: user names or `anonymous`. job: the scheduler's job, or empty.
-    times are seconds since 1970. ild: the link domains it lies in.
+    times are seconds since 1970. ilds: the link domains it lies in.
+    until: when its creator said that it would no longer be needed; 0: never said.
     """
 
     name: str
@@ -201,6 +203,7 @@ class PartitionInfo(Value):
     leases: list[LeaseInfo] = []
     server_version: str = ""
     simulated: bool = False
+    until: float = 0.0
 
 
 class ServerInfoRequest(Value):
@@ -280,6 +283,9 @@ class LeaseList(Value):
 
 class CreateRequest(Value):
     """Create a partition. wait: answer when it is ACTIVE or in ERROR, not at once.
+    duration: seconds for which it will be needed, so that others know what to expect; 0: unknown.
+    owner, owner_uid, job: whose it will be, and for which job of a scheduler's, where schedulers and
+    administrators ask in somebody's name.
 
     request_id: chosen by a client that may have to ask again, since the answer got lost; asked
     twice under one id, it is done once. So in the requests below.
@@ -288,6 +294,10 @@ class CreateRequest(Value):
     spec: PartitionSpec
     wait: bool = True
     request_id: str = ""
+    duration: float = 0.0
+    owner: str = ""
+    owner_uid: int = -1
+    job: str = ""
 
 
 class PartitionName(Value):
@@ -328,6 +338,7 @@ class AcquireRequest(Value):
     reset: before use; None means: yes, unless it is reconfigurable.
     holder: who holds it, in words for others to read. ttl in seconds, at most 3600.
     parent: the lease within which this one is taken, or empty.
+    duration: seconds for which it will be held, as far as that is known; 0: unknown.
     """
 
     spec: PartitionSpec
@@ -339,6 +350,7 @@ class AcquireRequest(Value):
     ttl: float = 10.0
     parent: str = ""
     request_id: str = ""
+    duration: float = 0.0
 
 
 class AcquireReply(Value):
@@ -364,6 +376,63 @@ class BackupReply(Value):
     """content: the text of a backup file."""
 
     content: str
+
+
+class WaitRequest(Value):
+    """Join the waiting line, or ask how it goes there.
+
+    id: as an earlier reply gave it; empty to join. create or acquire: what is wanted, when joining.
+    priority: the higher is served first; above 0 for administrators and schedulers alone.
+    timeout: seconds for which the answer may keep its asker waiting, at most 60. One who does
+    not ask again for 30 seconds has left the line.
+    """
+
+    id: str = ""
+    create: CreateRequest | None = None
+    acquire: AcquireRequest | None = None
+    priority: int = 0
+    timeout: float = 0.0
+
+
+class WaiterInfo(Value):
+    """Somebody in the waiting line. state: WAITING, STARTING or DONE.
+
+    place: from 1. asked: what for. needs: what it waits for, in words. since: seconds since 1970.
+    estimate: seconds until it can start, as far as others said how long they need; 0: unknown.
+    reserved: devices that are free and kept for it.
+    """
+
+    id: str
+    owner: str = ""
+    state: str = "WAITING"
+    place: int = 0
+    asked: str = ""
+    needs: str = ""
+    priority: int = 0
+    since: float = 0.0
+    estimate: float = 0.0
+    reserved: int = 0
+
+
+class WaitReply(Value):
+    """How it stands. partition, and lease where one was asked for: once it is DONE."""
+
+    waiter: WaiterInfo
+    partition: PartitionInfo | None = None
+    lease: LeaseInfo | None = None
+    created: bool = False
+
+
+class WaiterName(Value):
+    """Somebody in the waiting line, by id."""
+
+    id: str
+
+
+class WaiterList(Value):
+    """The waiting line, first first."""
+
+    waiters: list[WaiterInfo] = []
 
 
 class ErrorBody(Value):
@@ -405,6 +474,9 @@ METHODS: dict[str, Method] = {
         Method("Acquire", AcquireRequest, AcquireReply, True),
         Method("Renew", LeaseRequest, LeaseInfo, True),
         Method("Release", LeaseRequest, Empty, True),
+        Method("Wait", WaitRequest, WaitReply, True),
+        Method("Leave", WaiterName, Empty, True),
+        Method("ListWaiters", ListRequest, WaiterList),
         Method("Backup", BackupRequest, BackupReply),
     )
 }

@@ -53,6 +53,7 @@ class MachineState(Value):
     configured: list[Configured] = []
     software: str = ""
     links: dict[str, str] = {}
+    fence: int = 0
 
 
 class ConfigureRequest(Value):

@@ -1,0 +1,205 @@
+"""Clusters made of agents: what is legal, and what a test of one finds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from podwright.agents import MachineReport
+from podwright.controller._core import Core
+from podwright.controller._inventory import Site
+from podwright.controller._registry import Registry, check_name, difference
+from podwright.fabric import (
+    FAMILIES,
+    Cluster,
+    ClusterTopology,
+    DomainTopology,
+    LinkDomain,
+    Machine,
+    cabling,
+)
+from podwright.wire import (
+    AlreadyExists,
+    ClusterRequest,
+    InvalidRequest,
+    PodwrightError,
+    TestResult,
+    WrongState,
+)
+
+_Topology = TypeVar("_Topology", DomainTopology, ClusterTopology)
+
+
+def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster:
+    """The cluster that is asked for. Raises InvalidRequest, AlreadyExists, NotFound, WrongState."""
+    asked = f"create cluster {request.name[:80]}"
+    check_name("a cluster", request.name)
+    if request.name in core.inventory.sites:
+        raise AlreadyExists(
+            f"there is a cluster {request.name} already", asked=asked, would_work="another name"
+        )
+    if not request.agents:
+        raise InvalidRequest("it names no agent", asked=asked, would_work="--agents ag1,ag2,…")
+    for name in request.agents:
+        registry.agent(name, asked)
+        if request.agents.count(name) > 1:
+            raise InvalidRequest(
+                f"agent {name} is named {request.agents.count(name)} times",
+                asked=asked,
+                would_work="name each agent once",
+                agent=name,
+            )
+        if (other := core.inventory.by_machine.get(name)) is not None:
+            raise WrongState(
+                f"agent {name} is in cluster {other.cluster.name}",
+                asked=asked,
+                would_work=f"vipu-admin remove cluster {other.cluster.name} first",
+                agent=name,
+            )
+    records = [registry.agents[name].record for name in request.agents]
+    families = sorted({record.family for record in records})
+    if len(families) > 1:
+        raise InvalidRequest(
+            f"its agents have devices of {' and '.join(families)}",
+            asked=asked,
+            would_work="a cluster of each",
+        )
+    family = FAMILIES[families[0]]
+    size = _domain_size(request, family.max_domain_devices // family.devices_per_machine, asked)
+    machines = [Machine(record.name, record.host, record.port) for record in records]
+    whole = size * family.devices_per_machine == family.max_domain_devices
+    inside = DomainTopology.TORUS if whole else DomainTopology.MESH
+    between = ClusterTopology.LOOPED if request.num_ilds > 1 else ClusterTopology.NONE
+    return Cluster(
+        name=request.name,
+        family=family,
+        domains=tuple(
+            LinkDomain(f"ild{i}", tuple(machines[i * size : (i + 1) * size]))
+            for i in range(request.num_ilds)
+        ),
+        domain_topology=_named(request.ild_topology, inside, asked),
+        topology=_named(request.topology, between, asked),
+        simulated=all(registry.agents[r.name].software == "simulated" for r in records),
+    )
+
+
+def _domain_size(request: ClusterRequest, most: int, asked: str) -> int:
+    """Machines in each link domain."""
+    count, domains = len(request.agents), request.num_ilds
+    if not 1 <= domains <= count:
+        raise InvalidRequest(
+            f"{count} agents make no {domains} link domains",
+            asked=asked,
+            would_work=f"1 to {count}",
+        )
+    size, left = divmod(count, domains)
+    if left:
+        legal = [n for n in range(1, count + 1) if count % n == 0 and count // n <= most]
+        raise InvalidRequest(
+            f"{count} agents cannot be divided evenly into {domains} link domains",
+            asked=asked,
+            would_work=f"--num-ipulinkdomains {' or '.join(map(str, legal[:6]))}",
+        )
+    if size > most:
+        raise InvalidRequest(
+            f"{size} machines in a link domain are more than {most}",
+            asked=asked,
+            would_work=f"--num-ipulinkdomains {-(-count // most)} or more",
+        )
+    return size
+
+
+def _named(text: str, default: _Topology, asked: str) -> _Topology:
+    if not text:
+        return default
+    kind = type(default)
+    try:
+        return kind(text.lower())
+    except ValueError:
+        raise InvalidRequest(
+            f"{text[:40]!r} is no topology",
+            asked=asked,
+            would_work=f"one of {', '.join(member.value for member in kind)}",
+        ) from None
+
+
+async def tested(core: Core, registry: Registry, site: Site) -> list[TestResult]:
+    """Ask every machine of a cluster, and compare: all checks, machine by machine."""
+    names = site.machines()
+    answers = await asyncio.gather(*(_ask(core, name) for name in names))
+    results: list[TestResult] = []
+    wanted = cabling(site.cluster)
+    for name, answer in zip(names, answers, strict=True):
+        if isinstance(answer, PodwrightError) and not isinstance(answer, WrongState):
+            results.append(_failed("connectivity", name, answer.problem))
+            continue
+        results.append(TestResult(check="connectivity", machine=name, ok=True))
+        if isinstance(answer, WrongState):
+            results.append(_failed("hardware", name, answer.problem))
+            continue
+        results += _machine(registry, site, name, answer, wanted[name])
+    return results
+
+
+async def _ask(core: Core, name: str) -> MachineReport | PodwrightError:
+    try:
+        return await core.hardware.describe(name)
+    except PodwrightError as error:
+        return error
+
+
+def _machine(
+    registry: Registry, site: Site, name: str, report: MachineReport, wanted: dict[str, str]
+) -> list[TestResult]:
+    family = site.cluster.family
+    known = registry.agents.get(name)
+    wrong = difference(known.record, report) if known else ""
+    if len(report.devices) != family.devices_per_machine:
+        wrong = f"it has {len(report.devices)} devices, not {family.devices_per_machine}"
+    ill = [f"{family.device_noun} {d.index}" for d in report.devices if not d.healthy]
+    sick = f"{', '.join(ill)} {'is' if len(ill) == 1 else 'are'} unhealthy" if ill else ""
+    return [_result("hardware", name, wrong), _result("health", name, sick)] + _cables(
+        name, report, wanted
+    )
+
+
+def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[TestResult]:
+    if report.links is None:
+        return [
+            TestResult(
+                check="cabling", machine=name, problem="its agent does not say where cables lead"
+            )
+        ]
+    found = []
+    for port in sorted(wanted.keys() | report.links.keys()):
+        there, right = report.links.get(port, ""), wanted.get(port, "")
+        if there != right:
+            leads = f"leads to {there}" if there else "leads nowhere"
+            should = f"it should lead to {right}" if right else "nothing should be there"
+            found.append(_failed("cabling", name, f"port {port} {leads}; {should}"))
+    return found or [TestResult(check="cabling", machine=name, ok=True)]
+
+
+def topology(site: Site, results: list[TestResult], links: dict[str, dict[str, str]]) -> str:
+    """What the cables make of the cluster as a whole, where that is another topology than it is
+    said to have; empty where it is the one, or none."""
+    if all(result.ok is not False for result in results if result.check == "cabling"):
+        return ""
+    cluster = site.cluster
+    for inside in DomainTopology:
+        for between in ClusterTopology:
+            other = Cluster(cluster.name, cluster.family, cluster.domains, inside, between)
+            if cabling(other) == links:
+                return (
+                    f"it is cabled as {inside.value} and {between.value}, not as "
+                    f"{cluster.domain_topology.value} and {cluster.topology.value}"
+                )
+    return ""
+
+
+def _result(check: str, machine: str, problem: str) -> TestResult:
+    return TestResult(check=check, machine=machine, ok=not problem, problem=problem)
+
+
+def _failed(check: str, machine: str, problem: str) -> TestResult:
+    return TestResult(check=check, machine=machine, ok=False, problem=problem)

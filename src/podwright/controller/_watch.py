@@ -1,0 +1,143 @@
+"""Heartbeats: every registered agent is asked again and again, and a silent one is not waited for.
+
+The controller asks; agents need not find it. An agent that has not answered for `silence`
+seconds is out of service at that very moment: nothing new is placed there, calls under way to it
+are given up, and its partitions turn to ERROR with the reason. That it answers again is the
+keeper's to notice (`_keeper`), which cleans it before it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from podwright.agents import MachineReport
+from podwright.controller import _steps as steps
+from podwright.controller._core import Core, Entry
+from podwright.controller._hardware import Fault
+from podwright.controller._registry import Registry
+from podwright.wire import OperationState, PodwrightError, ReadyState, Unavailable, WrongState
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Watch:
+    """One task for each agent. silence: seconds. sleep: how it waits."""
+
+    def __init__(self, core: Core, registry: Registry, sleep: Sleep, *, silence: float) -> None:
+        self._core = core
+        self._registry = registry
+        self._sleep = sleep
+        self._silence = silence
+        self._beats: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, machine: str) -> None:
+        """Watch an agent from now on."""
+        self.end(machine)
+        self._beats[machine] = asyncio.get_running_loop().create_task(self._beat(machine))
+
+    def end(self, machine: str) -> None:
+        """Watch it no more."""
+        if (task := self._beats.pop(machine, None)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Watch nobody any more."""
+        beats, self._beats = list(self._beats.values()), {}
+        for task in beats:
+            task.cancel()
+        await asyncio.gather(*beats, return_exceptions=True)
+
+    async def _beat(self, machine: str) -> None:
+        core, interval = self._core, self._silence / 4
+        heard = core.now()
+        settled = machine in core.down
+        while core.journal.failure is None:
+            left = heard + self._silence - core.now()
+            try:
+                report = await self._asked(machine, min(interval, max(left, 0.01)))
+            except WrongState as refusal:  # it answers, but must not serve
+                heard = core.now()
+                if not settled:
+                    await self._lost(machine, refusal.problem)
+                settled = True
+            except PodwrightError:
+                if core.now() >= heard + self._silence:
+                    if not settled:
+                        reason = f"machine {machine} has been silent for {self._silence:g} s"
+                        await self._lost(machine, reason)
+                    settled = True
+            else:
+                heard, settled = core.now(), False
+                with suppress(PodwrightError):
+                    await self._compare(machine, report)
+            left = heard + self._silence - core.now()
+            await self._sleep(min(interval, left) if left > 0 else interval)
+
+    async def _asked(self, machine: str, seconds: float) -> MachineReport:
+        """Its report, if that comes in time. Raises Unavailable, or WrongState when refused."""
+        asking = asyncio.ensure_future(self._core.hardware.describe(machine))
+        alarm = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait({asking, alarm}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+            raise Unavailable(f"machine {machine} does not answer within {seconds:g} s")
+        finally:
+            alarm.cancel()
+            if not asking.done():
+                asking.cancel()
+                with suppress(asyncio.CancelledError, PodwrightError):
+                    await asking
+
+    async def _lost(self, machine: str, reason: str) -> None:
+        """Out of service, and so is what lies on it."""
+        core = self._core
+        core.mark_down(machine)
+        core.hardware.give_up(machine, reason)
+        await asyncio.gather(*(self._settle(entry, machine, reason) for entry in self._on(machine)))
+
+    def _on(self, machine: str) -> list[Entry]:
+        entries = self._core.partitions.values()
+        return [e for e in entries if e.record is not None and machine in e.parts()]
+
+    async def _settle(self, entry: Entry, machine: str, reason: str) -> None:
+        with suppress(PodwrightError):
+            await entry.lock.acquire()
+            try:
+                if not entry.gone and entry.known.ready is ReadyState.ACTIVE:
+                    await steps.break_down(self._core, entry, [Fault(machine, reason, True)])
+            finally:
+                entry.lock.release()
+
+    async def _compare(self, machine: str, report: MachineReport) -> None:
+        """Does it still hold what it should? One that was switched off and on does not."""
+        core = self._core
+        site = core.inventory.by_machine.get(machine)
+        if site is None or machine in core.down:
+            return
+        site.learn(machine, report)
+        for entry in self._on(machine):
+            if _forgotten(entry, machine, report):
+                async with entry.lock:
+                    if entry.gone:
+                        continue
+                    # Asked again under the lock: the first answer may be older than a step.
+                    again = await core.hardware.describe(machine)
+                    if _forgotten(entry, machine, again):
+                        reason = f"machine {machine} has lost its configuration"
+                        await steps.break_down(core, entry, [Fault(machine, reason, False)])
+
+
+def _forgotten(entry: Entry, machine: str, report: MachineReport) -> bool:
+    record = entry.record
+    return (
+        record is not None
+        and record.ready is ReadyState.ACTIVE
+        and record.operation is OperationState.IDLE
+        and any(
+            report.configured.get(index, ("", 0))[0] != record.name
+            for index in entry.parts()[machine]
+        )
+    )

@@ -1,0 +1,166 @@
+"""The values of podwright.v1 that are about machines, clusters and users: an administrator's.
+
+Their calls stand in `METHODS` beside the others.
+"""
+
+from __future__ import annotations
+
+from podwright.wire._values import METHODS, ClusterInfo, Empty, ListRequest, Method, Value
+
+
+class AgentRequest(Value):
+    """Register the agent of a machine. name: the machine's, unique. It must answer at host, port.
+
+    host empty: where the agent of that name announced itself. replace: one that is registered
+    is known by its new address and hardware from now on.
+    """
+
+    name: str
+    host: str = ""
+    port: int = 0
+    replace: bool = False
+
+
+class AgentInfo(Value):
+    """An agent in a listing.
+
+    state: UP; DOWN: it does not answer; REFUSED: it has other hardware than when it was
+    registered. reason: why it is not UP. devices: how many. last_seen: seconds ago, -1 for never.
+    """
+
+    name: str
+    host: str = ""
+    port: int = 0
+    family: str = ""
+    devices: int = 0
+    cluster: str = ""
+    state: str = "DOWN"
+    reason: str = ""
+    software: str = ""
+    last_seen: float = -1.0
+    chips: list[str] = []
+
+
+class AgentList(Value):
+    """Agents, in the order of their names."""
+
+    agents: list[AgentInfo] = []
+
+
+class Announcement(Value):
+    """An agent says where it is, so that it can be discovered."""
+
+    name: str
+    host: str
+    port: int
+
+
+class DiscoveredAgent(Value):
+    """An agent that announced itself. interface: by which the server reaches it. seen: seconds
+    ago. Columns as `vipu-admin discover agent` has them (V-IPU administrator guide)."""
+
+    name: str
+    host: str
+    port: int
+    interface: str = ""
+    seen: float = 0.0
+
+
+class DiscoveredList(Value):
+    """Agents that announced themselves lately and are not registered."""
+
+    agents: list[DiscoveredAgent] = []
+
+
+class DiscoverRequest(Value):
+    """Which agents announced themselves."""
+
+
+class ClusterRequest(Value):
+    """Make a cluster of registered agents. agents: in the order of their links, domain by domain.
+
+    num_ilds: link domains; the agents are divided evenly. ild_topology: mesh or torus. topology:
+    none, looped or switched. Empty: what the size suggests.
+    """
+
+    name: str
+    agents: list[str] = []
+    num_ilds: int = 1
+    ild_topology: str = ""
+    topology: str = ""
+
+
+class Named(Value):
+    """A machine, cluster or user, by its name."""
+
+    name: str
+
+
+class TestResult(Value):
+    """One check of one machine. check: connectivity, hardware, cabling, health.
+
+    ok None: it cannot be told. problem: what is wrong, and where.
+    """
+
+    check: str
+    machine: str
+    ok: bool | None = None
+    problem: str = ""
+
+
+class ClusterTest(Value):
+    """What a test of a cluster found."""
+
+    cluster: str
+    results: list[TestResult] = []
+
+
+class UserRequest(Value):
+    """Make a user with an access key. role: administrator, user, reader or scheduler.
+
+    allocations: those that the user may use; none: all.
+    """
+
+    name: str
+    role: str = "user"
+    allocations: list[str] = []
+
+
+class UserInfo(Value):
+    """A user in a listing."""
+
+    name: str
+    role: str = "user"
+    allocations: list[str] = []
+    created_at: float = 0.0
+
+
+class NewUser(Value):
+    """A user and the access key, which is shown this once."""
+
+    user: UserInfo
+    access_key: str
+
+
+class UserList(Value):
+    """Users, in the order of their names."""
+
+    users: list[UserInfo] = []
+
+
+METHODS.update(
+    (m.name, m)
+    for m in (
+        Method("CreateAgent", AgentRequest, AgentInfo, True),
+        Method("ListAgents", ListRequest, AgentList),
+        Method("RemoveAgent", Named, Empty, True),
+        Method("AnnounceAgent", Announcement, Empty),
+        Method("DiscoverAgents", DiscoverRequest, DiscoveredList),
+        Method("CreateCluster", ClusterRequest, ClusterInfo, True),
+        Method("RemoveCluster", Named, Empty, True),
+        Method("TestCluster", Named, ClusterTest),
+        Method("CreateUser", UserRequest, NewUser, True),
+        Method("ListUsers", ListRequest, UserList),
+        Method("RemoveUser", Named, Empty, True),
+    )
+)
