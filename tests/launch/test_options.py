@@ -40,7 +40,7 @@ from podwright.wire import InvalidRequest
             "--grace 0 --timeout=1.5 --max-restarts 3 t",
             {"grace": 0.0, "timeout": 1.5, "max_restarts": 3},
         ),
-        ("--host localhost t", {}),
+        ("--host localhost t", {"host": "localhost"}),
         ("-- t", {}),
     ],
 )
@@ -81,8 +81,6 @@ def test_options_end_at_the_first_word_that_is_none() -> None:
         ("--vipu-partition= t", "--vipu-partition takes a word, not ''"),
         ("--instance-mpi-local-args=hello t", "an instance, a colon and arguments"),
         ("--dry-run=server t", "`server` is not supported yet"),
-        ("--host pod[1-4] t", "--host is not supported yet"),
-        ("-H pod1,pod2 t", "--host is not supported yet"),
         ("--offline-target=pod5 t", "takes pod4, pod8, pod16, pod32, pod64, pod128 or pod256, not"),
         ("--distribute-ssh-key t", "--distribute-ssh-key is not supported yet"),
         ("--grace=-1 t", "takes a time in seconds"),

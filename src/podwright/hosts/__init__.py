@@ -1,4 +1,4 @@
-"""What a host is like, and how to act on it: for now this host, and the processes on it."""
+"""What a host is like, and how to act on it: name, networks, cores, processes, ways."""
 
 from podwright.hosts._cores import (
     Core,
@@ -9,7 +9,10 @@ from podwright.hosts._cores import (
     read_list,
     write_list,
 )
+from podwright.hosts._errors import BadHostList, HostsError
+from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._local import find_program, free_port, host_name
+from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
 from podwright.hosts._processes import (
     Process,
     become_subreaper,
@@ -20,24 +23,40 @@ from podwright.hosts._processes import (
     processes,
     reap,
 )
+from podwright.hosts._slurm import job_hosts, srun_command
+from podwright.hosts._ssh import explain, ssh_command
 
 __all__ = [
+    "BadHostList",
     "Core",
     "Cores",
+    "HostsError",
     "Process",
+    "Subnet",
+    "address_in",
     "become_subreaper",
     "children",
+    "common_subnet",
     "cores_of_sys",
     "cores_of_xml",
     "descendants",
+    "expand",
+    "explain",
     "find_program",
+    "fold",
     "free_port",
     "host_name",
+    "is_here",
+    "job_hosts",
     "kill_all",
     "marked",
     "processes",
     "read_cores",
+    "read_hosts",
     "read_list",
     "reap",
+    "srun_command",
+    "ssh_command",
+    "subnets",
     "write_list",
 ]

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from podwright.hosts import find_program
 from podwright.launch._folder import RunFolder
+from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._plan import Plan
 from podwright.wire import InvalidRequest, NotFound
 
@@ -30,18 +31,31 @@ _BINDING = ("bind-to", "cpu-set", "rankfile", "cpu-list")
 
 
 class Command(NamedTuple):
-    """What to run, what to add to its environment, and what to tell the user about it."""
+    """What to run, what to add to its environment, and what to tell the user about it.
+
+    Without words it is `plain`: the guardian of each host starts its instances itself.
+    """
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     notes: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the instances is started."""
+        return not self.argv
 
 
 class Engine(Protocol):
     """Makes the command that starts all instances of a plan: each as `shim RANK program`."""
 
     def command(
-        self, plan: Plan, folder: RunFolder, shim: Sequence[str], program: Sequence[str]
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
     ) -> Command:
         """Raises NotFound, InvalidRequest or Denied if it cannot be started."""
 
@@ -53,7 +67,12 @@ class FakeEngine:
         self.argv = argv
 
     def command(
-        self, plan: Plan, folder: RunFolder, shim: Sequence[str], program: Sequence[str]
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
     ) -> Command:
         """The command, word by word."""
         fill = {"{shim}": " ".join(shim), "{folder}": folder.path}
@@ -61,6 +80,26 @@ class FakeEngine:
         for name, value in fill.items():
             words = [word.replace(name, value) for word in words]
         return Command(tuple(words), {})
+
+
+class Local:
+    """No engine: plain processes, for programs that need no MPI, or meet by MASTER_ADDR."""
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Nothing but the instances; what mpirun would have been told is said to be void."""
+        notes = []
+        if plan.mpi_arguments:
+            notes.append("--mpi-global-args has no effect: no mpirun is started")
+        if any(local_arguments(i.mpi_arguments)[1] for i in plan.instances):
+            notes.append("of arguments for mpirun only -x NAME=value counts: no mpirun is started")
+        return Command((), {}, tuple(notes))
 
 
 class Mpirun:
@@ -71,7 +110,12 @@ class Mpirun:
         self._uid = os.getuid() if uid is None else uid
 
     def command(
-        self, plan: Plan, folder: RunFolder, shim: Sequence[str], program: Sequence[str]
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
     ) -> Command:
         """mpirun, its global arguments, then for each instance: one process, its own variables."""
         path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
@@ -87,6 +131,10 @@ class Mpirun:
         if not _any(given, _MAPPING):
             argv.append("--oversubscribe")
         argv += given
+        if remotes:
+            from podwright.launch._over import over_hosts
+
+            argv += over_hosts(plan, folder, remotes, self._environ)
         if self._uid == 0:
             argv += self._as_root(plan, notes)
         for instance in plan.instances:
@@ -96,7 +144,10 @@ class Mpirun:
             argv += ["-np", "1"]
             for name, value in variables.items():
                 argv += ["-x", f"{name}={value}"]
-            argv += [*local, *shim, str(instance.rank), *program, ":"]
+            if remotes:
+                argv += ["--host", instance.host]
+            far = remotes.words(instance.rank, plan.program)
+            argv += [*local, *(far or [*shim, str(instance.rank), *program]), ":"]
         return Command(tuple(argv[:-1]), self._settings(folder), tuple(notes))
 
     def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:

@@ -44,9 +44,12 @@ class RunFolder(NamedTuple):
             remove_tree(folder)
 
 
-def make_folder(environ: Mapping[str, str]) -> RunFolder:
-    """A new pair of folders, for this user alone. Raises OSError where there is no room."""
-    name = f"{_prefix()}{os.urandom(6).hex()}"
+def make_folder(environ: Mapping[str, str], name: str = "") -> RunFolder:
+    """A new pair of folders, for this user alone. Raises OSError where there is no room.
+
+    name: what follows the part that all runs of this user have; by default nobody else has it.
+    """
+    name = f"{_prefix()}{name or os.urandom(6).hex()}"
     path = os.path.join(temporary(environ), name)
     memory = os.path.join(SHARED_MEMORY, name)
     locks = [_make(path)]

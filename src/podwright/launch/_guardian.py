@@ -8,7 +8,12 @@ poprun. They share a socket; when one dies, the other sees it closed:
 - the guardian is gone: its children are now poprun's, which does the same (`Ending`).
 - mpirun is gone: the guardian tells poprun, which asks it to end what is left.
 
-It decides nothing else. poprun says START, SIGNAL and END; it says STARTED, MPIRUN, ENDED.
+Where instances run on several hosts, each other host has a guardian too (_relay). mpirun and its
+daemons there would kill all that is theirs as soon as one of them goes, so while an end is `held`
+they are left alone; a guardian says QUIET once only they are left, and ends them on RELEASE.
+
+It decides nothing else. poprun says START, SIGNAL, END, RELEASE; it says STARTED, GONE, QUIET,
+ENDED.
 """
 
 from __future__ import annotations
@@ -26,8 +31,10 @@ from podwright.hosts import Process, become_subreaper, descendants, kill_all, re
 from podwright.launch._channel import Channel
 from podwright.launch._folder import RunFolder
 
-START, SIGNAL, END = "start", "signal", "end"
-STARTED, MPIRUN, ENDED = "started", "mpirun", "ended"
+START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
+STARTED, GONE, QUIET, ENDED = "started", "gone", "quiet", "ended"
+#: What a command of START is, if it is not the script of the instance with that number.
+ENGINE, DAEMON = -1, -2
 
 #: Seconds from the polite signal to the sure one if poprun is gone. Its lease ends after ten.
 ORPHAN_GRACE = 4.0
@@ -36,13 +43,16 @@ LAST_WORDS = 1.0
 _POLL = (0.002, 0.1)
 _OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
-Spawn = Callable[[Sequence[str], Mapping[str, str], int], int]
+Spawn = Callable[[Sequence[str], Mapping[str, str], int, bool], int]
 
 
-def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int) -> int:
-    """Start a command with its output in `output` and ordinary signals; its pid."""
+def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, listens: bool) -> int:
+    """Start a command with its output in `output` and ordinary signals; its pid.
+
+    listens: it gets our standard input.
+    """
     actions = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
-    if os.isatty(0):
+    if not listens or os.isatty(0):
         # A process outside the terminal's session would take the words from the shell's mouth.
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))  # type: ignore[arg-type]
     return os.posix_spawn(
@@ -61,6 +71,8 @@ class Ending:
     First it waits `patience` seconds; then it asks each process politely, once, but for `engine`,
     which would kill where we ask; `grace` seconds later it kills, until nothing is left. Once
     only the engine is left, it has LAST_WORDS seconds to end by itself: it may hang.
+
+    held: engine and daemons are left alone until `release`. quiet: only they are left.
     """
 
     def __init__(
@@ -71,9 +83,11 @@ class Ending:
         *,
         engine: int = 0,
         spare: Sequence[int] = (),
+        held: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         now = clock()
+        self.held, self.quiet = held, False
         self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
         self._ask_at = now + patience
         self._kill_at = self._ask_at + grace
@@ -87,14 +101,23 @@ class Ending:
         self._kill_at = min(self._kill_at, self._ask_at + grace)
         self.pause = _POLL[0]
 
+    def release(self) -> None:
+        """Engine and daemons may be ended too."""
+        self.held = False
+        self.pause = _POLL[0]
+
     def step(self) -> bool:
         """Do what is due. True: nothing is left."""
         left = descendants(self._root, spare=self._spare)
         if not left:
             return True
         now = self._clock()
-        instances = [process for process in left if process.pid != self._engine]
-        self._alone_at = math.inf if instances else min(self._alone_at, now)
+        instances = [p for p in left if p.pid != self._engine and not is_daemon(p)]
+        self.quiet = not instances
+        if self.held:
+            left = instances
+        alone = not instances and not self.held
+        self._alone_at = min(self._alone_at, now) if alone else math.inf
         self.pause = min(self.pause * 1.5, _POLL[1])
         if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
             kill_all(left, signal.SIGKILL)
@@ -106,6 +129,14 @@ class Ending:
                 kill_all(new, signal.SIGTERM)
                 self._asked.update(p._replace(parent=0, state="") for p in new)
                 self.pause = _POLL[0]
+        return False
+
+
+def is_daemon(process: Process) -> bool:
+    """Whether it is what mpirun starts on other hosts: it kills its instances when asked to end."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{process.pid}/exe")) == "prted"
+    except OSError:
         return False
 
 
@@ -138,7 +169,7 @@ def start_guardian(
 
 def wait_for_end(guardian: Guarded, limit: float = 10.0) -> None:
     """See the guardian of a run that never started to its end."""
-    guardian.channel.send(END, 0.0, 0.0)
+    guardian.channel.send(END, 0.0, 0.0, False)
     until = time.monotonic() + limit
     while time.monotonic() < until:
         pid, _ = os.waitpid(guardian.pid, os.WNOHANG)
@@ -154,6 +185,8 @@ class _Guardian:
         self.output = output
         self.spawn = spawn
         self.engine = 0
+        self.children: dict[int, int] = {}
+        self.quiet = False
         self.ending: Ending | None = None
 
     def run(self) -> int:
@@ -181,36 +214,53 @@ class _Guardian:
                 self.folder.remove()
                 self.channel.send(ENDED)
                 return 0
+            if self.ending and self.ending.quiet and not self.quiet:
+                self.quiet = True
+                self.channel.send(QUIET)
 
     def _listen(self, poll: select.poll) -> None:
         for kind, *values in self.channel.receive():
             if kind == START:
                 self._start(*values)
             elif kind == SIGNAL:
-                spare = [self.engine]
-                kill_all([p for p in descendants(os.getpid()) if p.pid not in spare], values[0])
+                ours = [p for p in descendants(os.getpid()) if p.pid != self.engine]
+                kill_all([p for p in ours if not is_daemon(p)], values[0])
             elif kind == END:
                 self._end(*values)
+            elif kind == RELEASE and self.ending:
+                self.ending.release()
         if self.channel.closed:
             poll.unregister(self.channel.handle)
-            self._end(0.0, ORPHAN_GRACE)
+            self._end(0.0, ORPHAN_GRACE, False)
+            if self.ending:
+                self.ending.release()
 
-    def _start(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
-        try:
-            self.engine = self.spawn(argv, environ, self.output)
-        except OSError as error:
-            self.channel.send(MPIRUN, None, error.strerror or str(error))
-        else:
-            self.channel.send(STARTED, self.engine)
-        os.close(self.output)
+    def _start(
+        self,
+        commands: Sequence[tuple[int, Sequence[str], Mapping[str, str]]],
+        environ: Mapping[str, str],
+    ) -> None:
+        """Start commands: what each is, its words, and its variables beside those of all."""
+        for what, argv, own in commands:
+            try:
+                pid = self.spawn(argv, {**environ, **own}, self.output, what in (ENGINE, 0))
+            except OSError as error:
+                self.channel.send(GONE, what, None, error.strerror or str(error))
+                continue
+            self.children[pid] = what
+            if what == ENGINE:
+                self.engine = pid
+                self.channel.send(STARTED, pid)
 
-    def _end(self, patience: float, grace: float) -> None:
+    def _end(self, patience: float, grace: float, held: bool) -> None:
         if self.ending:
             self.ending.sooner(patience, grace)
         else:
-            self.ending = Ending(os.getpid(), patience, grace, engine=self.engine)
+            self.ending = Ending(os.getpid(), patience, grace, engine=self.engine, held=held)
 
     def _ended(self, pid: int, code: int) -> None:
-        if pid == self.engine:
-            self.engine = 0
-            self.channel.send(MPIRUN, code, "")
+        what = self.children.pop(pid, None)
+        if what is not None:
+            self.channel.send(GONE, what, code, "")
+            if what == ENGINE:
+                self.engine = 0

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from podwright.client import Found
-from podwright.hosts import become_subreaper, children, find_program, free_port
+from podwright.hosts import become_subreaper, children, find_program
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
-from podwright.launch._engine import Engine, Mpirun, local_arguments
+from podwright.launch._engine import Engine, Local, Mpirun, local_arguments
 from podwright.launch._environment import partition_environment, whole_environment
 from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
-from podwright.launch._guardian import start_guardian, wait_for_end
+from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
+from podwright.launch._hosts import NOWHERE
 from podwright.launch._lease import Find, Lease, acquire, find
+from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
-from podwright.launch._plan import Plan
+from podwright.launch._plan import Instance, Plan
 from podwright.launch._shim import make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
 from podwright.launch._watch import Watch
@@ -46,11 +48,15 @@ def launch(
         output.warn(note)
     try:
         with signals() as caught:
-            return _launch(plan, environ, output, engine or Mpirun(environ), find, caught)
+            return _launch(plan, environ, output, engine or _engine(plan, environ), find, caught)
     except Interrupted as stop:
         return 128 + stop.number
     finally:
         output.flush()
+
+
+def _engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
+    return Mpirun(environ) if plan.launcher == "mpirun" else Local()
 
 
 def _launch(
@@ -112,10 +118,13 @@ class _Run:
         guardian = start_guardian(folder, theirs, close=[words, *self._signals.handles])
         os.close(theirs)
         watched = False
+        remotes = NOWHERE
         try:
-            shim = make_shim(folder, len(plan.instances))
+            remotes = meet(plan, folder, environ, output)
+            here = [i for i in plan.instances if i.rank not in remotes.ranks]
+            shim = make_shim(folder, [instance.rank for instance in here])
             program = [*restore(folder, environ), *plan.program]
-            command = self._engine.command(plan, folder, shim, program)
+            command = self._engine.command(plan, folder, shim, program, remotes)
             for note in command.notes:
                 output.warn(note)
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
@@ -127,7 +136,7 @@ class _Run:
                 environ,
                 plan.environment,
                 self._partition,
-                {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
+                meeting_point(plan, remotes),
                 cache,
                 command.environment,
                 {RUN_VARIABLE: folder.name, RESTART_VARIABLE: str(self._restarts)},
@@ -143,9 +152,19 @@ class _Run:
                 lost=lease.lost if lease else -1,
                 plan=plan,
                 end=self._end,
+                remotes=remotes,
             )
             watched = True
-            watch.start(command.argv, environment, spare)
+            for remote in remotes:
+                far = [i for i in plan.instances if i.rank in remote.ranks and command.plain]
+                own = [[i.rank, _own(i)] for i in far]
+                remote.line.send(START, own, environment, plan.program)
+            starts: list[tuple[int, Sequence[str], Mapping[str, str]]]
+            if command.plain:
+                starts = [(i.rank, [*shim, str(i.rank), *program], _own(i)) for i in here]
+            else:
+                starts = [(ENGINE, command.argv, {})]
+            watch.start(starts, environment, spare)
             become_subreaper()
             if lease:
                 lease.keep()
@@ -156,6 +175,7 @@ class _Run:
         finally:
             if not watched:
                 wait_for_end(guardian)
+            remotes.close()
             folder.remove()
             for lock in folder.locks:
                 os.close(lock)
@@ -227,6 +247,11 @@ class _Run:
         problem = self._lease.release() if self._lease else None
         if problem:
             self._output.warn(f"the lease was not given back and ends by itself: {problem.message}")
+
+
+def _own(instance: Instance) -> dict[str, str]:
+    """The variables of one instance that needs no mpirun."""
+    return {**dict(instance.environment), **local_arguments(instance.mpi_arguments)[0]}
 
 
 def _make_folder(option: str, path: str) -> None:

@@ -54,6 +54,10 @@ class Options(NamedTuple):
     timeout: float | None = None
     grace: float | None = None
     max_restarts: int = 0
+    host: str | None = None
+    hostfile: str | None = None
+    host_subnet: str | None = None
+    launcher: str = "auto"
     dry_run: str = ""
     verbosity: int = 0
     help: bool = False

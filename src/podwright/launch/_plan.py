@@ -8,10 +8,10 @@ replicas need, one GCD an instance, and as many partition replicas as instances.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.hosts import Cores, write_list
+from podwright.hosts import Cores, fold, write_list
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY, cache_path
 from podwright.launch._environment import (
     SERVER_TIMEOUT,
@@ -25,6 +25,7 @@ from podwright.launch._options import Options
 from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
 from podwright.launch._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launch._topology import topology_table
+from podwright.launch._where import choose_hosts
 from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
 
 BY_SERVER = "decided by the server"
@@ -59,6 +60,8 @@ class Plan(NamedTuple):
     cache: of executables: a path, TEMPORARY, or none. offline: no server, no devices.
     timeout, grace: seconds for all of it, and from the polite signal to the sure one.
     notes: what a user should hear about the options that were given.
+    launcher: mpirun, local or srun. by_slurm: other hosts are reached by srun, and not by ssh.
+    subnet: the one between the hosts, as told; empty if it is to be found.
     """
 
     program: tuple[str, ...]
@@ -84,6 +87,14 @@ class Plan(NamedTuple):
     grace: float = GRACE
     max_restarts: int = 0
     notes: tuple[str, ...] = ()
+    launcher: str = "mpirun"
+    by_slurm: bool = False
+    subnet: str = ""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts, in order."""
+        return tuple(dict.fromkeys(instance.host for instance in self.instances))
 
     def unbound(self) -> Plan:
         """The same, with all instances wherever the kernel puts them."""
@@ -99,6 +110,17 @@ class Plan(NamedTuple):
         number = ilds or self.request.spec.num_ilds
         return topology_table(hosts, self.replicas, number or BY_SERVER)
 
+    def _ways(self) -> list[tuple[str, str]]:
+        """What is to be said of hosts and launchers, where it is not as always."""
+        lines = []
+        if len(self.hosts) > 1:
+            way = "srun" if self.by_slurm else "ssh"
+            lines.append(("hosts", f"{len(self.hosts)}, by {way}: {fold(self.hosts)}"))
+            lines.append(("  subnet", self.subnet or "found when hosts are met"))
+        if self.launcher != "mpirun":
+            lines.append(("launcher", self.launcher))
+        return lines
+
     def __str__(self) -> str:
         spec, request = self.request.spec, self.request
         server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
@@ -108,6 +130,7 @@ class Plan(NamedTuple):
             ("program", shlex.join(self.program)),
             ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
             ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
+            *self._ways(),
             ("server", "none: offline" if self.offline else server or "found when it is needed"),
             ("partition", spec.name or BY_SERVER),
             ("  allocation", spec.allocation or BY_SERVER),
@@ -168,8 +191,11 @@ def make_plan(
             f"--only-output-from-instance={only}: there is no such instance",
             would_work=f"There are 0 to {count - 1}",
         )
+    where = choose_hosts(options, environ, host)
+    if len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
+        cores = None
     timeout = options.vipu_server_timeout or SERVER_TIMEOUT
-    instances = _instances(options, host)
+    instances = _instances(options, where.hosts)
     arguments = [instance.mpi_arguments for instance in instances]
     cache = cache_path(options.executable_cache_path, count, environ, arguments, notes)
     own = {TIMEOUT_VARIABLE: f"{timeout:g}"}
@@ -189,6 +215,7 @@ def make_plan(
         environment=tuple(
             {
                 **common_environment(replicas, options.ipus_per_replica, count, environ),
+                "LOCAL_WORLD_SIZE": str(count // len(where.hosts)),
                 **own,
             }.items()
         ),
@@ -209,12 +236,16 @@ def make_plan(
         grace=_grace(options, environ),
         max_restarts=options.max_restarts,
         notes=tuple(notes),
+        launcher="mpirun" if options.launcher == "auto" else options.launcher,
+        by_slurm=where.by_slurm,
+        subnet=options.host_subnet or "",
     )
 
 
-def _instances(options: Options, host: str) -> tuple[Instance, ...]:
+def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
     count = options.num_instances
     local = options.num_replicas // count
+    share = count // len(hosts)
     common = _split("--mpi-local-args", options.mpi_local_args)
     own: dict[int, tuple[str, ...]] = {}
     for index, text in options.instance_mpi_local_args:
@@ -227,11 +258,11 @@ def _instances(options: Options, host: str) -> tuple[Instance, ...]:
     return tuple(
         Instance(
             rank=i,
-            host=host,
-            local_index=i,
+            host=hosts[i // share],
+            local_index=i % share,
             first_replica=i * local,
             replicas=local,
-            environment=tuple(instance_environment(i, i, local).items()),
+            environment=tuple(instance_environment(i, i % share, local).items()),
             mpi_arguments=common + own.get(i, ()),
         )
         for i in range(count)

@@ -16,7 +16,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from podwright.launch._folder import RunFolder
@@ -55,9 +55,9 @@ class Event(NamedTuple):
     number: int
 
 
-def make_shim(folder: RunFolder, instances: int) -> list[str]:
+def make_shim(folder: RunFolder, instances: Iterable[int]) -> list[str]:
     """Put script and streams into the folder; the words in front of an instance's index."""
-    for index in range(instances):
+    for index in instances:
         for stream in ("out", "err"):
             os.mkfifo(folder.file(f"{stream}.{index}"), 0o600)
     os.mkfifo(folder.file("status"), 0o600)

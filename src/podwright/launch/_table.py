@@ -94,6 +94,12 @@ def _at_least_0(text: str) -> float:
     return 0.0 if float(text) == 0 else _seconds(text)
 
 
+def _subnet(text: str) -> str:
+    import ipaddress  # only where there is one to read
+
+    return str(ipaddress.ip_network(text.strip(), strict=False))
+
+
 def _dry_run(text: str) -> str:
     if text != "plan":
         raise ValueError
@@ -212,6 +218,24 @@ OPTIONS: tuple[Option, ...] = (
         flag="plan",
         optional=True,
     ),
+    _word("--host", _DEVICES, "-H: hosts, such as n[1-4],m2; instances divided evenly", "HOSTS"),
+    _file("--hostfile", _DEVICES, "--host-file: a host or a range of hosts on each line"),
+    Option(
+        "--host-subnet",
+        _DEVICES,
+        "the network between hosts; by default the first that all have",
+        value="CIDR",
+        read=_subnet,
+        meaning="a network such as 10.1.0.0/16",
+    ),
+    Option(
+        "--launcher",
+        _DEVICES,
+        "mpirun, local (no MPI), srun (no MPI, in a Slurm job) or auto",
+        value="HOW",
+        read=_one_of("auto", "mpirun", "srun", "local"),
+        meaning="auto, mpirun, srun or local",
+    ),
     Option(
         "--process-placement",
         _DEVICES,
@@ -300,10 +324,6 @@ OPTIONS: tuple[Option, ...] = (
     _later("--distribute-ssh-key", *_NO, flag="yes"),
     _later("--distribute-ssh-key-path"),
     _later("--distribute-ssh-key-type"),
-    _later("--host", "localhost", "127.0.0.1"),
-    _later("--host-subnet"),
-    _later("--hostfile"),
-    _later("--launcher", "auto", "mpirun"),
     _later("--synchronise-poplar-sdk", *_NO, flag="yes"),
     _later("--synchronise-python-venv", *_NO, flag="yes"),
 )
@@ -312,6 +332,8 @@ OPTIONS = tuple(
     o if o.field else o._replace(field=o.name.removeprefix("--").replace("-", "_")) for o in OPTIONS
 )
 BY_NAME = {option.name: option for option in OPTIONS}
+# PopRun's documents do not show the name of the option for a hosts file: both are known.
+BY_NAME["--host-file"] = BY_NAME["--hostfile"]
 SHORT = {"-H": BY_NAME["--host"], "-h": BY_NAME["--help"]}
 
 

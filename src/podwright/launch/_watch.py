@@ -20,18 +20,22 @@ from podwright.launch._folder import RunFolder
 from podwright.launch._guardian import (
     END,
     ENDED,
-    MPIRUN,
+    ENGINE,
+    GONE,
     ORPHAN_GRACE,
+    QUIET,
+    RELEASE,
     SIGNAL,
     START,
     STARTED,
     Ending,
     Guarded,
 )
+from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._logs import Logs, allow_open_files
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
-from podwright.launch._shim import open_status, open_stream, read_events
+from podwright.launch._shim import Event, open_status, open_stream, read_events
 from podwright.launch._signals import ENDING, FORWARDED
 from podwright.launch._streams import Stream, last_lines
 
@@ -56,7 +60,12 @@ class Watch:
         lost: int,
         plan: Plan,
         end: float | None = None,
+        remotes: Remotes = NOWHERE,
+        engine: str = "mpirun",
     ) -> None:
+        self._remotes = remotes
+        self._remotes.watch(self)
+        self._engine_name = engine
         self._guardian = guardian
         self._channel = guardian.channel
         self._folder = folder
@@ -77,7 +86,8 @@ class Watch:
         self._started: set[int] = set()
         self._here: Ending | None = None
         self._engine = 0
-        self._done = False
+        self._gone: tuple[int | None, str] | None = None
+        self._done = self._ended = self._quiet = self._released = False
         self.cause: Cause | None = None
         for index in range(instances):
             pair = [
@@ -85,20 +95,26 @@ class Watch:
                 Stream(index, "stderr", colour=output.err.colour, stamped=plan.timestamps),
             ]
             self._by_instance.append(pair)
+            if index in self._remotes.ranks:
+                continue
             for stream, name in zip(pair, ("out", "err"), strict=True):
                 handle = open_stream(folder, f"{name}.{index}")
                 self._streams[handle] = stream
                 self._open.register(handle, select.EPOLLIN)
 
     def start(
-        self, argv: Sequence[str], environ: Mapping[str, str], spare: Sequence[int] = ()
+        self,
+        commands: Sequence[tuple[int, Sequence[str], Mapping[str, str]]],
+        environ: Mapping[str, str],
+        spare: Sequence[int] = (),
     ) -> None:
-        """Start the command through the guardian.
+        """Start commands through the guardian: ENGINE or an instance, words, its own variables.
 
         spare: children of this process that are no part of the run.
         """
         self._spare = spare
-        self._channel.send(START, list(argv), dict(environ))
+        words = [(what, list(argv), dict(own)) for what, argv, own in commands]
+        self._channel.send(START, words, dict(environ))
 
     def run(self) -> Cause | None:
         """See it through. None: all went well."""
@@ -122,23 +138,35 @@ class Watch:
             os.read(self._lost, 1)
             # The devices may soon be somebody else's.
             self._grace = min(self._grace, ORPHAN_GRACE)
-            self._fail(Cause(75, "the lease on the partition is over"))
+            self.fail(Cause(75, "the lease on the partition is over"))
         if self._open.fileno() in ready:
             self._read_streams()
         if self._channel.handle in ready:
             self._read_guardian()
         if self._limit is not None and time.monotonic() >= self._limit:
             self._limit = None
-            self._fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
+            self.fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
+        if self._remotes:
+            self._remotes.hear(ready)
+            if self._gone and self._remotes.in_step:
+                self._engine_ended(*self._gone)
+                self._gone = None
+            if (self._quiet or self._ended) and self._remotes.quiet and not self._released:
+                self._released = True
+                self._channel.send(RELEASE)
+                self._remotes.send(RELEASE)
         if self._here:
             reap(lambda pid, code: None)
             if self._here.step():
                 self._folder.remove()
-                self._done = True
+                self._ended = True
+        self._done = self._ended and self._remotes.ended
 
     def _pause(self) -> float | None:
         """Seconds until there is something to do though nothing happens."""
         pauses = [self._here.pause] if self._here else []
+        if self._remotes:
+            pauses.append(min(1.0, self._remotes.tick()))
         if self._limit is not None:
             pauses.append(max(self._limit - time.monotonic(), 0.0))
         return min(pauses, default=None)
@@ -150,8 +178,10 @@ class Watch:
                 poll.register(handle, select.POLLIN)
         if not self._channel.closed:
             poll.register(self._channel.handle, select.POLLIN)
-        if not any(sink.full for sink in self._output.sinks):
+        room = not any(sink.full for sink in self._output.sinks)
+        if room:
             poll.register(self._open.fileno(), select.POLLIN)
+        self._remotes.register(poll, reading=room)
         for sink in self._output.sinks:
             if sink.size:
                 poll.register(sink.handle, select.POLLOUT)
@@ -160,7 +190,7 @@ class Watch:
             if sink.handle in ready:
                 sink.pump()
                 if sink.broken:
-                    self._fail(Cause(128 + signal.SIGPIPE, "nobody reads the output any more"))
+                    self.fail(Cause(128 + signal.SIGPIPE, "nobody reads the output any more"))
         return ready
 
     # What instances write
@@ -175,19 +205,27 @@ class Watch:
             data = os.read(handle, _CHUNK)
         except BlockingIOError:
             return False
-        lines = stream.feed(data) if data else stream.finish()
-        if lines:
-            if self._only is None or stream.index == self._only:
-                sink = self._output.out if stream.name == "stdout" else self._output.err
-                sink.add(stream.tagged(lines))
-            if self._logs and (problem := self._logs.add(stream.index, lines)):
-                self._output.warn(problem)
-                self._logs = None
+        self._write(stream, stream.feed(data) if data else stream.finish())
         if not data:
             self._open.unregister(handle)
             os.close(handle)
             del self._streams[handle]
         return bool(data)
+
+    def _write(self, stream: Stream, lines: bytes) -> None:
+        if not lines:
+            return
+        if self._only is None or stream.index == self._only:
+            sink = self._output.out if stream.name == "stdout" else self._output.err
+            sink.add(stream.tagged(lines))
+        if self._logs and (problem := self._logs.add(stream.index, lines)):
+            self._output.warn(problem)
+            self._logs = None
+
+    def wrote(self, index: int, number: int, data: bytes) -> None:
+        """What an instance on another host wrote: to standard output (0) or error (1)."""
+        stream = self._by_instance[index][number]
+        self._write(stream, stream.feed(data))
 
     def _drain(self) -> None:
         """All writers are gone: what is left in the streams is all there will ever be."""
@@ -197,7 +235,12 @@ class Watch:
                     self._output.flush()
             if handle in self._streams:
                 os.close(handle)
+        for index in self._remotes.ranks:
+            for stream in self._by_instance[index]:
+                self._write(stream, stream.finish())
         self._read_words()
+        if self._words >= 0:
+            os.close(self._words)
         self._open.close()
         os.close(self._status)
         if self._logs:
@@ -208,7 +251,14 @@ class Watch:
 
     def _read_status(self) -> None:
         events, self._rest = read_events(self._status, self._rest)
+        self.happened(events)
+
+    def happened(self, events: Sequence[Event]) -> None:
+        """What scripts of instances said, here or on another host."""
         for index, kind, number in events:
+            if kind == "daemon":
+                self._remotes.launch(self._folder, number)
+                continue
             if index >= self._instances:
                 continue
             if kind == "start":
@@ -218,17 +268,32 @@ class Watch:
                 self._codes[index] = number
                 self._output.log("D", f"instance {index} ended with code {number}")
                 if number:
-                    self._fail(Cause(number, f"instance {index} {described(number)}", index))
+                    who = f"instance {index}{self._remotes.place(index)}"
+                    self.fail(Cause(number, f"{who} {described(number)}", index))
         if len(self._codes) == self._instances and not self._here:
-            self._channel.send(END, PATIENCE, self._grace)
+            self._end(PATIENCE, self._grace)
+
+    def engine_said(self, data: bytes) -> None:
+        """What mpirun said, or one of its daemons."""
+        self._output.log("D", data.decode(errors="replace"))
+        self._engine_words = (self._engine_words + data)[-_CHUNK:]
+
+    def instance_gone(self, index: int, code: int | None, problem: str) -> None:
+        """The script of an instance that we started ourselves has ended, or could not start."""
+        if index in self._codes or not 0 <= index < self._instances:
+            return
+        if code is None:
+            self._started.add(index)
+            self.fail(Cause(126, f"instance {index} cannot be started: {problem}", index))
+            code = 126
+        self.happened([Event(index, "end", code if code >= 0 else 128 - code)])
 
     def _read_words(self) -> None:
         if self._words < 0:
             return
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._words, _CHUNK):
-                self._output.log("D", data.decode(errors="replace"))
-                self._engine_words = (self._engine_words + data)[-_CHUNK:]
+                self.engine_said(data)
             os.close(self._words)
             self._words = -1
 
@@ -236,31 +301,41 @@ class Watch:
         for kind, *values in self._channel.receive():
             if kind == STARTED:
                 self._engine = values[0]
-                self._output.log("I", f"Waiting for mpirun (PID {values[0]})")
-            elif kind == MPIRUN:
+                self._output.log("I", f"Waiting for {self._engine_name} (PID {values[0]})")
+            elif kind == GONE:
                 self._read_status()
-                self._engine_ended(*values)
+                what, code, problem = values
+                if what != ENGINE:
+                    self.instance_gone(what, code, problem)
+                elif self._remotes:
+                    # What its instances on other hosts said may still be on the way.
+                    self._gone = code, problem
+                    self._remotes.step()
+                else:
+                    self._engine_ended(code, problem)
+            elif kind == QUIET:
+                self._quiet = True
             elif kind == ENDED:
-                self._done = True
-        if self._channel.closed and not self._done and not self._here:
+                self._ended = True
+        if self._channel.closed and not self._ended and not self._here:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian.pid, 0)
             self._here = Ending(
                 os.getpid(), 0.0, self._grace, engine=self._engine, spare=self._spare
             )
-            self._fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
+            self.fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
 
     def _engine_ended(self, code: int | None, problem: str) -> None:
         if code is None:
-            self._fail(Cause(126, f"mpirun cannot be started: {problem}"))
+            self.fail(Cause(126, f"{self._engine_name} cannot be started: {problem}"))
             return
-        self._output.log("I", f"mpirun terminated with exit code {code}")
+        self._output.log("I", f"{self._engine_name} terminated with exit code {code}")
         self._read_words()
         if self.cause is None or self.cause.instance >= 0:
             self.cause = aborted(self._engine_words, self._instances) or self.cause
         left = [i for i in range(self._instances) if i not in self._codes]
         if left:
-            self._fail(engine_gone(code, left if self._started else [], self._engine_words))
+            self.fail(engine_gone(code, left if self._started else [], self._engine_words))
             self._end(0.0, self._grace)
 
     # Ending
@@ -268,15 +343,16 @@ class Watch:
     def _signal(self, number: int) -> None:
         if number in FORWARDED:
             self._channel.send(SIGNAL, number)
+            self._remotes.send(SIGNAL, number)
         elif number in ENDING:
             name = signal.Signals(number).name
             if self.cause is None:
                 self._output.say(f"{name}: asking the instances to end; once more ends them now")
-                self._fail(Cause(128 + number, f"{name} received"))
+                self.fail(Cause(128 + number, f"{name} received"))
             else:
                 self._end(0.0, 0.0)
 
-    def _fail(self, cause: Cause) -> None:
+    def fail(self, cause: Cause) -> None:
         """The first cause stands; it begins the end."""
         if self.cause is None:
             self.cause = cause
@@ -286,7 +362,9 @@ class Watch:
         if self._here:
             self._here.sooner(patience, grace)
         else:
-            self._channel.send(END, patience, grace)
+            # mpirun would end all instances at once, on all hosts.
+            self._channel.send(END, patience, grace, bool(self._remotes) and self._engine > 0)
+        self._remotes.end(patience, grace, self._engine > 0)
 
     def last_words(self, index: int) -> list[bytes]:
         """The last lines that an instance wrote."""

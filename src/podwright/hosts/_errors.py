@@ -1,0 +1,15 @@
+"""What can be wrong with what this floor is told.
+
+HostsError
+└── BadHostList     a list or file of hosts that cannot be read; the text says where and why
+"""
+
+from __future__ import annotations
+
+
+class HostsError(ValueError):
+    """Base of this floor's refusals."""
+
+
+class BadHostList(HostsError):
+    """A list of hosts that cannot be read."""

@@ -1,0 +1,104 @@
+"""The networks of this host, from /proc: its addresses, its subnets, which one leads outside.
+
+Programs on several hosts talk over one subnet that all of them have. IPv4 only: what the kernel
+says of IPv6 routes does not tell a subnet from a link.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Subnet(NamedTuple):
+    """A subnet that this host is on. default: the way to the world begins there."""
+
+    cidr: str
+    interface: str
+    address: str
+    default: bool = False
+
+
+def subnets(root: str = "/") -> tuple[Subnet, ...]:
+    """The subnets of this host, the one with the default gateway first; loopback is none."""
+    import ipaddress
+
+    with open(f"{root}proc/net/route", encoding="ascii") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    with open(f"{root}proc/net/fib_trie", encoding="ascii") as file:
+        own = _local(file.read())
+    gateways = {row[0] for row in rows if row[1] == row[7] == "00000000"}
+    found = []
+    for row in rows:
+        if row[2] != "00000000" or row[7] == "00000000" or row[0] == "lo":
+            continue
+        network = ipaddress.IPv4Network((_address(row[1]), _address(row[7])))
+        address = next((a for a in own if ipaddress.IPv4Address(a) in network), "")
+        if address:
+            found.append(Subnet(str(network), row[0], address, row[0] in gateways))
+    return tuple(sorted(found, key=lambda subnet: not subnet.default))
+
+
+def common_subnet(hosts: Sequence[Sequence[Subnet]]) -> str:
+    """The first subnet of the first host that all the others have as well; empty if none is."""
+    for subnet in hosts[0] if hosts else ():
+        if all(any(other.cidr == subnet.cidr for other in host) for host in hosts[1:]):
+            return subnet.cidr
+    return ""
+
+
+def address_in(cidr: str, of: Sequence[Subnet]) -> str:
+    """A host's address in a subnet; empty if it has none."""
+    import ipaddress
+
+    network = ipaddress.ip_network(cidr)
+    return next((s.address for s in of if ipaddress.ip_address(s.address) in network), "")
+
+
+def is_here(host: str) -> bool:
+    """Whether a name or an address means this very host."""
+    name = os.uname().nodename
+    if host in ("localhost", name, name.split(".")[0]):
+        return True
+    import socket
+
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    except OSError:
+        return False
+    return any(_can_bind(str(address)) for address in found)
+
+
+def _can_bind(address: str) -> bool:
+    """Only an address of this host's own can be bound to."""
+    import socket
+
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _address(word: str) -> str:
+    """The kernel writes addresses as numbers of this machine's own byte order."""
+    import socket
+    import sys
+
+    return socket.inet_ntoa(int(word, 16).to_bytes(4, sys.byteorder))
+
+
+def _local(trie: str) -> list[str]:
+    """The addresses of this host: the leaves of the kernel's tree that are marked so."""
+    found: list[str] = []
+    leaf = ""
+    for line in trie.splitlines():
+        words = line.split()
+        if words[:1] == ["|--"]:
+            leaf = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and leaf not in found:
+            found.append(leaf)
+    return found

@@ -1,0 +1,104 @@
+"""How the hosts of a launch are met, and where its instances meet each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podwright.hosts import (
+    address_in,
+    common_subnet,
+    free_port,
+    is_here,
+    srun_command,
+    ssh_command,
+    subnets,
+)
+from podwright.launch._folder import RunFolder
+from podwright.launch._hosts import NOWHERE, Remotes
+from podwright.launch._output import Output
+from podwright.launch._plan import Plan
+from podwright.launch._remote import HostsUnusable, Remote, connect
+from podwright.wire import NotFound
+
+
+def meet(plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Output) -> Remotes:
+    """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound."""
+    hosts = dict.fromkeys(instance.host for instance in plan.instances)
+    if tuple(hosts) == ("localhost",):
+        return NOWHERE
+    ranks = {h: [i.rank for i in plan.instances if i.host == h] for h in hosts}
+    far = [host for host in hosts if not is_here(host)]
+    found = [Remote(number, host, ranks[host]) for number, host in enumerate(far, 1)]
+    names = {i.rank: i.host for i in plan.instances}
+    remotes = Remotes(found, names if len(hosts) > 1 or found else {})
+    own = folder.name.rpartition("-")[2]
+    needed = _checked(plan)
+
+    def hello(remote: Remote) -> dict[str, Any]:
+        return {
+            "name": f"{own}-{remote.number}",
+            "ranks": list(remote.ranks),
+            "folder": _here(environ),
+            "program": needed,
+            "environ": dict(environ),
+        }
+
+    def starter(host: str, words: Sequence[str]) -> list[str]:
+        make = srun_command if plan.by_slurm else ssh_command
+        command = make(host, words, environ)
+        if command is None:
+            raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
+        return command
+
+    try:
+        connect(found, hello, starter, environ)
+    except BaseException:
+        remotes.close(0.5)
+        raise
+    for remote in found:
+        output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")
+    return remotes
+
+
+def _here(environ: Mapping[str, str]) -> str:
+    """poprun's own folder, by the name that its user has for it: links may differ elsewhere."""
+    named = environ.get("PWD", "")
+    try:
+        if os.path.isabs(named) and os.path.samefile(named, "."):
+            return named
+    except OSError:
+        pass
+    return os.getcwd()
+
+
+def _checked(plan: Plan) -> str:
+    """The program that every host must have; empty if an instance's own PATH finds it."""
+    for instance in plan.instances:
+        if any(word.startswith("PATH=") for word in instance.mpi_arguments):
+            return ""
+    return plan.program[0]
+
+
+def subnet_of(plan: Plan, remotes: Remotes) -> str:
+    """The subnet that all hosts share, as told or as found; empty if there is none."""
+    return plan.subnet or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
+
+
+def meeting_point(plan: Plan, remotes: Remotes) -> dict[str, str]:
+    """Where programs that read MASTER_ADDR meet: a free port on the host of instance 0."""
+    if not remotes:
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    first = plan.instances[0]
+    subnet = subnet_of(plan, remotes)
+    for remote in remotes:
+        if first.rank in remote.ranks:
+            address = address_in(subnet, remote.subnets) if subnet else ""
+            return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(remote.port)}
+    address = address_in(subnet, subnets()) if subnet else ""
+    if subnet and not address:
+        raise HostsUnusable(
+            f"this host has no address in {subnet}", would_work="Name another --host-subnet"
+        )
+    return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(free_port(""))}
