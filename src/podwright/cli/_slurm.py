@@ -8,9 +8,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from podwright.cli import _slurm_explain, _slurm_fabric, _slurm_lint
+from podwright.cli import (
+    _slurm_configure,
+    _slurm_explain,
+    _slurm_fabric,
+    _slurm_lint,
+    _slurm_serve,
+)
 
-_VERBS = (_slurm_explain, _slurm_lint, _slurm_fabric)
+_VERBS = (_slurm_explain, _slurm_lint, _slurm_fabric, _slurm_configure, _slurm_serve)
 
 
 def add_parsers(subparsers: Any) -> None:

@@ -1,0 +1,126 @@
+"""`podwright slurm configure` and `build`: set Slurm up for devices, and take it back."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from podwright.cli._slurm_serve import FOLDER
+
+NATIVE = "/usr/local/lib/podwright"
+_MODES = ("native", "plugin")
+
+
+def add_parser(verbs: Any) -> None:
+    """Add both verbs."""
+    parser = verbs.add_parser(
+        "configure",
+        help="set up an unmodified Slurm",
+        description="Shows what setting Slurm up would change; --write does it, --undo takes it "
+        "back. Scripts that the site has are kept and run as before.",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=_MODES,
+        default="native",
+        help="native (plugin is another name: jobs written for Graphcore's Slurm run unchanged)",
+    )
+    parser.add_argument("--slurm-conf", metavar="FILE", default="/etc/slurm/slurm.conf")
+    parser.add_argument(
+        "--pod",
+        metavar="TYPE=CLUSTER[/ALLOCATION]",
+        action="append",
+        default=[],
+        help="what Slurm schedules, named for --gres=vipu:TYPE; may be given several times "
+        "(default: all clusters)",
+    )
+    parser.add_argument("--server", metavar="SOCKET", default="", help="vipu-server's Unix socket")
+    parser.add_argument("--host", default="localhost", help="where jobs reach vipu-server")
+    parser.add_argument("--port", type=int, default=8090)
+    parser.add_argument("--slurm-user", metavar="USER", help="who runs `slurm serve`, if not root")
+    parser.add_argument(
+        "--on-failure",
+        choices=("stay", "requeue"),
+        default="stay",
+        help="a job whose machine failed stays as it is, or goes back to the queue",
+    )
+    parser.add_argument("--folder", metavar="DIR", default=FOLDER, help="for Podwright's own files")
+    parser.add_argument("--native", metavar="DIR", default=NATIVE, help="where `build` put its own")
+    parser.add_argument("--hooks-socket", metavar="PATH", default="/run/podwright/slurm.sock")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="do it")
+    what.add_argument("--undo", action="store_true", help="take it back")
+    parser.set_defaults(run_slurm=_configure)
+
+    build = verbs.add_parser(
+        "build",
+        help="compile the plugin and the hook",
+        description="Compiles the SPANK plugin and the hook against this machine's own Slurm.",
+    )
+    build.add_argument("--into", metavar="DIR", default=NATIVE)
+    build.add_argument("--include", metavar="DIR", default="", help="another Slurm's headers")
+    build.set_defaults(run_slurm=_build)
+
+
+def _configure(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from podwright.slurm import setup
+
+    places = setup.Places(
+        slurm_conf=Path(arguments.slurm_conf).absolute(),
+        folder=Path(arguments.folder).absolute(),
+        native=Path(arguments.native).absolute(),
+    )
+    if arguments.undo:
+        plan = setup.undo(places)
+    else:
+        plan = setup.native(places, _site(arguments), trusted=_trusted(arguments))
+    print(setup.shown(plan), end="")
+    if arguments.undo or arguments.write:
+        setup.write(plan)
+        print("Written. Restart slurmctld, and `scontrol reconfigure` for the nodes.")
+    else:
+        print("Nothing was changed: --write does it.")
+    return 0
+
+
+def _site(arguments: argparse.Namespace) -> Any:
+    from podwright.client import Client, UnixTransport
+    from podwright.slurm.service import Site
+    from podwright.slurm.setup import survey
+    from podwright.wire import SYSTEM_SOCKET
+
+    with Client(UnixTransport(arguments.server or SYSTEM_SOCKET)) as client:
+        pods = survey(client, arguments.pod)
+    return Site(
+        pods=pods,
+        server=arguments.server,
+        socket=arguments.hooks_socket,
+        host=arguments.host,
+        port=arguments.port,
+        fallen=arguments.on_failure,
+    )
+
+
+def _trusted(arguments: argparse.Namespace) -> tuple[int, ...]:
+    import pwd
+
+    from podwright.wire import InvalidRequest
+
+    if not arguments.slurm_user:
+        return (0,)
+    try:
+        return (0, pwd.getpwnam(arguments.slurm_user).pw_uid)
+    except KeyError:
+        raise InvalidRequest(f"there is no user {arguments.slurm_user}") from None
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from podwright.slurm.setup import build
+
+    for path in build(Path(arguments.into), include=arguments.include):
+        print(path)
+    return 0

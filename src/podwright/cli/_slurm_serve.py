@@ -1,0 +1,45 @@
+"""`podwright slurm serve`: what hooks ask, beside slurmctld."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+FOLDER = "/etc/podwright/slurm"
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "serve",
+        help="answer Slurm's hooks, and keep its counts true",
+        description="Answers Slurm's hooks, keeps its counts of devices true, and settles what "
+        "hooks missed. Runs where slurmctld runs, as root or as Slurm's user.",
+    )
+    parser.add_argument(
+        "--site", metavar="FILE", default=f"{FOLDER}/native.toml", help="what configure wrote"
+    )
+    parser.add_argument(
+        "--command-prefix",
+        metavar="WORD",
+        action="append",
+        default=[],
+        help="a word in front of each of Slurm's commands; may be given several times",
+    )
+    parser.set_defaults(run_slurm=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import asyncio
+    import logging
+    import sys
+    from pathlib import Path
+
+    from podwright.slurm.service import load, serve
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    site = load(Path(arguments.site))
+    asyncio.run(serve(site, prefix=arguments.command_prefix))
+    return 0

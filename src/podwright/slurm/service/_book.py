@@ -1,0 +1,185 @@
+"""One pod's book: who holds which block, and what Slurm must not count as free.
+
+The server's partitions are the durable truth; the book is that, in memory, with what is under
+way. It is compared with the server's list every few seconds, so a machine that failed, a partition
+that an administrator removed, and a life before this one all end up in it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from podwright.slurm.service._blocks import Blocks, block
+from podwright.slurm.service._pods import Line, Pod
+from podwright.slurm.service._server import Server
+from podwright.wire import PartitionInfo
+
+_NAME: Final = re.compile(r"slurm_(\d+)")
+_JOB: Final = re.compile(r"(\d+)(?:/(\d+))?(?: of (\d+))?")
+
+
+@dataclass(slots=True)
+class Holding:
+    """A block that a job holds. restart: how often Slurm had restarted the job.
+
+    leader: of the heterogeneous job that it is a component of; 0: an ordinary one, which holds
+    block licences in Slurm. made: its partition is there. changed: the book's clock.
+    """
+
+    job: int
+    restart: int
+    leader: int
+    start: int
+    order: int
+    made: bool = False
+    changed: int = 0
+
+    @property
+    def size(self) -> int:
+        """Devices."""
+        return 1 << self.order
+
+    @property
+    def name(self) -> str:
+        """Its partition, named as the fork of Slurm named it."""
+        return f"slurm_{self.job}"
+
+    @property
+    def words(self) -> str:
+        """The job as the partition carries it: `7`, `7/1` restarted once, `8 of 7` a component."""
+        again = f"/{self.restart}" if self.restart else ""
+        return f"{self.job}{again}" + (f" of {self.leader}" if self.leader else "")
+
+
+class Book:
+    """All holdings of one pod."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self.holdings: dict[int, Holding] = {}
+        self.line = Line([])
+        self.blocks = Blocks(0)
+        self.broken: set[int] = set()  #: jobs that hold devices of a machine that is down
+        self._away = 0
+        self._clock = 0
+        self._released: dict[int, int] = {}
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def take(self, job: int, order: int, *, restart: int = 0, leader: int = 0) -> Holding | None:
+        """A block for a job; None where none of that size is free."""
+        start = self.blocks.find(order)
+        if start is None:
+            return None
+        return self._add(Holding(job, restart, leader, start, order))
+
+    def release(self, job: int) -> None:
+        """The job holds nothing."""
+        if self.holdings.pop(job, None) is not None:
+            self._released[job] = self.tick()
+            self._count()
+
+    def tick(self) -> int:
+        """The book's clock, moved on."""
+        self._clock += 1
+        return self._clock
+
+    def _add(self, holding: Holding) -> Holding:
+        holding.changed = self.tick()
+        self.holdings[holding.job] = holding
+        self.blocks.take(holding.start, holding.order)
+        return holding
+
+    def _count(self) -> None:
+        free = self.blocks.capacity & ~self._away
+        for holding in self.holdings.values():
+            free &= ~block(holding.start, holding.order)
+        self.blocks.free = free
+
+    # -- what Slurm is told ------------------------------------------------------------------
+
+    def used(self, order: int) -> int:
+        """Devices that ordinary jobs of 2**order and more hold."""
+        return sum(h.size for h in self.holdings.values() if h.order >= order and not h.leader)
+
+    def hidden(self) -> dict[str, int]:
+        """How many of each block licence Slurm must not give out.
+
+        Slurm shows total - used - hidden as free. What it has started and we have not heard of
+        stays subtracted, since only the jobs that we know are taken out here.
+        """
+        out: dict[str, int] = {}
+        wholes = self.blocks.wholes()
+        for order in range(self.pod.orders):
+            whole = wholes[order] if order < len(wholes) else 0
+            hidden = self.pod.devices - self.used(order) - whole
+            out[self.pod.block_licence(order)] = max(0, hidden)
+        return out
+
+    def all_hidden(self) -> dict[str, int]:
+        """Nothing may start."""
+        return {self.pod.block_licence(k): self.pod.devices for k in range(self.pod.orders)}
+
+    # -- what the server says ----------------------------------------------------------------
+
+    async def refresh(self, server: Server) -> None:
+        """Take over what the server has, but for what changed while it was asked."""
+        began = self.tick()
+        devices = await server.devices(self.pod.cluster, self.pod.allocation)
+        line = Line(devices)
+        seen: dict[str, int] = {}
+        away = 0
+        broken: set[int] = set()
+        for device in devices:
+            bit = 1 << line.place(device)
+            if device.partition:
+                seen[device.partition] = seen.get(device.partition, 0) | bit
+                job = job_of(device.partition)
+                if job is not None and device.state in ("DOWN", "DRAINED"):
+                    broken.add(job)
+            elif device.state != "FREE":
+                away |= bit
+        strangers = {}
+        for name, bits in seen.items():
+            job = job_of(name)
+            if job in self.holdings or (job is not None and self._released.get(job, 0) > began):
+                continue
+            strangers[name] = bits
+        if line.capacity != self.blocks.capacity:
+            self.line, self.blocks = line, Blocks(line.capacity)
+        if strangers:
+            found = await server.partitions(self.pod.cluster, self.pod.allocation)
+            for info in found:
+                bits = strangers.get(info.name, 0)
+                if bits and not self._adopt(info, bits, began):
+                    away |= bits
+        for holding in list(self.holdings.values()):
+            if holding.made and holding.changed < began and holding.name not in seen:
+                del self.holdings[holding.job]
+        self._released = {job: at for job, at in self._released.items() if at > began}
+        self.broken = broken & self.holdings.keys()
+        self._away = away
+        self._count()
+
+    def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
+        """Is a partition that we did not know one of a job's? Then it is in the book."""
+        said = _JOB.fullmatch(info.job)
+        job = job_of(info.name)
+        if said is None or job is None or int(said[1]) != job:
+            return False
+        if job in self.holdings or self._released.get(job, 0) > began:
+            return True
+        start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
+        if bits != block(start, order) or start % (1 << order):
+            return False
+        holding = Holding(job, int(said[2] or 0), int(said[3] or 0), start, order, made=True)
+        self._add(holding)
+        return True
+
+
+def job_of(partition: str) -> int | None:
+    """The job that a partition's name says; None for others."""
+    found = _NAME.fullmatch(partition)
+    return int(found[1]) if found else None

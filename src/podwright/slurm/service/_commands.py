@@ -1,0 +1,87 @@
+"""The seam to Slurm: its own commands, run without a shell, and a fake that ships.
+
+No library of Slurm's is used: those change with every release, what its commands say does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from podwright.wire import Unavailable
+
+TIMEOUT = 20.0
+
+
+class Said(NamedTuple):
+    """A command's exit code, and what it said on both channels."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        """All of it, as one line."""
+        return " ".join((self.err + " " + self.out).split())
+
+
+class Slurm(Protocol):
+    """Runs one command of Slurm's. Raises Unavailable where it does not come back."""
+
+    async def run(self, *argv: str) -> Said:
+        """The command's end."""
+        ...
+
+
+class SlurmCommands:
+    """The real ones. prefix: what stands before each command, for a Slurm elsewhere."""
+
+    def __init__(self, prefix: Sequence[str] = (), *, timeout: float = TIMEOUT) -> None:
+        self._prefix = list(prefix)
+        self._timeout = timeout
+
+    async def run(self, *argv: str) -> Said:
+        """The command's end. Raises Unavailable where it cannot start or hangs."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._prefix,
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"},
+            )
+        except OSError as error:
+            raise Unavailable(
+                f"{argv[0]} cannot be run: {error.strerror}", would_work="install Slurm's client"
+            ) from None
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), self._timeout)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise Unavailable(
+                f"{' '.join(argv[:2])} gave no answer within {self._timeout:g} s",
+                would_work="look whether slurmctld runs",
+            ) from None
+        return Said(
+            process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
+        )
+
+
+class FakeSlurm:
+    """Answers by a function and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[Sequence[str]], Said | str]) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self._answer = answer
+
+    async def run(self, *argv: str) -> Said:
+        """What the function says; a text is a success."""
+        self.asked.append(argv)
+        await asyncio.sleep(0)
+        said = self._answer(argv)
+        return said if isinstance(said, Said) else Said(0, said, "")

@@ -1,0 +1,151 @@
+"""Which pods Slurm schedules, and the licences by which it counts them. Pure but for reading.
+
+`podwright slurm configure` writes the file; the service and job_submit.lua live by it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from podwright.wire import DeviceInfo, InvalidRequest
+
+#: Licences that every job with devices takes, whatever the pod: a mark that hooks look for, and
+#: the GCDs of its partition, which Slurm shows to hooks nowhere else where no user can change it.
+MARK: Final = "podwright_job"
+GCDS: Final = "podwright_gcds"
+#: What the leader of a heterogeneous job waits for; nobody gets it.
+HET_WAIT: Final = "podwright_het_wait"
+#: As many as Slurm never runs at once.
+PLENTY: Final = 1_000_000
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of pod. type: its GRES model. licence: the name that counts its devices.
+
+    cluster, allocation: where its devices are; nobody else creates partitions there.
+    devices: how many. largest: the largest block. domain: devices of a link domain, and so the
+    most that a GCD can have.
+    """
+
+    type: str
+    cluster: str
+    devices: int
+    largest: int
+    domain: int
+    licence: str = "ipu"
+    allocation: str = ""
+
+    @property
+    def orders(self) -> int:
+        """How many sizes of blocks there are: 1, 2, 4 ... largest."""
+        return self.largest.bit_length()
+
+    def block_licence(self, order: int) -> str:
+        """The licence of blocks of 2**order devices."""
+        return f"{self.licence}_x{1 << order}"
+
+    def totals(self) -> dict[str, int]:
+        """Its licences for slurm.conf."""
+        blocks = {self.block_licence(k): self.devices for k in range(self.orders)}
+        return {self.licence: self.devices, **blocks}
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """What one Slurm schedules. server: the Unix socket of vipu-server; empty: the system's.
+
+    socket: where hooks reach the service. host, port: what jobs are told of the server.
+    fallen: what happens to a job whose machine fails: `requeue`, or `stay` (the partition is
+    repaired in place, as far as its machine comes back).
+    """
+
+    pods: tuple[Pod, ...]
+    server: str = ""
+    socket: str = "/run/podwright/slurm.sock"
+    host: str = "localhost"
+    port: int = 8090
+    fallen: str = "stay"
+    window_s: float = 10.0
+    sweep_s: float = 10.0
+    patience_s: float = 20.0
+
+    def totals(self) -> dict[str, int]:
+        """All licences for slurm.conf."""
+        out: dict[str, int] = {}
+        for pod in self.pods:
+            out |= pod.totals()
+        return out | {MARK: PLENTY, GCDS: PLENTY, HET_WAIT: 1}
+
+
+def parse_licences(text: str) -> dict[str, int]:
+    """`ipu:4,matlab` as counts. What is no licence list gives nothing."""
+    out: dict[str, int] = {}
+    for word in text.replace("|", ",").split(","):
+        name, _, count = word.strip().partition(":")
+        if name and (not count or count.isdecimal()):
+            out[name.partition("@")[0]] = int(count or 1)
+    return out
+
+
+def of_job(licences: Mapping[str, int], pods: Sequence[Pod]) -> tuple[Pod, int] | None:
+    """The pod that a job's licences name, and how many devices; None: it wants none."""
+    for pod in pods:
+        if licences.get(pod.licence):
+            return pod, licences[pod.licence]
+    return None
+
+
+def load(path: Path) -> Site:
+    """The site's file. Raises InvalidRequest, in one line that names file and fault."""
+    asked = f"read {path}"
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text())
+        data["pods"] = data.pop("pod", [])
+        site = msgspec.convert(data, type=Site)
+    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise InvalidRequest(
+            f"{path}: {said}", asked=asked, would_work="podwright slurm configure --write"
+        ) from None
+    if not site.pods:
+        raise InvalidRequest(f"{path}: it names no [[pod]]", asked=asked)
+    return site
+
+
+def dump(site: Site) -> str:
+    """The site as its file."""
+    lines = [
+        f"{name} = {msgspec.json.encode(getattr(site, name)).decode()}"
+        for name in site.__struct_fields__
+        if name != "pods"
+    ]
+    for pod in site.pods:
+        lines += ["", "[[pod]]"]
+        lines += [
+            f"{name} = {msgspec.json.encode(getattr(pod, name)).decode()}"
+            for name in pod.__struct_fields__
+        ]
+    return "\n".join(lines) + "\n"
+
+
+class Line:
+    """The devices of a pod as places on a line (`_blocks`), and back."""
+
+    def __init__(self, devices: Sequence[DeviceInfo]) -> None:
+        widest = max((d.device.offset for d in devices), default=0) + 1
+        self.stride = 1 << (widest - 1).bit_length()
+        self.capacity = 0
+        for device in devices:
+            self.capacity |= 1 << self.place(device)
+
+    def place(self, device: DeviceInfo) -> int:
+        """Where a device stands."""
+        return device.device.domain * self.stride + device.device.offset
+
+    def devices(self, start: int, order: int) -> list[tuple[int, int]]:
+        """The (link domain, offset) of each device of a block."""
+        return [divmod(at, self.stride) for at in range(start, start + (1 << order))]

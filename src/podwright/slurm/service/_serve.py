@@ -1,0 +1,149 @@
+"""The service as a process: `podwright slurm serve`, beside slurmctld, as root or Slurm's user."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from podwright.client import Client, UnixTransport
+from podwright.slurm.service._commands import SlurmCommands
+from podwright.slurm.service._http import Front
+from podwright.slurm.service._pods import Site
+from podwright.slurm.service._server import TIMEOUT, ThreadedServer
+from podwright.slurm.service._service import Service
+from podwright.slurm.service._sweep import Sweep, sentence
+from podwright.wire import SYSTEM_SOCKET, AlreadyExists, PodwrightError, Unavailable
+
+_log = logging.getLogger("podwright.slurm")
+_RETRY_S = 0.5
+_GRACE_S = 5.0
+
+
+async def serve(
+    site: Site, *, prefix: Sequence[str] = (), ready: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until SIGTERM or SIGINT. prefix: what stands before Slurm's commands.
+
+    Until the server and slurmctld answered once, hooks find nobody and ask again.
+    Raises AlreadyExists where another serves this socket.
+    """
+    where = site.server or SYSTEM_SOCKET
+    server = ThreadedServer(lambda: Client(UnixTransport(where), timeout=TIMEOUT))
+    service = Service(site, server, SlurmCommands(prefix))
+    sweep = Sweep(service)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    front = Front(service, lambda: state(service))
+    path = Path(site.socket)
+    await _nobody_there(path)
+    tasks = [asyncio.create_task(_until_known(service, sweep))]
+    try:
+        if not await _first(stop, tasks[0]):
+            return
+        tasks = [
+            asyncio.create_task(work)
+            for work in (service.counts.run(), sweep.run(), service.het.run())
+        ]
+        listener = await _listen(front, path)
+        _log.info("answers hooks at %s", path)
+        ready()
+        async with listener:
+            await _first(stop, *tasks)
+            listener.close()
+            _unlink(path)
+            await front.finish(_GRACE_S)
+        await service.counts.hide(service.nothing())
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        server.close()
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
+
+
+def state(service: Service) -> dict[str, Any]:
+    """What an administrator watches: counts, figures, and what each pod's jobs hold."""
+    pods = {}
+    for name, book in service.books.items():
+        pods[name] = {
+            "devices": book.pod.devices,
+            "free_together": {
+                str(1 << order): whole for order, whole in enumerate(book.blocks.wholes())
+            },
+            "held": {str(h.job): h.size for h in book.holdings.values()},
+            "next": sentence(book, book.pod.largest),
+        }
+    figures = {name: getattr(service.figures, name) for name in service.figures.__struct_fields__}
+    return {
+        "pods": pods,
+        "figures": figures,
+        "told": service.counts.told,
+        "updates": service.counts.updates,
+        "problem": service.counts.problem,
+    }
+
+
+async def _until_known(service: Service, sweep: Sweep) -> None:
+    """The book as the server has it, what is over ended, and Slurm told: then hooks may ask."""
+    said = ""
+    while True:
+        try:
+            await service.refresh()
+            await sweep.once()
+            await service.counts.tell(service.hidden())
+            return
+        except PodwrightError as error:
+            if str(error) != said:
+                _log.warning("waits: %s", error)
+                said = str(error)
+            await asyncio.sleep(_RETRY_S)
+
+
+async def _first(stop: asyncio.Event, *tasks: asyncio.Task[Any]) -> bool:
+    """Wait for the end or for a task. True if it was a task, whose error is raised."""
+    waiting = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    for task in tasks:
+        if task in done:
+            task.result()
+    return waiting not in done
+
+
+async def _nobody_there(path: Path) -> None:
+    """Raises AlreadyExists where another service answers; what a killed one left is removed."""
+    try:
+        _, writer = await asyncio.open_unix_connection(str(path))
+    except OSError:
+        _unlink(path)
+        return
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    raise AlreadyExists(f"another service answers at {path}", would_work="stop it first")
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _listen(front: Front, path: Path) -> asyncio.Server:
+    os.makedirs(path.parent, exist_ok=True)
+    before = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(front.serve, str(path), backlog=4096)
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
+    finally:
+        os.umask(before)

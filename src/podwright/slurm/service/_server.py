@@ -1,0 +1,96 @@
+"""The seam to vipu-server: partitions in the name of a job's user.
+
+A call may take seconds (a reset), so calls run in threads, each with a connection of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from podwright.client import Client
+from podwright.wire import (
+    CreateRequest,
+    DeviceInfo,
+    NotFound,
+    PartitionInfo,
+    PartitionSpec,
+    RemoveRequest,
+)
+
+THREADS = 24
+TIMEOUT = 60.0
+
+_T = TypeVar("_T")
+
+
+class Server(Protocol):
+    """What the service asks of the server. Everything raises wire.PodwrightError."""
+
+    async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
+        """All devices of a pod."""
+        ...
+
+    async def partitions(self, cluster: str, allocation: str) -> list[PartitionInfo]:
+        """All partitions of a pod."""
+        ...
+
+    async def create(self, spec: PartitionSpec, uid: int, user: str, job: str) -> PartitionInfo:
+        """A partition of that user's, for that job; ACTIVE or in ERROR."""
+        ...
+
+    async def remove(self, name: str) -> None:
+        """A partition goes, whatever errors and leases stand in the way; none is fine, too."""
+        ...
+
+
+class ThreadedServer:
+    """The real one. connect: makes a client; called once in each thread."""
+
+    def __init__(self, connect: Callable[[], Client]) -> None:
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="server")
+        self._local = threading.local()
+
+    async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
+        """All devices of a pod."""
+        return await self._run(lambda c: c.list_devices(cluster=cluster, allocation=allocation))
+
+    async def partitions(self, cluster: str, allocation: str) -> list[PartitionInfo]:
+        """All partitions of a pod."""
+        return await self._run(lambda c: c.list_partitions(cluster=cluster, allocation=allocation))
+
+    async def create(self, spec: PartitionSpec, uid: int, user: str, job: str) -> PartitionInfo:
+        """A partition of that user's, for that job; ACTIVE or in ERROR."""
+        request = CreateRequest(spec=spec, owner=user, owner_uid=uid, job=job)
+
+        def call(client: Client) -> PartitionInfo:
+            answer = client.call("CreatePartition", request)
+            assert isinstance(answer, PartitionInfo)
+            return answer
+
+        return await self._run(call)
+
+    async def remove(self, name: str) -> None:
+        """A partition goes, whatever errors and leases stand in the way; none is fine, too."""
+        request = RemoveRequest(name=name, force=True)
+        try:
+            await self._run(lambda client: client.call("RemovePartition", request))
+        except NotFound:
+            return
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[Client], _T]) -> _T:
+        def call() -> _T:
+            client: Client | None = getattr(self._local, "client", None)
+            if client is None:
+                client = self._local.client = self._connect()
+            return work(client)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)

@@ -1,0 +1,254 @@
+"""What hooks ask for: devices when a job begins, and their end when it ends.
+
+Both may be asked again at any time, by a hook that lost an answer or by a slurmctld that forgot
+that it had asked: the same job gets the same partition, and what is gone is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from podwright.slurm.service._book import Book, Holding
+from podwright.slurm.service._commands import Slurm
+from podwright.slurm.service._het import Heterogeneous
+from podwright.slurm.service._pods import GCDS, HET_WAIT, Pod, Site, of_job, parse_licences
+from podwright.slurm.service._queue import listed
+from podwright.slurm.service._server import Server
+from podwright.slurm.service._sync import Counts
+from podwright.wire import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    PartitionSpec,
+    PodwrightError,
+    ReadyState,
+    Unavailable,
+    WrongState,
+)
+
+_log = logging.getLogger("podwright.slurm")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A job as the hook describes it: Slurm's words, all of them text."""
+
+    job: str
+    uid: str = ""
+    user: str = ""
+    account: str = ""
+    name: str = ""
+    licences: str = ""
+    hosts: str = ""
+    cluster: str = ""
+    restart: str = "0"
+    het_job: str = ""
+    het_offset: str = ""
+    array_job: str = ""
+    array_task: str = ""
+    replicas: str = ""
+    ipus: str = ""
+
+    def number(self, field: str) -> int:
+        """A field as a number. Raises InvalidRequest."""
+        text = getattr(self, field) or "0"
+        if not text.isdecimal():
+            raise InvalidRequest(f"{field} is no number: {text[:40]!r}")
+        return int(text)
+
+
+class Figures(msgspec.Struct):
+    """What happened since the start. waited: jobs that waited in their prolog, for shape;
+    waited_s: seconds of that. refused: jobs that were sent away. swept: partitions that a hook
+    should have ended."""
+
+    begun: int = 0
+    ended: int = 0
+    waited: int = 0
+    waited_s: float = 0.0
+    refused: int = 0
+    swept: int = 0
+
+
+class Service:
+    """All pods of one Slurm. clock: seconds, never backwards."""
+
+    def __init__(
+        self,
+        site: Site,
+        server: Server,
+        slurm: Slurm,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.site = site
+        self.server = server
+        self.slurm = slurm
+        self.clock = clock
+        self.books = {pod.type: Book(pod) for pod in site.pods}
+        self.figures = Figures()
+        self.counts = Counts(slurm, self.hidden)
+        self.changed = asyncio.Condition()
+        self.het = Heterogeneous(self)
+        self.look = asyncio.Event()  #: set: the sweep should look now
+        self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    # -- what hooks call ---------------------------------------------------------------------
+
+    async def begins(self, asked: Asked) -> str:
+        """The partition stands: its environment, in lines. Raises PodwrightError."""
+        job, restart = asked.number("job"), asked.number("restart")
+        pod, size, gcds = await self._wanted(asked)
+        if size & (size - 1) or size > pod.largest:
+            raise InvalidRequest(f"no partition has {size} devices", asked=f"job {job}")
+        book = self.books[pod.type]
+        async with self.lock(job):
+            holding = book.holdings.get(job)
+            if holding and holding.restart < restart:
+                await self.give_back(book, holding)  # its epilog never ran
+                holding = None
+            if holding is None:
+                leader = asked.number("het_job")
+                holding = await self._block(book, job, size.bit_length() - 1, restart, leader)
+            if not holding.made:
+                holding.restart = restart
+                await self._make(book, holding, asked, gcds)
+        self.figures.begun += 1
+        return f"IPUOF_VIPU_API_PARTITION_ID={holding.name}\n"
+
+    async def ended(self, asked: Asked) -> str:
+        """Nothing is held for the job, and Slurm knows. Raises PodwrightError."""
+        job, restart = asked.number("job"), asked.number("restart")
+        async with self.lock(job):
+            for book in self.books.values():
+                holding = book.holdings.get(job)
+                if holding and holding.restart <= restart:
+                    await self.give_back(book, holding)
+                    await self.counts.synced()
+        self.figures.ended += 1
+        return ""
+
+    # -- what the sweep and heterogeneous jobs use -------------------------------------------
+
+    def lock(self, job: int) -> asyncio.Lock:
+        """One thing at a time for a job."""
+        lock = self._locks.get(job)
+        if lock is None:
+            lock = self._locks[job] = asyncio.Lock()
+        return lock
+
+    async def give_back(self, book: Book, holding: Holding) -> None:
+        """The partition goes, then the block is free. Raises PodwrightError; then it is not."""
+        await self.server.remove(holding.name)
+        book.release(holding.job)
+        await self.tell()
+
+    async def tell(self) -> None:
+        """Those who wait for a block look again."""
+        async with self.changed:
+            self.changed.notify_all()
+
+    async def refresh(self) -> None:
+        """Compare the books with the server. Raises PodwrightError."""
+        before = self.hidden()
+        for book in self.books.values():
+            await book.refresh(self.server)
+        if self.hidden() != before:
+            self.counts.poke()
+            await self.tell()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def hidden(self) -> dict[str, int]:
+        """What Slurm must not give out now."""
+        out: dict[str, int] = {}
+        for book in self.books.values():
+            out |= book.hidden()
+        return out | {HET_WAIT: 1}
+
+    def nothing(self) -> dict[str, int]:
+        """What to hide so that nothing starts."""
+        out: dict[str, int] = {}
+        for book in self.books.values():
+            out |= book.all_hidden()
+        return out | {HET_WAIT: 1}
+
+    async def _wanted(self, asked: Asked) -> tuple[Pod, int, int]:
+        """Pod, devices and GCDs (0: open) by what job_submit wrote, never by what a user can."""
+        licences = parse_licences(asked.licences)
+        if asked.het_job:
+            known = (await listed(self.slurm, asked.number("job"))).get(asked.number("job"))
+            found = known.wants(self.site.pods) if known else None
+            if found:
+                return found
+        plain = of_job(licences, self.site.pods)
+        if plain is None:
+            raise InvalidRequest(
+                "its licences name none of this site's pods", asked=f"devices for job {asked.job}"
+            )
+        return (*plain, licences.get(GCDS, 0))
+
+    async def _block(self, book: Book, job: int, order: int, restart: int, leader: int) -> Holding:
+        """A block; waits for one a while, if need be. Raises Unavailable after that."""
+        began = self.clock()
+        told = False
+        while True:
+            holding = book.take(job, order, restart=restart, leader=leader)
+            if holding is None and self.het.give_way():
+                continue
+            waited = self.clock() - began
+            if holding is not None:
+                self.figures.waited_s += waited if told else 0.0
+                return holding
+            if not told:
+                _log.warning("job %d started and finds no block of %d", job, 1 << order)
+                self.figures.waited += 1
+                told = True
+            left = self.site.patience_s - waited
+            if left <= 0:
+                self.figures.refused += 1
+                self.figures.waited_s += waited
+                raise Unavailable(f"no free block of {1 << order} devices for job {job}")
+            self.look.set()  # a job that Slurm forgot may sit there
+            async with self.changed:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.changed.wait(), min(left, 2.0))
+
+    async def _make(self, book: Book, holding: Holding, asked: Asked, gcds: int) -> None:
+        """The partition of a block. Raises PodwrightError; then the job holds nothing."""
+        replicas = asked.number("replicas")
+        spec = PartitionSpec(
+            name=holding.name,
+            cluster=book.pod.cluster,
+            allocation=book.pod.allocation,
+            devices=book.line.devices(holding.start, holding.order),
+            num_gcds=gcds,
+            num_replicas=replicas,
+        )
+        try:
+            info = await self.server.create(
+                spec, asked.number("uid"), asked.user or asked.uid, holding.words
+            )
+            if info.ready_state is not ReadyState.ACTIVE:
+                await self.server.remove(holding.name)
+                raise WrongState(f"machines failed: {'; '.join(info.errors)[:200]}")
+        except InvalidRequest:
+            book.release(holding.job)
+            raise
+        except (AlreadyExists, NoCapacity, WrongState) as error:
+            # The server knows better than the book: a partition of an earlier life, a machine
+            # that failed. The hook asks again, and the book is right by then.
+            book.release(holding.job)
+            await self.refresh()
+            raise Unavailable(f"job {holding.job}: {error}") from None
+        except PodwrightError:
+            book.release(holding.job)  # if it was made after all, the next refresh finds it
+            raise
+        holding.made = True
+        holding.changed = book.tick()

@@ -1,0 +1,148 @@
+"""The sweep: Slurm's own list of jobs against the book, for what hooks missed.
+
+It never touches a job that lives, and where slurmctld does not answer, nothing at all. It also
+says in each waiting job's AdminComment what it waits for, as squeue has no words for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from podwright.slurm.service._book import Book, Holding
+from podwright.slurm.service._queue import Listed, listed
+from podwright.wire import PodwrightError
+
+if TYPE_CHECKING:
+    from podwright.slurm.service._service import Service
+
+_log = logging.getLogger("podwright.slurm")
+#: Comments written in one sweep: each is a call to slurmctld.
+COMMENTS = 20
+#: Seconds between looks at the server, so that a failed machine is counted out soon.
+LOOK_S = 2.0
+_WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None", "BeginTime")
+
+
+class Sweep:
+    """Every `site.sweep_s` seconds, and whenever the service asks for it."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._requeued: set[int] = set()
+        self._said: dict[int, str] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        service = self._service
+        last = 0.0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(service.look.wait(), LOOK_S)
+            asked = service.look.is_set()
+            service.look.clear()
+            try:
+                await service.refresh()
+                if asked or service.clock() - last >= service.site.sweep_s:
+                    last = service.clock()
+                    await self.once()
+                await self._fallen()
+            except PodwrightError as error:
+                _log.warning("sweep: %s", error)
+            await asyncio.sleep(0.2)
+
+    async def once(self) -> None:
+        """One sweep. Raises PodwrightError; then what is left over is the next one's."""
+        service = self._service
+        since = {pod: book.tick() for pod, book in service.books.items()}
+        jobs = await listed(service.slurm)
+        for pod, book in service.books.items():
+            for holding in list(book.holdings.values()):
+                if holding.changed < since[pod] and self._is_over(holding, jobs):
+                    await self._end(book, holding)
+        await self._heterogeneous(jobs)
+        service.counts.poke()  # renews the reservation, and makes it anew if it is missing
+        await self._comments(jobs)
+
+    def _is_over(self, holding: Holding, jobs: Mapping[int, Listed]) -> bool:
+        """Is it sure that no job of this life holds the block?"""
+        if not holding.made:
+            return False  # set aside, or on its way: its own task decides
+        job = jobs.get(holding.job)
+        return job is None or job.over or (job.waits and job.het not in self._service.het.offered)
+
+    async def _end(self, book: Book, holding: Holding) -> None:
+        service = self._service
+        async with service.lock(holding.job):
+            if book.holdings.get(holding.job) is holding:
+                _log.warning("job %d is over and held %d devices", holding.job, holding.size)
+                await service.give_back(book, holding)
+                service.figures.swept += 1
+
+    async def _heterogeneous(self, jobs: Mapping[int, Listed]) -> None:
+        het = self._service.het
+        waiting = het.waiting(jobs.values())
+        if waiting:
+            het.some.set()
+        for leader in waiting:
+            job = jobs.get(leader)
+            if (
+                job
+                and not het.offered
+                and any(f"{pod.licence}:" in job.licences for pod in self._service.site.pods)
+            ):
+                await het.wait_again(leader)
+
+    async def _fallen(self) -> None:
+        """A machine failed under a running job: back to the queue, where the site says so."""
+        service = self._service
+        for book in service.books.values():
+            for job in book.broken - self._requeued:
+                self._requeued.add(job)
+                if service.site.fallen == "requeue":
+                    _log.warning("job %d: a machine of its partition failed; requeued", job)
+                    await service.slurm.run("scontrol", "requeue", str(job))
+        self._requeued &= {job for book in service.books.values() for job in book.broken}
+
+    # -- words -------------------------------------------------------------------------------
+
+    async def _comments(self, jobs: Mapping[int, Listed]) -> None:
+        left = COMMENTS
+        waiting = [job for job in jobs.values() if job.state == "PENDING"]
+        for job in sorted(waiting, key=lambda one: -one.priority):
+            text = self._sentence(job)
+            if text is None or text == job.comment or self._said.get(job.job) == text:
+                continue
+            self._said[job.job] = text
+            await self._service.slurm.run(
+                "scontrol", "update", f"jobid={job.job}", f"admincomment={text}"
+            )
+            left -= 1
+            if not left:
+                break
+        self._said = {job: text for job, text in self._said.items() if job in jobs}
+
+    def _sentence(self, job: Listed) -> str | None:
+        wants = job.wants(self._service.site.pods)
+        if wants is None or job.reason not in _WAITS:
+            return None
+        head = job.comment.partition(";")[0] + "; " if job.het else ""
+        return head + sentence(self._service.books[wants[0].type], wants[1])
+
+
+def sentence(book: Book, size: int) -> str:
+    """What a job of `size` devices waits for, in words."""
+    wholes = book.blocks.wholes()
+    free = wholes[0] if wholes else 0
+    order = size.bit_length() - 1
+    pod = book.pod.type
+    if order < len(wholes) and wholes[order] >= size:
+        return f"{size} devices of {pod} are free for it: it waits for nodes or for its turn"
+    largest = max((1 << k for k, whole in enumerate(wholes) if whole), default=0)
+    if free < size:
+        return f"waits for {size} devices of {pod}: {free} are free"
+    together = f"{free} are free, at most {largest} together"
+    return f"waits for {size} devices of {pod} that lie together: {together}"

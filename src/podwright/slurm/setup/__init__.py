@@ -1,0 +1,8 @@
+"""Sets a site's Slurm up, and takes it back."""
+
+from podwright.slurm.setup._apply import shown, write
+from podwright.slurm.setup._build import build
+from podwright.slurm.setup._native import Places, Plan, native, undo
+from podwright.slurm.setup._survey import survey
+
+__all__ = ["Places", "Plan", "build", "native", "shown", "survey", "undo", "write"]

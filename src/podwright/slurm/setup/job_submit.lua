@@ -1,0 +1,158 @@
+-- Podwright's part of job_submit: turns --ipus into licences, and says why a request cannot be.
+-- Written by `podwright slurm configure`; your own script lies beside it as job_submit.site.lua
+-- and runs after this one. After a change of yours: touch this file.
+
+local pods = {
+@PODS@
+}
+local default = "@DEFAULT@"
+local trusted = { @UIDS@ }
+local here = "@FOLDER@"
+local NONE = 0xfffffffe
+
+local site = {}
+do
+   local chunk, problem = loadfile(here .. "/job_submit.site.lua")
+   if chunk then
+      chunk()
+      site.submit, site.modify = slurm_job_submit, slurm_job_modify
+      slurm_job_submit, slurm_job_modify = nil, nil
+   elseif not string.find(problem, "cannot open", 1, true) then
+      slurm.log_error("podwright: %s", problem)
+      error(problem)
+   end
+end
+
+local function refuse(format, ...)
+   slurm.log_user("podwright: " .. string.format(format, ...))
+   return slurm.ERROR
+end
+
+local function given(jd, name)
+   for _, entry in pairs(jd.spank_job_env or {}) do
+      local value = string.match(entry, "^" .. name .. "=(%d+)$")
+         or string.match(entry, "^SPANK_" .. name .. "=(%d+)$")
+      if value then return tonumber(value) end
+   end
+end
+
+-- Licences that are ours, in a list that a user typed.
+local function ours(licences)
+   for word in string.gmatch(licences or "", "[^,|]+") do
+      local name = string.match(word, "^%s*([^:@%s]+)")
+      if name and string.find(name, "^podwright_") then return name end
+      for _, pod in pairs(pods) do
+         if name == pod.licence or (name and string.find(name, "^" .. pod.licence .. "_x%d+$")) then
+            return name
+         end
+      end
+   end
+end
+
+local function is_trusted(uid)
+   for _, one in ipairs(trusted) do if uid == one then return true end end
+   return false
+end
+
+-- The kind of pod: --gres=vipu:<type>, which is a word to us and no GRES of a node's.
+local function kind(jd)
+   local gres = jd.tres_per_node or jd.gres
+   if type(gres) ~= "string" then return default end
+   local rest, found = {}, nil
+   for word in string.gmatch(gres, "[^,]+") do
+      local name = string.match(word, "^gres[:/]vipu[:=]?(.*)$") or string.match(word, "^vipu[:=]?(.*)$")
+      if name then found = name else rest[#rest + 1] = word end
+   end
+   if found == nil then return default end
+   return found, table.concat(rest, ",")
+end
+
+local function names()
+   local out = {}
+   for name in pairs(pods) do out[#out + 1] = name end
+   table.sort(out)
+   return table.concat(out, ", ")
+end
+
+local function lower_power(n)
+   local power = 1
+   while power * 2 <= n do power = power * 2 end
+   return power
+end
+
+local function devices(jd, uid)
+   local typed = ours(jd.licenses)
+   if typed and not is_trusted(uid) then
+      return refuse("licence %s is not asked for by name; ask with --ipus=N", typed)
+   end
+   local n, replicas = given(jd, "IPUS"), given(jd, "NUM_REPLICAS")
+   local model, rest = kind(jd)
+   if n == nil then
+      if rest ~= nil then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
+      if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
+      return slurm.SUCCESS
+   end
+   local pod = pods[model]
+   if pod == nil then
+      return refuse("there is no pod of type '%s'; there are: %s", model, names())
+   end
+   if n > pod.devices then
+      return refuse("--ipus=%d: %s has %d", n, model, pod.devices)
+   end
+   local power = lower_power(n)
+   if power ~= n then
+      return refuse("--ipus=%d: partitions have a power of two of devices; use %d or %d", n, power, power * 2)
+   end
+   if n > pod.largest then
+      return refuse("--ipus=%d: the largest partition of %s has %d", n, model, pod.largest)
+   end
+   local tasks = jd.num_tasks
+   if tasks == nil or tasks >= NONE or tasks < 1 then tasks = 0 end
+   if tasks > 0 and (tasks > n or n % tasks ~= 0) then
+      return refuse("%d tasks would be %d GCDs of %d devices; use a number of tasks that divides %d",
+         tasks, tasks, n, n)
+   end
+   if tasks > 0 and n / tasks > pod.domain then
+      return refuse("a GCD has at most %d devices here, so --ipus=%d needs -n %d or more",
+         pod.domain, n, n / pod.domain)
+   end
+   if replicas and (n % replicas ~= 0 or (tasks > 0 and replicas % tasks ~= 0)) then
+      return refuse("%d replicas do not divide evenly over %d devices in %d tasks", replicas, n, math.max(tasks, 1))
+   end
+   if rest ~= nil then
+      jd.tres_per_node = rest
+   end
+   local het = jd.het_job_offset
+   if het ~= nil and het < 100000 then
+      jd.admin_comment = string.format("ipus=%d gcds=%d pod=%s", n, tasks, model)
+      if het == 0 then jd.licenses = "podwright_het_wait:1" end
+      return slurm.SUCCESS
+   end
+   local all = { string.format("%s:%d", pod.licence, n), "podwright_job:1" }
+   local k = 1
+   while k <= n do
+      all[#all + 1] = string.format("%s_x%d:%d", pod.licence, k, n)
+      k = k * 2
+   end
+   if tasks > 0 then all[#all + 1] = "podwright_gcds:" .. tasks end
+   if jd.licenses and jd.licenses ~= "" then table.insert(all, 1, jd.licenses) end
+   jd.licenses = table.concat(all, ",")
+   return slurm.SUCCESS
+end
+
+function slurm_job_submit(jd, parts, uid)
+   local said = devices(jd, uid)
+   if said ~= slurm.SUCCESS then return said end
+   if site.submit then return site.submit(jd, parts, uid) end
+   return slurm.SUCCESS
+end
+
+function slurm_job_modify(jd, job, parts, uid)
+   if jd.licenses and not is_trusted(uid) and (ours(jd.licenses) or ours(job.licenses)) then
+      return refuse("the licences of a job with devices are Podwright's; submit it anew with --ipus=N")
+   end
+   if site.modify then return site.modify(jd, job, parts, uid) end
+   return slurm.SUCCESS
+end
+
+return slurm.SUCCESS

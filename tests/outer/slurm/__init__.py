@@ -1,0 +1,1 @@
+"""Native mode on real Slurm: every promise of docs/slurm/, by jobs."""

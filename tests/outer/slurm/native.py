@@ -1,0 +1,175 @@
+"""A Slurm with native mode set up by the real command: server, service, hooks, options."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from podwright.client import Client, UnixTransport
+from podwright.wire import PartitionInfo
+from tests.outer.lab import ALICE, LabError, SlurmLab, poll
+
+SCHEDULER = (
+    "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,bf_interval=1,"
+    "default_queue_depth=10000,bf_max_job_test=10000,nohold_on_prolog_fail"
+)
+
+
+class NativeLab(SlurmLab):
+    """`with NativeLab(preset="pod256") as lab`. options: of SlurmLab."""
+
+    def __init__(
+        self, *, preset: str = "pod64", configure: Sequence[str] = (), **options: Any
+    ) -> None:
+        conf = {"SchedulerParameters": SCHEDULER, **options.pop("conf", {})}
+        self._release: Path | None = options.get("release")
+        super().__init__(conf=conf, **options)
+        self.preset = preset
+        self._configure = list(configure)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        self.start_server()
+        self.configure("--write")
+        self._start_munged()
+        self.start_daemon("slurmctld", clean=True)
+        self.start_service()
+        for name in self.nodes:
+            self.start_daemon(name)
+        self.wait_for_nodes()
+        self.wait_for_service()
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        super().stop()
+
+    # Set up
+
+    @property
+    def server_socket(self) -> Path:
+        return self.folder / "server.sock"
+
+    def configure(self, *words: str) -> str:
+        native = build(self._release, self.folder)
+        done = self.podwright(
+            *["slurm", "configure", "--slurm-conf", f"{self.folder}/slurm.conf"],
+            *["--folder", f"{self.folder}/podwright", "--native", str(native)],
+            *["--server", str(self.server_socket), "--hooks-socket", f"{self.folder}/hooks.sock"],
+            *self._configure,
+            *words,
+        )
+        if done.returncode:
+            raise LabError(done.stderr + done.stdout)
+        return done.stdout
+
+    def podwright(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The command, beside the lab's Slurm."""
+        argv = [sys.executable, "-m", "podwright.cli.podwright", *words]
+        return subprocess.run(
+            argv, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def start_server(self) -> None:
+        argv = ["podwright.cli.vipu_server", "--preset", self.preset, "--api-port", "0"]
+        argv += ["--socket", str(self.server_socket), "--storage", f"{self.folder}/server.db"]
+        self._begin("server", argv)
+        # Ordinary users come to it as well: their programs find their partition there.
+        poll("the server", lambda: _answers(self.server_socket))
+        self.server_socket.chmod(0o666)
+
+    def start_service(self) -> None:
+        argv = ["podwright.cli.podwright", "slurm", "serve"]
+        argv += ["--site", f"{self.folder}/podwright/native.toml"]
+        argv += [f"--command-prefix={word}" for word in self.prefix()]
+        self._begin("service", argv)
+
+    def wait_for_service(self) -> None:
+        poll("the service", lambda: _answers(self.folder / "hooks.sock"))
+
+    def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """Ends "server" or "service"."""
+        process = self._processes.pop(name)
+        process.send_signal(how)
+        process.wait()
+
+    def _begin(self, name: str, argv: Sequence[str]) -> None:
+        with (self.folder / "log" / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *argv],
+                env={**self.environment(), "PODWRIGHT_LAB": str(self.folder)},
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    # Looks
+
+    def client(self) -> Client:
+        return Client(UnixTransport(str(self.server_socket)))
+
+    def partitions(self) -> dict[str, PartitionInfo]:
+        with self.client() as client:
+            return {one.name: one for one in client.list_partitions()}
+
+    def held(self) -> int:
+        """Devices that partitions hold, by the server's word."""
+        return sum(one.size for one in self.partitions().values())
+
+    def wait_free(self, seconds: float = 30.0) -> None:
+        """Nothing is held any more, and Slurm counts so."""
+        poll("all devices free", lambda: not self.partitions(), seconds=seconds)
+
+    def state(self) -> dict[str, Any]:
+        """What the service says of itself."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(f"{self.folder}/hooks.sock")
+            connection.sendall(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")
+            data = b""
+            while more := connection.recv(65536):
+                data += more
+        found: dict[str, Any] = json.loads(data.partition(b"\r\n\r\n")[2])
+        return found
+
+    def service_log(self) -> str:
+        return (self.folder / "log" / "service.log").read_text()
+
+    def batch(self, script: str, *options: str, user: str = ALICE) -> int:
+        """A batch job of an ordinary user's, whose output is kept."""
+        return self.submit(script, *options, user=user)
+
+    def output(self, job: int) -> str:
+        return (self.folder / "out" / f"slurm-{job}.out").read_text()
+
+
+def build(release: Path | None, folder: Path) -> Path:
+    """The compiled pieces for a release, made once, in the lab's folder for all its users."""
+    into = folder / "native"
+    include = ["--include", f"{release}/usr/include"] if release else []
+    if not into.exists():
+        done = subprocess.run(
+            [sys.executable, "-m", "podwright.cli.podwright", "slurm", "build"]
+            + ["--into", str(into), *include],
+            capture_output=True,
+            text=True,
+            env={**os.environ},
+            check=False,
+        )
+        if done.returncode:
+            raise LabError(done.stderr)
+    return into
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
