@@ -13,7 +13,7 @@ from podwright.wire import METHODS
 
 
 def test_the_door() -> None:
-    assert controller.__all__ == ["Caller", "Controller", "Role"]
+    assert controller.__all__ == ["Caller", "Controller", "Discovery", "Machines", "Role"]
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"GetServerInfo", "IssueToken"}))

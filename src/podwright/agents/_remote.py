@@ -85,6 +85,7 @@ class RemoteMachine:
             links=state.links or None,
             name=state.name,
             family=state.family,
+            fence=state.fence,
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:

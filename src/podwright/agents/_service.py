@@ -159,6 +159,7 @@ class Agent:
             ],
             software=report.software,
             links=dict(report.links or {}),
+            fence=report.fence,
         )
 
 

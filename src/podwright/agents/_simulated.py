@@ -158,6 +158,7 @@ class SimulatedMachine:
             links=self.links,
             name=self.machine.name,
             family=self.family.name,
+            fence=max((d.seen for d in self.devices), default=0),
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TypeVar
 
 from podwright.agents import MachineReport
@@ -138,6 +139,10 @@ async def tested(core: Core, registry: Registry, site: Site) -> list[TestResult]
             results.append(_failed("hardware", name, answer.problem))
             continue
         results += _machine(registry, site, name, answer, wanted[name])
+    reports = [a for a in answers if isinstance(a, MachineReport)]
+    links = {name: dict(r.links or {}) for name, r in zip(names, reports, strict=False)}
+    if len(reports) == len(names):
+        results.append(_result("topology", "", _topology(site.cluster, links)))
     return results
 
 
@@ -158,9 +163,8 @@ def _machine(
         wrong = f"it has {len(report.devices)} devices, not {family.devices_per_machine}"
     ill = [f"{family.device_noun} {d.index}" for d in report.devices if not d.healthy]
     sick = f"{', '.join(ill)} {'is' if len(ill) == 1 else 'are'} unhealthy" if ill else ""
-    return [_result("hardware", name, wrong), _result("health", name, sick)] + _cables(
-        name, report, wanted
-    )
+    found = [_result("hardware", name, wrong), _result("health", name, sick)]
+    return found + _cables(name, report, wanted)
 
 
 def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[TestResult]:
@@ -180,21 +184,19 @@ def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[Te
     return found or [TestResult(check="cabling", machine=name, ok=True)]
 
 
-def topology(site: Site, results: list[TestResult], links: dict[str, dict[str, str]]) -> str:
-    """What the cables make of the cluster as a whole, where that is another topology than it is
-    said to have; empty where it is the one, or none."""
-    if all(result.ok is not False for result in results if result.check == "cabling"):
+def _topology(cluster: Cluster, links: dict[str, dict[str, str]]) -> str:
+    """The topology that the cables make of the cluster, where it is not the one that it is said
+    to have; empty where it is, or where they make none."""
+    if not any(links.values()) or cabling(cluster) == links:
         return ""
-    cluster = site.cluster
     for inside in DomainTopology:
         for between in ClusterTopology:
-            other = Cluster(cluster.name, cluster.family, cluster.domains, inside, between)
-            if cabling(other) == links:
+            if cabling(replace(cluster, domain_topology=inside, topology=between)) == links:
                 return (
                     f"it is cabled as {inside.value} and {between.value}, not as "
                     f"{cluster.domain_topology.value} and {cluster.topology.value}"
                 )
-    return ""
+    return "the cables make no known topology; see cabling"
 
 
 def _result(check: str, machine: str, problem: str) -> TestResult:

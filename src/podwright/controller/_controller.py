@@ -18,6 +18,7 @@ from podwright.controller import _partitions as partitions
 from podwright.controller import _recovery as recovery
 from podwright.controller import _repeats as repeats
 from podwright.controller import _views as views
+from podwright.controller._administration import Administration, Machines
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
 from podwright.controller._keeper import Keeper
@@ -58,12 +59,13 @@ from podwright.wire import (
 _T = TypeVar("_T")
 
 
-class Controller:
+class Controller(Administration):
     """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
-    for one call to a machine. sleep: how the timer waits.
+    for one call to a machine. machines: how those come in that an administrator registers.
+    sleep: how the timer waits.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Controller:
         version: str,
         allocations: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
         driver_timeout: float = 30.0,
+        machines: Machines | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.version = version
@@ -85,6 +88,7 @@ class Controller:
         )
         self._requests = Requests(self._core.journal, self._core.now, self._core.spawn)
         self._waiting = Waiting(self._core)
+        self._administer(machines or Machines(), sleep)
         self._keeper: asyncio.Task[None] | None = None
         self._state = "not started"
 
@@ -97,6 +101,7 @@ class Controller:
         opened = opened or await self._store.open()
         self._requests.load(opened.records)
         try:
+            self._load_machines(opened)
             await recovery.recover(self._core, opened)
         except BaseException:
             await self._store.close()
@@ -104,6 +109,7 @@ class Controller:
         self._waiting.load(opened)
         keeper = Keeper(self._core, self._sleep, self._waiting.sweep)
         self._keeper = asyncio.get_running_loop().create_task(keeper.run())
+        self._watch_machines()
         self._state = ""
 
     async def close(self) -> None:
@@ -117,6 +123,7 @@ class Controller:
                 await self._keeper
         while self._core.tasks:
             await asyncio.wait(self._core.tasks)
+        await self._leave_machines()
         with suppress(PodwrightError):
             await self._core.journal.flush()
         await self._store.close()

@@ -84,9 +84,13 @@ class Registry:
                 if ours.name not in self._core.inventory.sites:
                     self.begin_cluster(ours)
 
+    def driver(self, name: str, host: str, port: int) -> Driver:
+        """What drives the agent at an address."""
+        return self._connect(name, host, port)
+
     def add(self, record: AgentRecord) -> Known:
         """An agent that is registered, durable or about to be."""
-        driver = self._connect(record.name, record.host, record.port)
+        driver = self.driver(record.name, record.host, record.port)
         self._core.hardware.add(record.name, driver)
         known = self.agents[record.name] = Known(record)
         return known

@@ -23,13 +23,16 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Watch:
-    """One task for each agent. silence: seconds. sleep: how it waits."""
+    """One task for each agent. silence: seconds without an answer that are too many.
+
+    sleep: how it waits.
+    """
 
     def __init__(self, core: Core, registry: Registry, sleep: Sleep, *, silence: float) -> None:
         self._core = core
         self._registry = registry
         self._sleep = sleep
-        self._silence = silence
+        self.silence = silence
         self._beats: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, machine: str) -> None:
@@ -50,11 +53,11 @@ class Watch:
         await asyncio.gather(*beats, return_exceptions=True)
 
     async def _beat(self, machine: str) -> None:
-        core, interval = self._core, self._silence / 4
+        core, interval = self._core, self.silence / 4
         heard = core.now()
         settled = machine in core.down
         while core.journal.failure is None:
-            left = heard + self._silence - core.now()
+            left = heard + self.silence - core.now()
             try:
                 report = await self._asked(machine, min(interval, max(left, 0.01)))
             except WrongState as refusal:  # it answers, but must not serve
@@ -63,16 +66,16 @@ class Watch:
                     await self._lost(machine, refusal.problem)
                 settled = True
             except PodwrightError:
-                if core.now() >= heard + self._silence:
+                if core.now() >= heard + self.silence:
                     if not settled:
-                        reason = f"machine {machine} has been silent for {self._silence:g} s"
+                        reason = f"machine {machine} has been silent for {self.silence:g} s"
                         await self._lost(machine, reason)
                     settled = True
             else:
                 heard, settled = core.now(), False
                 with suppress(PodwrightError):
                     await self._compare(machine, report)
-            left = heard + self._silence - core.now()
+            left = heard + self.silence - core.now()
             await self._sleep(min(interval, left) if left > 0 else interval)
 
     async def _asked(self, machine: str, seconds: float) -> MachineReport:

@@ -1,5 +1,6 @@
 """What hardware there is, and its families' rules. Pure data, the standard library alone."""
 
+from podwright.fabric._cabling import cabling
 from podwright.fabric._cluster import (
     Cluster,
     ClusterTopology,
@@ -24,6 +25,7 @@ __all__ = [
     "Family",
     "LinkDomain",
     "Machine",
+    "cabling",
     "load_cluster",
     "preset",
     "presets",

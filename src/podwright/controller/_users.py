@@ -1,0 +1,149 @@
+"""Users with access keys, for callers whom no kernel vouches for.
+
+Keys are kept as scrypt hashes and shown once. Checking one takes a while by design, so a key
+that was right is remembered, as a digest under a random key of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from podwright.controller._caller import ANONYMOUS, Caller, Role
+from podwright.controller._records import Record, decode
+from podwright.controller._registry import check_name
+from podwright.store import Delete, Put
+from podwright.wire import AlreadyExists, InvalidRequest, NotFound, Unauthenticated, UserInfo
+
+USER: Final = "user"
+_COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
+
+
+class UserRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A user. salt, digest: of the access key. allocations: those that may be used; none: all."""
+
+    name: str
+    role: str
+    salt: bytes
+    digest: bytes
+    created_at: float
+    allocations: tuple[str, ...] = ()
+
+
+class Users:
+    """All users."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, UserRecord] = {}
+        self._right: dict[str, bytes] = {}
+        self._secret = secrets.token_bytes(32)
+        self._few = asyncio.Semaphore(2)  # a flood of wrong keys must not take all threads
+
+    def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
+        """Take over what is written."""
+        for (kind, name), body in records.items():
+            if kind == USER:
+                self._users[name] = decode(UserRecord, body)
+
+    def list(self) -> list[UserInfo]:
+        """All users, by name."""
+        return [_info(record) for _, record in sorted(self._users.items())]
+
+    def draft(
+        self, name: str, role: str, allocations: tuple[str, ...], now: float
+    ) -> tuple[UserRecord, str]:
+        """A new user and the access key. Raises InvalidRequest or AlreadyExists."""
+        asked = f"create user {name[:80]}"
+        check_name("a user", name)
+        if name == ANONYMOUS or name.isdecimal():
+            raise InvalidRequest(f"{name} stands for somebody else", asked=asked)
+        if role not in (known.value for known in Role):
+            raise InvalidRequest(
+                f"there is no role {role[:40]!r}",
+                asked=asked,
+                would_work=f"one of {', '.join(known.value for known in Role)}",
+            )
+        if name in self._users:
+            raise AlreadyExists(
+                f"there is a user {name} already",
+                asked=asked,
+                would_work="another name; a user who lost the key is removed and made anew",
+            )
+        key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
+        record = UserRecord(
+            name=name,
+            role=role,
+            salt=salt,
+            digest=_digest(key, salt),
+            created_at=now,
+            allocations=allocations,
+        )
+        return record, key
+
+    def add(self, record: UserRecord) -> UserInfo:
+        """A user who is durable."""
+        self._users[record.name] = record
+        return _info(record)
+
+    def check_known(self, name: str, asked: str) -> None:
+        """Raises NotFound."""
+        if name not in self._users:
+            have = ", ".join(sorted(self._users)[:8]) or "none"
+            raise NotFound(f"there is no user {name}", asked=asked, would_work=f"there are: {have}")
+
+    def drop(self, name: str) -> None:
+        """A user who is no more."""
+        self._users.pop(name, None)
+        self._right.pop(name, None)
+
+    def allocations(self, caller: Caller) -> tuple[str, ...]:
+        """Those that the caller is restricted to; none: no restriction."""
+        record = self._users.get(caller.name) if caller.origin == "key" else None
+        return record.allocations if record else ()
+
+    async def authenticate(self, name: str, key: str) -> Caller:
+        """The caller behind a name and an access key. Raises Unauthenticated, which does not say
+        which of both is wrong."""
+        record = self._users.get(name)
+        seen = hmac.digest(self._secret, key.encode(), "sha256")
+        if record is None or not hmac.compare_digest(seen, self._right.get(name, b"")):
+            async with self._few:
+                salt = record.salt if record else b"\0" * 16
+                digest = await asyncio.to_thread(_digest, key[:200], salt)
+            record = self._users.get(name)
+            if record is None or not hmac.compare_digest(digest, record.digest):
+                raise Unauthenticated(
+                    "no user of this server has this name and this access key",
+                    would_work="ask an administrator: vipu-admin create user",
+                )
+            self._right[name] = seen
+        return Caller(name=name, uid=None, role=Role(record.role), origin="key")
+
+
+def put_user(record: UserRecord) -> Put:
+    """The change that writes a user."""
+    return Put(USER, record.name, msgspec.json.encode(record))
+
+
+def drop_user(name: str) -> Delete:
+    """The change that forgets a user."""
+    return Delete(USER, name)
+
+
+def _digest(key: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(key.encode(), salt=salt, **_COST)
+
+
+def _info(record: UserRecord) -> UserInfo:
+    return UserInfo(
+        name=record.name,
+        role=record.role,
+        allocations=list(record.allocations),
+        created_at=record.created_at,
+    )

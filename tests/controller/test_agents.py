@@ -1,0 +1,405 @@
+"""Agents and clusters of an administrator: made, watched, lost, found again. Time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from podwright.agents import Driver, Fault, SimulatedMachine
+from podwright.controller import Caller, Controller, Discovery, Machines
+from podwright.fabric import IPU, Machine
+from podwright.store import MemoryStore
+from podwright.wire import (
+    AgentInfo,
+    AgentRequest,
+    AlreadyExists,
+    Announcement,
+    ClusterInfo,
+    ClusterRequest,
+    CreateRequest,
+    Denied,
+    DiscoverRequest,
+    Empty,
+    InvalidRequest,
+    ListRequest,
+    Named,
+    NoCapacity,
+    NotFound,
+    PartitionInfo,
+    PartitionName,
+    PartitionSpec,
+    PodwrightError,
+    RemoveRequest,
+    Unauthenticated,
+    Unavailable,
+    UserRequest,
+    WrongState,
+)
+from tests.controller.world import ALICE, ROOT, Time
+
+SILENCE = 10.0
+
+
+class Site:
+    """Machines that outlive their controller, an empty store, and the administrator."""
+
+    def __init__(self) -> None:
+        self.time = Time()
+        self.machines: dict[str, SimulatedMachine] = {}
+        self.store = MemoryStore(wall=self.time.wall, monotonic=self.time.monotonic)
+        interfaces = {"h1": "eth0", "h2": "eth1"}
+        self.discovery = Discovery(("eth0",), interfaces.__getitem__, self.time.monotonic)
+        self.controller: Controller
+
+    def machine(self, name: str, **settings: object) -> SimulatedMachine:
+        made = SimulatedMachine(
+            Machine(name),
+            IPU,
+            sleep=self.time.sleep,
+            keep_calls=100,
+            **settings,  # type: ignore[arg-type]
+        )
+        self.machines[name] = made
+        return made
+
+    def _connect(self, name: str, host: str, port: int) -> Driver:
+        return self.machines[host]
+
+    async def start(self) -> None:
+        self.store = self.store.again()
+        self.controller = Controller(
+            self.store,
+            (),
+            {},
+            version="test",
+            machines=Machines(self._connect, silence=SILENCE, discovery=self.discovery),
+            sleep=self.time.sleep,
+        )
+        await self.controller.start()
+
+    async def agents(self, *names: str) -> None:
+        for name in names:
+            if name not in self.machines:
+                self.machine(name)
+            await self.controller.create_agent(ROOT, AgentRequest(name=name, host=name, port=1))
+
+    async def cluster(self, name: str, *agents: str, **settings: object) -> ClusterInfo:
+        request = ClusterRequest(name=name, agents=list(agents), **settings)  # type: ignore[arg-type]
+        return await self.controller.create_cluster(ROOT, request)
+
+    async def create(self, name: str, size: int) -> PartitionInfo:
+        request = CreateRequest(spec=PartitionSpec(name=name, size=size))
+        return await self.controller.create_partition(ALICE, request)
+
+    async def partition(self, name: str) -> PartitionInfo:
+        return await self.controller.get_partition(ROOT, PartitionName(name=name))
+
+    async def agent(self, name: str) -> AgentInfo:
+        listed = await self.controller.list_agents(ROOT, ListRequest())
+        return next(info for info in listed.agents if info.name == name)
+
+    async def states(self) -> dict[str, str]:
+        listed = await self.controller.list_devices(ROOT, ListRequest())
+        return {f"{d.device.machine}/{d.device.index}": d.state for d in listed.devices}
+
+    async def until(self, seconds: float, holds: Callable[[], object]) -> float:
+        """Pass time until something holds; how long it took, at most `seconds`."""
+        begin = self.time.now
+        while self.time.now < begin + seconds and not holds():
+            await self.time.advance(0.25)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert holds()
+        return self.time.now - begin
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    made = Site()
+    await made.start()
+    yield made
+    await made.controller.close()
+
+
+async def refused(call: object, kind: type[PodwrightError], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        await call  # type: ignore[misc]
+
+
+async def test_clusters_of_agents_serve_and_survive_a_restart(site: Site) -> None:
+    await site.agents("ag1", "ag2", "ag3", "ag4")
+    info = await site.cluster("c1", "ag1", "ag2", "ag3", "ag4", num_ilds=2)
+    assert (info.size, info.free, info.ild_sizes) == (16, 16, [8, 8])
+    assert (info.topology, info.ild_topology) == ("looped", "mesh")
+    assert info.simulated
+    await site.create("p1", 8)
+    await site.controller.close()
+    await site.start()
+    assert (await site.partition("p1")).ready_state.value == "ACTIVE"
+    assert [a.name for a in (await site.controller.list_agents(ROOT, ListRequest())).agents] == [
+        "ag1", "ag2", "ag3", "ag4",
+    ]  # fmt: skip
+
+
+async def test_agents_are_asked_before_they_are_registered(site: Site) -> None:
+    await site.agents("ag1")
+    create = site.controller.create_agent
+    again = AgentRequest(name="ag1", host="ag1", port=1)
+    await refused(create(ROOT, again), AlreadyExists, "there is an agent ag1 already, at ag1:1")
+    await refused(create(ALICE, again), Denied, "only an administrator")
+    other = AgentRequest(name="ag2", host="ag1", port=1)
+    await refused(create(ROOT, other), AlreadyExists, "agent ag1 is at ag1:1")
+    wrong = AgentRequest(name="ag2", host="ag1", port=2)
+    await refused(create(ROOT, wrong), InvalidRequest, "says that it is ag1")
+    site.machine("ag3").set_down(True)
+    silent = AgentRequest(name="ag3", host="ag3", port=1)
+    await refused(create(ROOT, silent), Unavailable, "vipu-agent --machine ag3")
+    bad = AgentRequest(name="a b", host="ag3", port=1)
+    await refused(create(ROOT, bad), InvalidRequest, "is no name of an agent")
+    await refused(
+        create(ROOT, AgentRequest(name="ag4", host="ag3", port=70000)), InvalidRequest, "no port"
+    )
+    assert len(site.controller._registry.agents) == 1
+
+
+async def test_clusters_that_cannot_be(site: Site) -> None:
+    await site.agents("ag1", "ag2", "ag3")
+    create = site.controller.create_cluster
+
+    def request(*agents: str, **settings: object) -> ClusterRequest:
+        return ClusterRequest(name="c1", agents=list(agents), **settings)  # type: ignore[arg-type]
+
+    cases = [
+        (request("ag1", "ag2", "ag1"), InvalidRequest, "agent ag1 is named 2 times"),
+        (request("ag1", "ag9"), NotFound, "there is no agent ag9"),
+        (request("ag1", "ag2", "ag3", num_ilds=2), InvalidRequest, "cannot be divided evenly"),
+        (request("ag1", num_ilds=2), InvalidRequest, "1 agents make no 2 link domains"),
+        (request("ag1", topology="ring"), InvalidRequest, "'ring' is no topology"),
+        (request(), InvalidRequest, "names no agent"),
+    ]
+    for asked, kind, words in cases:
+        await refused(create(ROOT, asked), kind, words)
+    assert site.controller.clusters == []
+    await site.cluster("c1", "ag1", "ag2")
+    await refused(site.cluster("c1", "ag3"), AlreadyExists, "there is a cluster c1")
+    await refused(site.cluster("c2", "ag2"), WrongState, "agent ag2 is in cluster c1")
+    remove_agent = site.controller.remove_agent
+    await refused(remove_agent(ROOT, Named(name="ag1")), WrongState, "it is in cluster c1")
+    await site.create("p1", 4)
+    remove = site.controller.remove_cluster
+    await refused(remove(ROOT, Named(name="c1")), WrongState, "it has p1 in it")
+    await site.controller.remove_partition(ALICE, RemoveRequest(name="p1"))
+    assert await remove(ROOT, Named(name="c1")) == Empty()
+    assert await remove_agent(ROOT, Named(name="ag1")) == Empty()
+    await refused(remove_agent(ROOT, Named(name="ag1")), NotFound, "there is no agent ag1")
+
+
+async def test_devices_are_reset_before_a_cluster_serves(site: Site) -> None:
+    machine = site.machine("ag1")
+    await machine.configure("another's", 3, [0])
+    machine.use(3, [0])
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    assert machine.devices[0].used_by == ""
+    await site.create("p1", 4)
+    assert machine.violations == []
+
+
+async def test_machines_of_a_store_that_was_lost_are_taken_over(site: Site) -> None:
+    machine = site.machine("ag1")
+    await machine.configure("another's", 1 << 50, [0, 1])
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    assert (await site.create("p1", 4)).ready_state.value == "ACTIVE"
+    await site.controller.close()
+    await site.start()
+    await site.controller.remove_partition(ALICE, RemoveRequest(name="p1"))
+    assert (await site.create("p2", 4)).ready_state.value == "ACTIVE"
+
+
+async def test_a_silent_machine_is_noticed_in_time_and_its_partitions_settled(site: Site) -> None:
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    await site.create("p1", 8)
+    await site.time.advance(30)
+    assert (await site.partition("p1")).ready_state.value == "ACTIVE"
+    site.machines["ag2"].set_down(True)
+    core = site.controller._core
+    took = await site.until(SILENCE + 1, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+    assert took >= SILENCE / 2
+    info = await site.partition("p1")
+    assert info.errors == [f"machine ag2 has been silent for {SILENCE:g} s"]
+    assert {s for d, s in (await site.states()).items() if d.startswith("ag2")} == {"DOWN"}
+    assert (await site.agent("ag2")).state == "DOWN"
+    await site.controller.remove_partition(ALICE, RemoveRequest(name="p1", force=True))
+    await refused(site.create("p2", 8), NoCapacity, "ag2")
+
+
+async def test_a_hanging_machine_does_not_hold_its_partitions(site: Site) -> None:
+    """One whose connection stands but that says nothing, in the middle of a step."""
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    machine = site.machines["ag2"]
+    machine.fail_next("configure", fault=Fault.HANG)
+    creating = asyncio.ensure_future(site.create("p1", 8))
+    await site.time.advance(1)
+    machine.fail_next("describe", 1000, Fault.HANG)
+    await site.until(SILENCE * 1.5 + 1, creating.done)
+    assert (await creating).errors == [f"machine ag2 has been silent for {SILENCE:g} s"]
+
+
+async def test_one_that_comes_back_is_reset_before_it_serves(site: Site) -> None:
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    epoch = (await site.create("p1", 4)).epoch
+    machine = site.machines["ag1"]
+    machine.use(epoch, [0, 1])
+    machine.set_down(True)
+    core = site.controller._core
+    await site.until(SILENCE + 1, lambda: "ag1" in core.down)
+    await site.controller.remove_partition(ALICE, RemoveRequest(name="p1", force=True))
+    assert machine.devices[0].used_by == "p1"
+    machine.set_down(False)
+    await site.until(10, lambda: "ag1" not in core.down)
+    assert {device.used_by for device in machine.devices} == {""}
+    assert (await site.create("p2", 4)).ready_state.value == "ACTIVE"
+    assert machine.violations == []
+    assert (await site.agent("ag1")).state == "UP"
+
+
+async def test_one_that_forgot_its_partition_is_noticed(site: Site) -> None:
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    await site.create("p1", 4)
+    calls = site.machines["ag1"].calls
+    site.machines["ag1"].power_cycle()
+    core = site.controller._core
+    await site.until(SILENCE, lambda: core.partitions["p1"].known.auto_resets == 1)
+    await site.until(10, lambda: core.partitions["p1"].known.ready.value == "ACTIVE")
+    assert [call.kind for call in calls if call.kind != "describe"][-2:] == ["reset", "configure"]
+
+
+@pytest.mark.parametrize("change", ["chips", "count"])
+async def test_one_that_comes_back_with_other_hardware_is_refused(site: Site, change: str) -> None:
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    await site.create("p1", 8)
+    machine = site.machines["ag2"]
+    if change == "chips":
+        machine.serial = "OTHER"
+        said = "device 0 is OTHER-0, not SIM-ag2-0"
+    else:
+        machine.devices.pop()
+        said = "it has 3 devices, not 4"
+    core = site.controller._core
+    await site.until(SILENCE, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+    info = await site.agent("ag2")
+    assert (info.state, info.reason) == ("REFUSED", said)
+    assert said in (await site.partition("p1")).errors[0]
+    await site.time.advance(60)
+    assert "ag2" in core.down
+    replace = AgentRequest(name="ag2", host="ag2", port=1, replace=True)
+    if change == "count":
+        await refused(site.controller.create_agent(ROOT, replace), InvalidRequest, "it has 3 IPUs")
+        return
+    await site.controller.create_agent(ROOT, replace)
+    await site.until(20, lambda: "ag2" not in core.down)
+    assert (await site.agent("ag2")).state == "UP"
+
+
+async def test_other_hardware_is_refused_by_a_restarted_server(site: Site) -> None:
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    await site.create("p1", 4)
+    await site.controller.close()
+    site.machines["ag1"].serial = "OTHER"
+    await site.start()
+    assert (await site.partition("p1")).ready_state.value == "ERROR"
+    assert (await site.agent("ag1")).state == "REFUSED"
+
+
+async def test_a_test_of_a_cluster_says_what_is_wrong_and_where(site: Site) -> None:
+    ring = {"ag1": "ag4 ag2", "ag2": "ag1 ag3", "ag3": "ag2 ag4", "ag4": "ag3 ag1"}
+    for name, ends in ring.items():
+        down, up = ends.split()
+        site.machine(name, links={"down": down, "up": up})
+    await site.agents(*ring)
+    await site.cluster("c1", *ring, ild_topology="torus")
+
+    async def wrong() -> list[tuple[str, str, str]]:
+        found = await site.controller.test_cluster(ROOT, Named(name="c1"))
+        return [(r.check, r.machine, r.problem) for r in found.results if not r.ok]
+
+    assert await wrong() == []
+    site.machines["ag2"].links = {"down": "ag1", "up": "ag4"}
+    site.machines["ag4"].links = None
+    site.machines["ag1"].set_healthy(2, False)
+    site.machines["ag3"].set_down(True)
+    assert await wrong() == [
+        ("health", "ag1", "IPU 2 is unhealthy"),
+        ("cabling", "ag2", "port up leads to ag4; it should lead to ag3"),
+        ("connectivity", "ag3", "machine ag3 does not answer"),
+        ("cabling", "ag4", "its agent does not say where cables lead"),
+    ]
+    for machine in site.machines.values():
+        machine.heal()
+        machine.set_down(False)
+    site.machines["ag1"].links = {"up": "ag2"}
+    site.machines["ag2"].links = {"down": "ag1", "up": "ag3"}
+    site.machines["ag4"].links = {"down": "ag3"}
+    assert ("topology", "", "it is cabled as mesh and none, not as torus and none") in await wrong()
+
+
+async def test_what_was_announced_can_be_registered_by_name(site: Site) -> None:
+    controller = site.controller
+    site.machines["h1"] = site.machine("ag1")
+    announce = controller.announce_agent
+    await announce(ALICE, Announcement(name="ag1", host="h1", port=81))
+    await refused(
+        announce(ALICE, Announcement(name="ag2", host="h2", port=81)), WrongState, "by eth0"
+    )
+    await site.time.advance(3)
+    (found,) = (await controller.discover_agents(ROOT, DiscoverRequest())).agents
+    assert (found.name, found.host, found.port, found.interface) == ("ag1", "h1", 81, "eth0")
+    assert found.seen == pytest.approx(3)
+    info = await controller.create_agent(ROOT, AgentRequest(name="ag1"))
+    assert (info.host, info.port) == ("h1", 81)
+    assert (await controller.discover_agents(ROOT, DiscoverRequest())).agents == []
+    await refused(
+        controller.create_agent(ROOT, AgentRequest(name="ag7")), NotFound, "announced itself"
+    )
+
+
+async def test_users_have_keys_that_are_shown_once(site: Site) -> None:
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    controller = site.controller
+    made = await controller.create_user(ROOT, UserRequest(name="alice", allocations=["c1"]))
+    assert made.user.allocations == ["c1"]
+    again = UserRequest(name="alice")
+    await refused(controller.create_user(ROOT, again), AlreadyExists, "a user alice")
+    for name, role, words in (
+        ("bob", "king", "no role 'king'"),
+        ("anonymous", "user", "somebody else"),
+        ("12", "user", "somebody else"),
+    ):
+        bad = UserRequest(name=name, role=role)
+        await refused(controller.create_user(ROOT, bad), InvalidRequest, words)
+    unknown = UserRequest(name="bob", allocations=["a9"])
+    await refused(controller.create_user(ROOT, unknown), NotFound, "no allocation a9")
+    await refused(controller.list_users(ALICE, ListRequest()), Denied, "administrator")
+    key = made.access_key
+    assert not any(key.encode() in body for body in (await site.store.read()).records.values())
+    await controller.close()
+    await site.start()
+    controller = site.controller
+    for _ in range(2):
+        caller = await controller.authenticate("alice", key)
+        assert caller == Caller("alice", None, ALICE.role, "key")
+    await refused(controller.authenticate("alice", key + "x"), Unauthenticated, "this name")
+    await refused(controller.authenticate("bob", key), Unauthenticated, "this name")
+    await controller.remove_user(ROOT, Named(name="alice"))
+    await refused(controller.authenticate("alice", key), Unauthenticated, "this name")
+    await refused(controller.remove_user(ROOT, Named(name="alice")), NotFound, "no user alice")
