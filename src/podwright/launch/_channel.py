@@ -6,6 +6,7 @@ here, and costs no import.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import socket
 from typing import Any
@@ -31,10 +32,9 @@ class Channel:
     def send(self, *message: Any) -> None:
         """Say something; nobody may be left to hear it."""
         body = marshal.dumps(message)
-        try:
+        # That the other end is gone is for `receive` to find: its last words may be unread yet.
+        with contextlib.suppress(OSError):
             self._socket.sendall(len(body).to_bytes(_HEAD, "big") + body)
-        except OSError:
-            self.closed = True
 
     def receive(self) -> list[tuple[Any, ...]]:
         """What was said since; call it when `handle` is readable."""

@@ -68,8 +68,7 @@ class Line:
         except BlockingIOError:
             pass
         except OSError:
-            self.closed = True
-            done = len(data)
+            done = len(data)  # nobody listens; what was said before that may still be read
         self._out = [data[done:]] if done < len(data) else []
         self.waiting = len(data) - done
 
