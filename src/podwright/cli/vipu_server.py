@@ -63,7 +63,10 @@ def build_parser() -> Parser:
         "--socket", metavar="PATH", help="Unix socket for local commands (PODWRIGHT_SOCKET)"
     )
     where.add_argument(
-        "--storage", metavar="PATH", help="the file that keeps partitions and leases"
+        "--storage",
+        metavar="PLACE",
+        help="what keeps partitions and leases: a file, or postgresql://user@host/database, "
+        "which two servers may share",
     )
     life = parser.add_argument_group("life")
     life.add_argument(
@@ -108,13 +111,30 @@ def _options(arguments: argparse.Namespace) -> Options:
     from pathlib import Path
 
     from podwright.server import Options
-    from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
+    from podwright.store import shows_password, storage_file
+    from podwright.wire import (
+        DEFAULT_PORT,
+        SOCKET_VARIABLE,
+        SYSTEM_SOCKET,
+        InvalidRequest,
+        user_socket,
+    )
 
     for_all = os.geteuid() == 0 and not arguments.user
     named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
+    if "," in named and not arguments.socket:
+        raise InvalidRequest(
+            f"{SOCKET_VARIABLE} names the sockets of several servers",
+            would_work="say which one is this server's with --socket",
+        )
     socket = Path(named or (SYSTEM_SOCKET if for_all else user_socket())).absolute()
     if arguments.storage:
-        storage = Path(arguments.storage)
+        if shows_password(arguments.storage):
+            raise InvalidRequest(
+                "--storage carries a password, which every user of this machine could read",
+                would_work="leave it out, and keep it in ~/.pgpass or name its file in PGPASSFILE",
+            )
+        storage: Path | str = storage_file(arguments.storage) or arguments.storage
     elif arguments.user:
         storage = socket.with_name("server.db")
     else:
@@ -123,7 +143,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     if port_asked is None:
         port_asked = 0 if arguments.user else DEFAULT_PORT
     return Options(
-        storage=storage.absolute(),
+        storage=storage.absolute() if isinstance(storage, Path) else storage,
         socket=socket,
         preset=arguments.preset,
         files=tuple(Path(name) for name in arguments.cluster_file),
@@ -147,6 +167,8 @@ def _state_folder() -> Path:
 
 def _say(options: Options, server: Server, hardware: Hardware) -> None:
     """One or two lines: what is served, and where."""
+    from podwright.store import shown_place
+
     if hardware.nothing_found:
         pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
         complain(f"No accelerators found: serving a simulated {pods}")
@@ -158,7 +180,7 @@ def _say(options: Options, server: Server, hardware: Hardware) -> None:
     host = f"[{server.host}]" if ":" in (server.host or "") else server.host
     complain(
         f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "
-        f"kept in {options.storage}"
+        f"kept in {shown_place(options.storage)}"
     )
 
 

@@ -15,6 +15,7 @@ from podwright.client._addresses import (
     parse_addresses,
 )
 from podwright.client._client import TIMEOUT, Client
+from podwright.client._failover import PATIENCE, FailoverTransport
 from podwright.client._find import Found, Places, find_server
 from podwright.client._start import start_server
 from podwright.client._transport import FakeTransport, Transport
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST_VARIABLE",
+    "PATIENCE",
     "PORT_VARIABLE",
     "TIMEOUT",
     "Address",
     "Client",
+    "FailoverTransport",
     "FakeTransport",
     "Found",
     "GrpcTransport",

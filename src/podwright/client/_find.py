@@ -13,13 +13,16 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from podwright.client._addresses import Address, Named, ServerOptions, named_server
 from podwright.client._client import TIMEOUT, Client
+from podwright.client._failover import PATIENCE, FailoverTransport, Opener
 from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG, private_folder
 from podwright.client._start import start_server
-from podwright.client._tcp import connect_tcp, listens, unreachable
+from podwright.client._tcp import connect_tcp, listens
+from podwright.client._transport import Transport
 from podwright.client._unix import UnixTransport
 from podwright.wire import (
     DEFAULT_PORT,
@@ -47,7 +50,10 @@ class Found(NamedTuple):
     @property
     def address(self) -> str:
         """`host:port` where its gRPC answers, or its socket if it has no such port."""
-        if not isinstance(self.client.transport, UnixTransport) or not self.info.port:
+        transport: Transport | None = self.client.transport
+        if isinstance(transport, FailoverTransport):
+            transport = transport.current
+        if not isinstance(transport, UnixTransport) or not self.info.port:
             return self.client.where
         host = self.info.host
         return str(Address(DEFAULT_HOST if host in ("", "0.0.0.0", "::") else host, self.info.port))
@@ -91,19 +97,29 @@ class _Search:
         self.places = places
 
     def named(self, named: Named) -> Found:
-        if named.socket:
-            return self._ask(named.socket, "named")
-        failures: list[PodwrightError] = []
-        for address in named.addresses:
+        paths = [path for path in named.socket.split(",") if path]
+        openers: list[Opener] = [partial(self._open_socket, path) for path in paths]
+        openers += [partial(self._open_tcp, address) for address in named.addresses]
+        if len(openers) > 1:
+            where = ",".join([*paths, *map(str, named.addresses)])
+            client = Client(FailoverTransport(openers, where), timeout=self.timeout)
             try:
-                return self._local(address) or self._tcp(address, "named")
-            except (Unavailable, TimedOut) as error:
-                failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        raise unreachable(
-            ",".join(map(str, named.addresses)), f"none of them answers ({failures[-1].problem})"
-        )
+                return Found(client, client.get_server_info(timeout=PATIENCE), "named")
+            except BaseException:
+                client.close()
+                raise
+        if paths:
+            return self._ask(paths[0], "named")
+        (address,) = named.addresses
+        return self._local(address) or self._tcp(address, "named")
+
+    def _open_socket(self, path: str, timeout: float) -> Transport:
+        return UnixTransport(path)
+
+    def _open_tcp(self, address: Address, timeout: float) -> Transport:
+        if local := self._local(address):
+            return local.client.transport
+        return connect_tcp(address, timeout)[0]
 
     def system(self) -> Found | None:
         """The system's server. A socket that nobody serves is a server that is down."""

@@ -41,6 +41,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 class VirmTransport:
     """Calls `virmgrpc` over a channel that is already open."""
 
+    #: That protocol has no ids for requests: what changes something is never asked twice.
+    remembers = False
+
     def __init__(self, channel: Channel, pause: Callable[[float], None] = time.sleep) -> None:
         self._channel = channel
         self._pause = pause

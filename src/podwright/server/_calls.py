@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from podwright.controller import Caller
 from podwright.server._identity import Identity
+from podwright.server._standby import Standby
 from podwright.wire import (
     METHODS,
     Denied,
@@ -50,13 +51,23 @@ class Calls:
         self.under_way = 0
         self.last_end = clock()
         self.count = 0
-        self._table: dict[str, _Call] = {
+        self._gate: Callable[[], PodwrightError | None] = lambda: None
+        self._table = self._bound(controller)
+
+    def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:
+        """Carry calls to this controller from now on. gate: why none may be answered now."""
+        self.controller, self._gate = controller, gate
+        self._table = self._bound(controller)
+
+    def _bound(self, controller: Controller) -> dict[str, _Call]:
+        table: dict[str, _Call] = {
             name: getattr(controller, snake_case(name))
             for name in METHODS
             if name not in ("GetServerInfo", "IssueToken")
         }
-        self._table["GetServerInfo"] = self._server_info
-        self._table["IssueToken"] = self._issue_token
+        table["GetServerInfo"] = self._server_info
+        table["IssueToken"] = self._issue_token
+        return table
 
     async def __call__(self, caller: Caller, method: Method, request: Value) -> Any:
         """The reply. Raises wire.PodwrightError and nothing else, unless it is cancelled.
@@ -65,13 +76,15 @@ class Calls:
         """
         if self._ending:
             raise Unavailable("the server is ending", asked=method.name, would_work="try again")
+        if (refusal := self._gate()) is not None and method.name != "GetServerInfo":
+            raise refusal
         self.under_way += 1
         self.count += 1
         try:
             return await self._table[method.name](caller, request)
-        except PodwrightError as refusal:
+        except PodwrightError as error:
             if _log.isEnabledFor(logging.DEBUG):
-                _log.debug("%s by %s: %s", method.name, caller.name, refusal.message)
+                _log.debug("%s by %s: %s", method.name, caller.name, error.message)
             raise
         except Exception:
             _log.exception("%s by %s failed", method.name, caller.name)
@@ -90,6 +103,19 @@ class Calls:
     def idle(self) -> bool:
         """Is nobody served: no call under way, no partition, no lease?"""
         return not self.under_way and self.controller.idle
+
+    @property
+    def standby(self) -> Standby | None:
+        """What is served while another server is active, or None."""
+        found: object = self.controller
+        return found if isinstance(found, Standby) else None
+
+    def health(self) -> dict[str, str]:
+        """What `/healthz` says: `ok`, or `standby` and who is active."""
+        if (standby := self.standby) is not None:
+            return {"status": "standby", "active": standby.active}
+        refusal = self._gate()
+        return {"status": "ok"} if refusal is None else {"status": "standby", "active": ""}
 
     async def _server_info(self, caller: Caller, _: Value) -> ServerInfo:
         return await self._describe(caller)

@@ -210,7 +210,7 @@ class _Connection:
                 return 404, _plain_error("NOT_FOUND", f"there is no {path.decode('latin-1')}"), []
             if request.method != b"GET":
                 return 405, _plain_error("INVALID_ARGUMENT", "GET it"), [("Allow", "GET")]
-            return 200, b'{"status":"ok"}', []
+            return 200, msgspec.json.encode(calls.health()), []
         if request.method != b"POST":
             return 405, _plain_error("INVALID_ARGUMENT", "POST to it"), [("Allow", "POST")]
         method, decoder = route

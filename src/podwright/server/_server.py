@@ -17,7 +17,7 @@ from podwright.server._doorstep import Doorstep
 from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
 from podwright.server._sockets import SocketPlace
-from podwright.wire import InvalidRequest, ServerInfo
+from podwright.wire import InvalidRequest, PodwrightError, ServerInfo
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
@@ -115,6 +115,14 @@ class Server:
                     self._place.release()
         return self.controller.idle
 
+    def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:
+        """Serve this controller, already started, in the place of what was served.
+
+        gate: asked at each call; why none may be answered now, or None.
+        """
+        self.controller = controller
+        self.calls.adopt(controller, gate)
+
     async def until_idle(self, seconds: float) -> None:
         """Return when nobody was served for so long: no call, partition or lease."""
         while True:
@@ -151,6 +159,7 @@ class Server:
             self._inner.unlink(missing_ok=True)
 
     async def _describe(self, caller: Caller) -> ServerInfo:
+        standby = self.calls.standby
         return ServerInfo(
             version=__version__,
             apis=APIS if self.port else APIS[1:],
@@ -162,6 +171,8 @@ class Server:
             pid=os.getpid(),
             clusters=[cluster.name for cluster in self.controller.clusters],
             counters={"calls": self.calls.count, **self._counters()},
+            standby=standby is not None,
+            active=standby.active if standby is not None else "",
         )
 
 

@@ -9,16 +9,20 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from podwright import __version__
 from podwright.controller import Controller
 from podwright.server._hardware import Hardware, choose
+from podwright.server._agents import reach
 from podwright.server._server import Server
+from podwright.server._shared import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
-from podwright.store import SQLiteStore
+from podwright.server._standby import Standby
+from podwright.store import Opened, PostgresStore, SQLiteStore, Store, storage_file
 from podwright.wire import AlreadyExists, PodwrightError
 
 _log = logging.getLogger("podwright.server")
@@ -35,11 +39,14 @@ _LEFT_BY_COMMANDS = ("server.log", "start.lock")
 class Options:
     """What to serve and where. user: a server for one user, in the background.
 
+    storage: a file, or the place of a store as store.open_store reads it.
     idle: seconds without partition, lease or call after which it ends; None: never.
     socket_mode: 0600, or 0666 for a server of all users. private: the socket's folder is ours.
+    agent_key: what agents of other machines must know. silence: seconds after which one of them
+    is given up. interfaces: where they may announce themselves.
     """
 
-    storage: Path
+    storage: Path | str
     socket: Path
     preset: str | None = None
     files: tuple[Path, ...] = ()
@@ -50,6 +57,9 @@ class Options:
     idle: float | None = None
     socket_mode: int = 0o600
     private: bool = False
+    agent_key: Path | None = None
+    silence: float = 10.0
+    interfaces: tuple[str, ...] = ()
 
 
 async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
@@ -60,16 +70,20 @@ async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> 
     # grpc's own lines on standard error say what our refusals say better.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     prepare_folder(options.socket.parent, private=options.private)
-    prepare_folder(options.storage.parent, mode=0o700)
-    lock = Lock(options.storage, f"the store {options.storage}")
+    file = storage_file(options.storage)
+    if file is None:
+        await _serve_shared(options, ready)
+        return
+    prepare_folder(file.parent, mode=0o700)
+    lock = Lock(file, f"the store {file}")
     if not await _take(lock, options):
         return
     empty = False
     try:
-        empty = await _serve(options, ready)
+        empty = await _serve(options, file, ready)
     finally:
         if options.user and empty:
-            _remove(options)
+            _remove(options, file)
         lock.release()
         if options.user and empty:
             with contextlib.suppress(OSError):
@@ -91,25 +105,64 @@ async def _take(lock: Lock, options: Options) -> bool:
             await asyncio.sleep(0.02)
 
 
-async def _serve(options: Options, ready: Callable[[Server, Hardware], None]) -> bool:
+async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
-    store = SQLiteStore(options.storage)
-    records = (await store.open()).records if options.storage.exists() else {}
+    store = PostgresStore(
+        str(options.storage), owner=owner_name(options.host, options.port), ttl=LEASE
+    )
+    standby = Standby()
+    server = _server_for(options, cast(Controller, standby), store)
+
+    def chosen(opened: Opened) -> Hardware:
+        return _chosen(opened.records, options)
+
+    await serve_shared(
+        store, server, standby, chosen, ready, stop, lambda failed: _until_end(stop, failed)
+    )
+
+
+def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardware:
+    return choose(
+        records, preset_name=options.preset, files=options.files, fallback=options.user
+    )
+
+
+async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | None]) -> None:
+    while not stop.is_set() and failed() is None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 0.5)
+
+
+def _server_for(options: Options, controller: Controller, store: Store) -> Server:
+    return Server(
+        controller,
+        socket_path=options.socket,
+        host=options.host,
+        port=options.port,
+        anywhere=options.anywhere,
+        lazy=options.user,
+        socket_mode=options.socket_mode,
+        private_folder=options.private,
+        counters=lambda: {"commits": store.commits},
+    )
+
+
+async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware], None]) -> bool:
+    stop = asyncio.Event()
+    _on_signals(stop)
+    store = SQLiteStore(file)
+    records = (await store.open()).records if file.exists() else {}  # noqa: ASYNC240 (one look)
     try:
-        hardware = choose(records, preset_name=options.preset, files=options.files)
-        controller = Controller(store, hardware.clusters, hardware.drivers(), version=__version__)
-        server = Server(
-            controller,
-            socket_path=options.socket,
-            host=options.host,
-            port=options.port,
-            anywhere=options.anywhere,
-            lazy=options.user,
-            socket_mode=options.socket_mode,
-            private_folder=options.private,
-            counters=lambda: {"commits": store.commits},
+        hardware = _chosen(records, options)
+        controller = Controller(
+            store,
+            hardware.clusters,
+            hardware.drivers(),
+            version=__version__,
+            machines=reach(options.agent_key, options.silence, options.interfaces),
         )
+        server = _server_for(options, controller, store)
         await server.start()
     except BaseException:
         await store.close()
@@ -121,9 +174,8 @@ async def _serve(options: Options, ready: Callable[[Server, Hardware], None]) ->
         ready(server, hardware)
         if options.idle is not None:
             idle = asyncio.create_task(_end_when_idle(server, options.idle, stop))
-        while not stop.is_set() and (failure := controller.failure) is None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 0.5)
+        await _until_end(stop, lambda: controller.failure)
+        failure = controller.failure
     finally:
         if idle is not None:
             idle.cancel()
@@ -158,9 +210,9 @@ def _answers(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-def _remove(options: Options) -> None:
+def _remove(options: Options, file: Path) -> None:
     """An empty store of a user's server goes with it, and what commands left beside it."""
     for end in ("", "-wal", "-shm"):
-        options.storage.with_name(options.storage.name + end).unlink(missing_ok=True)
+        file.with_name(file.name + end).unlink(missing_ok=True)
     for name in _LEFT_BY_COMMANDS:
         (options.socket.parent / name).unlink(missing_ok=True)

@@ -1,0 +1,177 @@
+"""Of several addresses the active server's is found, and a call is done once, whatever is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from podwright.client import PATIENCE, Client, FailoverTransport, FakeTransport, Transport
+from podwright.wire import (
+    Empty,
+    Fenced,
+    LeaseInfo,
+    NotFound,
+    PartitionList,
+    PodwrightError,
+    RemoveRequest,
+    ServerInfo,
+    TimedOut,
+    Unavailable,
+    Value,
+)
+
+STANDS_BY = Unavailable("this server stands by for another one", standby=True, active="b")
+GONE = Unavailable("the server ended the connection (without an answer)")
+REFUSED = Unavailable("no server answers (connection refused)")
+EMPTY = PartitionList()
+
+
+class Said(NamedTuple):
+    """What a server was asked, and by which connection."""
+
+    place: str
+    method: str
+    request: Value
+
+
+class Pair:
+    """Two servers: each answers what stands in its script, the last line for ever."""
+
+    def __init__(self, **scripts: list[PodwrightError | Value]) -> None:
+        self.scripts = scripts
+        self.said: list[Said] = []
+        self.time = 0.0
+        self.slept = 0
+        transport = FailoverTransport(
+            [self._opener(place) for place in scripts],
+            ",".join(scripts),
+            clock=lambda: self.time,
+            sleep=self._sleep,
+        )
+        self.client = Client(transport)
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept += 1
+        self.time += seconds
+
+    def _opener(self, place: str) -> Callable[[float], Transport]:
+        def answer(method: str, request: Value) -> Value:
+            self.said.append(Said(place, method, request))
+            script = self.scripts[place]
+            line = script.pop(0) if len(script) > 1 else script[0]
+            if isinstance(line, PodwrightError):
+                raise line
+            return line
+
+        def opened(timeout: float) -> Transport:
+            if self.scripts[place][0] is REFUSED:
+                if len(self.scripts[place]) > 1:
+                    self.scripts[place].pop(0)
+                raise REFUSED
+            return FakeTransport(answer, place)
+
+        return opened
+
+    def places(self) -> list[str]:
+        return [said.place for said in self.said]
+
+
+def test_the_one_that_stands_by_is_passed_over() -> None:
+    pair = Pair(a=[STANDS_BY], b=[EMPTY])
+    assert pair.client.list_partitions() == []
+    assert pair.client.where == "b"
+    assert pair.client.list_partitions() == []
+    assert pair.places() == ["a", "b", "b"], "and not asked again"
+    assert pair.slept == 0
+
+
+def test_who_are_you_goes_to_the_active_one() -> None:
+    standby, active = ServerInfo(version="1", standby=True), ServerInfo(version="1")
+    pair = Pair(a=[standby], b=[active])
+    assert not pair.client.get_server_info().standby
+    assert pair.places() == ["a", "b"]
+
+
+def test_a_takeover_is_waited_for() -> None:
+    pair = Pair(a=[EMPTY, GONE, REFUSED], b=[*[STANDS_BY] * 20, EMPTY])
+    assert pair.client.list_partitions() == []
+    assert pair.client.list_partitions() == []
+    assert pair.client.where == "b"
+    assert 1.5 < pair.time < 3
+
+
+def test_the_patience_ends() -> None:
+    pair = Pair(a=[REFUSED], b=[STANDS_BY])
+    with pytest.raises(Unavailable, match=r"a,b.*connection refused.*stands by"):
+        pair.client.list_partitions()
+    assert PATIENCE <= pair.time < PATIENCE + 1
+    late = Pair(a=[STANDS_BY], b=[STANDS_BY])
+    late.client.timeout = 2.0
+    with pytest.raises(Unavailable):
+        late.client.list_partitions()
+    assert late.time < 3
+
+
+def test_where_nobody_is_nobody_is_waited_for() -> None:
+    pair = Pair(a=[REFUSED], b=[REFUSED])
+    with pytest.raises(Unavailable, match="a,b: context deadline exceeded"):
+        pair.client.list_partitions()
+    assert pair.time == 0
+
+
+def test_asked_again_it_carries_the_same_id() -> None:
+    pair = Pair(a=[GONE], b=[Empty()])
+    pair.client.remove_partition("p")
+    pair.client.remove_partition("p")
+    ids = [said.request.request_id for said in pair.said if isinstance(said.request, RemoveRequest)]
+    assert len(ids) == 3
+    assert ids[0] == ids[1] != ids[2]
+    assert len(ids[0]) == 32
+
+
+def test_a_refusal_is_an_answer() -> None:
+    pair = Pair(a=[NotFound("there is no partition p")], b=[Empty()])
+    with pytest.raises(NotFound):
+        pair.client.remove_partition("p")
+    assert pair.places() == ["a"]
+
+
+def test_a_release_whose_answer_got_lost_was_done() -> None:
+    over = Fenced("the lease is over")
+    pair = Pair(a=[GONE], b=[over])
+    pair.client.release("l1", 1)
+    with pytest.raises(Fenced):
+        pair.client.release("l1", 1)
+    renewing = Pair(a=[GONE], b=[LeaseInfo(id="l1", partition="p", epoch=1)])
+    assert renewing.client.renew("l1", 1).id == "l1"
+    first = Pair(a=[STANDS_BY], b=[over])
+    with pytest.raises(Fenced):
+        first.client.release("l1", 1)  # nobody else was asked: it had been over before
+
+
+def test_one_that_hangs_is_left_after_its_time() -> None:
+    late = TimedOut("no answer within 3 s")
+    pair = Pair(a=[late], b=[LeaseInfo(id="l1", partition="p", epoch=1)])
+    with pytest.raises(TimedOut):
+        pair.client.renew("l1", 1, timeout=3)
+    pair.client.renew("l1", 1, timeout=3)
+    assert pair.places() == ["a", "b"]
+
+
+def test_the_vendors_protocol_never_changes_anything_twice() -> None:
+    class Forgetful(FakeTransport):
+        remembers = False
+
+    def lost(method: str, request: Value) -> Value:
+        asked.append(method)
+        if len(asked) == 1:
+            raise GONE
+        return EMPTY if method == "ListPartitions" else Empty()
+
+    asked: list[str] = []
+    transport = FailoverTransport([lambda _: Forgetful(lost, "a")] * 2, "a,a")
+    with pytest.raises(Unavailable, match="without an answer"):
+        Client(transport).remove_partition("p")
+    assert asked == ["RemovePartition"]
