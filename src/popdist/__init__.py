@@ -2,8 +2,8 @@
 
 `poprun` starts the instances of a program; each of them asks here. A program that was started
 without `poprun` is instance 0 of 1, and everything works the same. Importing this package
-loads nothing beyond the standard library; MPI is loaded by `init`, and only where there are
-several instances.
+loads nothing beyond the standard library; what joins the instances is loaded by `init`, and only
+where there are several: MPI, or links of our own where no MPI has started them.
 
     import popdist
     popdist.init()
@@ -16,6 +16,7 @@ tell; where they are silent, the docstring says that the choice is ours.
 """
 
 from popdist._backend import finalizeBackend, init, initializeBackend, isBackendInitialized
+from popdist._cache import compile_once
 from popdist._collectives import allGather, allReduceSum, barrier, broadcast
 from popdist._environment import (
     checkNumIpusPerReplica,
@@ -39,6 +40,7 @@ from popdist._errors import (
     PopdistError,
     WorldMismatch,
 )
+from popdist._profiling import setEngineOptions
 from popdist._scope import execute_on_instances
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "checkNumIpusPerReplica",
+    "compile_once",
     "execute_on_instances",
     "finalizeBackend",
     "getDeviceId",
@@ -68,5 +71,6 @@ __all__ = [
     "initializeBackend",
     "isBackendInitialized",
     "isPopdistEnvSet",
+    "setEngineOptions",
     "shard",
 ]

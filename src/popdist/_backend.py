@@ -1,4 +1,7 @@
-"""MPI's beginning and end.
+"""The beginning and end of what joins the instances: MPI, or links of our own (_tcp).
+
+POPDIST_BACKEND names one of them, mpi or tcp. If it is not set: MPI where a launcher of MPI has
+started this program, else TCP where poprun has said where to meet.
 
 Two things go wrong with MPI that a training program should never have to find out by itself.
 A program whose mpi4py belongs to another MPI than the launcher's runs as so many worlds of
@@ -16,9 +19,10 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from popdist import _environment as environment
-from popdist._errors import BackendError, NotInitialized, WorldMismatch
+from popdist import _meeting, _profiling
+from popdist._errors import BackendError, BadEnvironment, NotInitialized, WorldMismatch
 
-#: An MPI communicator of mpi4py, which ships no types that hold without it.
+#: An MPI communicator of mpi4py, which ships no types that hold without it; or a _tcp.World.
 Communicator = Any
 
 _NONE = "no MPI launcher"
@@ -31,6 +35,7 @@ class _Backend:
         self.initialized = False
         self.world: Communicator | None = None
         self.ours = False  # we called MPI_Init, so we call MPI_Finalize
+        self.tcp = False
         self.failed = False
         self.ends: list[Any] = []  # called before MPI_Finalize
 
@@ -57,10 +62,13 @@ def initializeBackend() -> None:
     """Join the other instances; the caller sees to finalizeBackend(). Raises as init()."""
     if _state.initialized:
         return
+    _profiling.set_profiling()
     total, local = environment.getNumTotalReplicas(), environment.getNumLocalReplicas()
     offset = environment.getReplicaIndexOffset()
     if total == local:
         _check_alone()
+    elif _chosen() == "tcp":
+        _state.world = _join((offset, local, total))
     else:
         MPI = _load()
         world = MPI.COMM_WORLD.Split(0, offset)  # private to us, in the order of instances
@@ -84,6 +92,9 @@ def finalizeBackend() -> None:
     world, _state.world = _state.world, None
     if world is None:
         return
+    if _state.tcp:
+        world.close()
+        return
     world.Free()
     if _state.ours:
         from mpi4py import MPI
@@ -103,9 +114,42 @@ def world() -> Communicator | None:
     return _state.world
 
 
+def subset(world: Communicator, ranks: tuple[int, ...]) -> Communicator:
+    """The communicator of some instances; only these ask for it."""
+    if _state.tcp:
+        return world.subset(ranks)
+    members = world.Get_group()
+    some = members.Incl(ranks)
+    found = world.Create_group(some)
+    some.Free()
+    members.Free()
+    return found
+
+
 def at_end(function: Any) -> None:
     """Call this before MPI ends."""
     _state.ends.append(function)
+
+
+def _chosen() -> str:
+    asked = os.environ.get("POPDIST_BACKEND", "")
+    if asked not in ("", "mpi", "tcp"):
+        raise BadEnvironment(f"POPDIST_BACKEND={asked!r}: expected mpi or tcp")
+    return asked or ("tcp" if _launcher() == _NONE and _meeting.known() else "mpi")
+
+
+def _join(mine: tuple[int, int, int]) -> Communicator:
+    """Meet the other instances without MPI."""
+    from popdist import _tcp
+
+    rank, size, address, port = _meeting.point()
+    world = _tcp.join(rank, size, address, port, _meeting.secret())
+    _state.tcp = _state.ours = True
+    found = [tuple(block) for block in world.allgather(mine)]
+    wrong = _wrong_world(found)
+    if wrong:
+        raise WorldMismatch(f"{wrong}. {_meeting.RANK} and {_meeting.SIZE} come from elsewhere")
+    return world
 
 
 def _load() -> ModuleType:
@@ -149,7 +193,13 @@ def _check_alone() -> None:
 
 
 def _check_world(MPI: ModuleType, found: list[tuple[int, int, int]]) -> None:
-    """The blocks of replicas that MPI joined must be all of them, each once."""
+    wrong = _wrong_world(found)
+    if wrong:
+        raise WorldMismatch(f"{wrong}. {_who_met(MPI)}")
+
+
+def _wrong_world(found: list[tuple[int, int, int]]) -> str:
+    """The blocks of replicas that were joined must be all of them, each once; or what is wrong."""
     total = environment.getNumTotalReplicas()
     end = 0
     for offset, local, their_total in found:
@@ -158,13 +208,14 @@ def _check_world(MPI: ModuleType, found: list[tuple[int, int, int]]) -> None:
         end += local
     else:
         if end == total:
-            return
+            return ""
     local = environment.getNumLocalReplicas()
     expected = str(total // local) if total % local == 0 else "several"
-    raise WorldMismatch(
-        f"poprun started {expected} instances of {total} replicas, but MPI joined {len(found)} "
-        f"{'process' if len(found) == 1 else 'processes'} of {sum(n for _, n, _ in found)} "
-        f"replicas. {_who_met(MPI)}"
+    joined = "popdist" if _state.tcp else "MPI"
+    return (
+        f"poprun started {expected} instances of {total} replicas, but {joined} joined "
+        f"{len(found)} {'process' if len(found) == 1 else 'processes'} of "
+        f"{sum(n for _, n, _ in found)} replicas"
     )
 
 

@@ -1,6 +1,7 @@
-"""Sums, gathers, broadcasts and barriers of numpy arrays over all instances.
+"""Sums, gathers, broadcasts and barriers of arrays and tensors over all instances.
 
-Host memory only. Every instance must call the same collective in the same order, with arrays
+Arrays of numpy, or tensors of torch, which come back as tensors on their device; data goes
+through host memory. Every instance must call the same collective in the same order, with arrays
 of one shape and dtype; each call compares them first, so that a mistake is an error in every
 instance and not a crash in one of them.
 
@@ -14,7 +15,9 @@ Names: popdist's C++ API (allReduceSum, allGather, broadcast). The Python form i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 from zlib import crc32
 
 from popdist._backend import Communicator
@@ -25,8 +28,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+#: What can become an array; or a tensor of torch, which has no types where it is not installed.
+Values: TypeAlias = "ArrayLike | Any"
 
-def allReduceSum(values: ArrayLike) -> NDArray[Any]:
+
+def allReduceSum(values: Values) -> Any:
     """The sum of `values` over all instances: a new array of the same shape and dtype.
 
     values: an array or scalar of integers, floats or complex numbers, of one shape and dtype in
@@ -34,15 +40,15 @@ def allReduceSum(values: ArrayLike) -> NDArray[Any]:
 
     Raises BadUse for other dtypes and when instances differ, NotInitialized.
     """
-    array = _checked(values, "iufc", "sums numbers")
+    array, like = _checked(values, "iufc", "sums numbers")
     here = group()
     if here.communicator is None:
-        return array.copy()
+        return like(array.copy())
     _agree(here.communicator, "allReduceSum", array)
-    return _sum_in_order(here.communicator, array)
+    return like(_sum_in_order(here.communicator, array))
 
 
-def allGather(values: ArrayLike) -> NDArray[Any]:
+def allGather(values: Values) -> Any:
     """The `values` of all instances: an array of shape (instances, *values.shape), same dtype.
 
     values: an array or scalar of numbers or booleans, of one shape and dtype in all instances.
@@ -51,17 +57,17 @@ def allGather(values: ArrayLike) -> NDArray[Any]:
     """
     import numpy as np
 
-    array = _checked(values, "biufc", "gathers numbers and booleans")
+    array, like = _checked(values, "biufc", "gathers numbers and booleans")
     here = group()
     if here.communicator is None:
-        return array[np.newaxis].copy()
+        return like(array[np.newaxis].copy())
     _agree(here.communicator, "allGather", array)
     out = np.empty((here.communicator.size, *array.shape), array.dtype)
     here.communicator.Allgather(_raw(array), _raw(out))
-    return out
+    return like(out)
 
 
-def broadcast(values: ArrayLike, root: int | None = None) -> NDArray[Any]:
+def broadcast(values: Values, root: int | None = None) -> Any:
     """The `values` of instance `root`, in every instance: a new array.
 
     values: an array or scalar of numbers or booleans; the others pass one of the same shape and
@@ -70,14 +76,15 @@ def broadcast(values: ArrayLike, root: int | None = None) -> NDArray[Any]:
     Raises BadUse for other dtypes, a root that takes no part, and when instances differ,
     NotInitialized.
     """
-    array = _checked(values, "biufc", "sends numbers and booleans").copy()
+    array, like = _checked(values, "biufc", "sends numbers and booleans")
+    array = array.copy()
     here = group()
     rank = _rank_of(root, here)
     if here.communicator is None:
-        return array
+        return like(array)
     _agree(here.communicator, f"broadcast from {root}", array)
     here.communicator.Bcast(_raw(array), rank)
-    return array
+    return like(array)
 
 
 def barrier() -> None:
@@ -103,13 +110,32 @@ def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[An
     return sent.reshape(-1)[: array.size].reshape(array.shape).copy()
 
 
-def _checked(values: ArrayLike, kinds: str, does: str) -> NDArray[Any]:
+def _checked(
+    values: Values, kinds: str, does: str
+) -> tuple[NDArray[Any], Callable[[NDArray[Any]], Any]]:
+    """The values as an array, and how a result becomes what they are: an array, or a tensor."""
     import numpy as np
+
+    like: Callable[[NDArray[Any]], Any] = _same
+    torch = sys.modules.get("torch")  # who has no torch has no tensors
+    if torch is not None and isinstance(values, torch.Tensor):
+        device, dtype = values.device, values.dtype
+        try:
+            values = values.detach().cpu().resolve_conj().resolve_neg().numpy()
+        except TypeError:
+            raise BadUse(f"popdist {does}, not {dtype}: numpy has nothing like it") from None
+
+        def like(result: NDArray[Any]) -> Any:
+            return torch.from_numpy(result).to(device)
 
     array = np.asarray(values, order="C")
     if array.dtype.kind not in kinds or not array.dtype.isnative:
         raise BadUse(f"popdist {does}, not {array.dtype}")
-    return array
+    return array, like
+
+
+def _same(result: NDArray[Any]) -> NDArray[Any]:
+    return result
 
 
 def _agree(communicator: Communicator, what: str, array: NDArray[Any]) -> None:

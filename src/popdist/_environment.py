@@ -156,6 +156,11 @@ def _uniform_replicas() -> int:
     return local
 
 
+def read_number(name: str, default: int, *, least: int, most: int | None = None) -> int:
+    """The value of a variable that need not be there. Raises BadEnvironment."""
+    return _number(name, default, least=least, most=most, required=False)
+
+
 def _number(
     name: str, default: int, *, least: int, most: int | None = None, required: bool = True
 ) -> int:

@@ -70,11 +70,7 @@ def group() -> Group:
         return Group(chosen, None)
     found = _communicators.get(chosen)
     if found is None:
-        members = world.Get_group()
-        some = members.Incl(chosen)
-        found = _communicators[chosen] = world.Create_group(some)
-        some.Free()
-        members.Free()
+        found = _communicators[chosen] = _backend.subset(world, chosen)
     return Group(chosen, found)
 
 

@@ -1,0 +1,57 @@
+"""Where instances meet when nothing else has joined them: the variables of torchrun."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from popdist._environment import read_number
+from popdist._errors import BackendError, BadEnvironment
+
+RANK, SIZE, ADDRESS, PORT = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
+#: The secret of a run: in a file that only its user may read, or else in the environment.
+SECRET_FILE, SECRET = "POPDIST_SECRET_FILE", "POPDIST_SECRET"
+
+
+class Point(NamedTuple):
+    """Who this instance is, and where all meet; no address if it was started alone."""
+
+    rank: int
+    size: int
+    address: str
+    port: int
+
+
+def point() -> Point:
+    """The meeting point of this program. Raises BadEnvironment."""
+    size = read_number(SIZE, 1, least=1)
+    rank = read_number(RANK, 0, least=0, most=size - 1)
+    address = os.environ.get(ADDRESS, "")
+    if size > 1 and not address:
+        raise BadEnvironment(f"{SIZE}={size}, but {ADDRESS} is not set; poprun sets both")
+    if SIZE not in os.environ or not address:
+        return Point(0, 1, "", 0)
+    return Point(rank, size, address, read_number(PORT, 0, least=1, most=65535))
+
+
+def known() -> bool:
+    """Whether the launcher has said where to meet, and with which secret."""
+    return bool(os.environ.get(ADDRESS) and (os.environ.get(SECRET_FILE) or os.environ.get(SECRET)))
+
+
+def secret() -> bytes:
+    """What proves that a process belongs to this run. Raises BackendError."""
+    path = os.environ.get(SECRET_FILE)
+    if path:
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise BackendError(f"{SECRET_FILE}: {path}: {error.strerror}") from None
+    text = os.environ.get(SECRET)
+    if not text:
+        raise BackendError(
+            f"there is neither {SECRET_FILE} nor {SECRET}, so nobody can tell who belongs to "
+            "this run; start the program with poprun"
+        )
+    return text.encode()

@@ -1,0 +1,358 @@
+"""Collectives over TCP, for instances that no MPI has joined.
+
+Instance 0 listens at MASTER_ADDR:MASTER_PORT until all have come; each says where it listens, and
+all get the whole list. Then that port is free again, for a framework's own meeting. Links between
+two instances are made when they first have something to say to each other.
+
+Whoever joins must know the secret of the run, which never travels: both sides of the meeting
+answer a fresh number with it, and so does whoever opens a link. What instances then say to each
+other is not encrypted, as with MPI.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from popdist._errors import BackendError
+
+#: Seconds until all instances must have met, and that one greeting may take.
+MEET_WITHIN = 300.0
+_GREET_WITHIN = 5.0
+_MAC = 32
+_NONCE = 16
+_HEAD = 12  # group (4 bytes), length (8 bytes)
+_MOST = 1 << 24  # bytes of a list of all instances
+
+#: Where an instance listens: address, port, and the number that links to it must answer for.
+Place: TypeAlias = tuple[str, int, str]
+
+
+class World:
+    """Some instances that talk to each other. rank: this one's place among them.
+
+    The methods are those of an MPI communicator that popdist uses, with MPI's meaning: every
+    member calls the same ones in the same order. Buffers are flat and hold bytes.
+    """
+
+    def __init__(self, net: _Net, members: tuple[int, ...]) -> None:
+        self.size = len(members)
+        self.rank = members.index(net.rank)
+        self._net, self._members = net, members
+        self._group = crc32(repr(members).encode())
+
+    def subset(self, members: Iterable[int]) -> World:
+        """The world of some members, by their ranks here; only they call it."""
+        return World(self._net, tuple(self._members[i] for i in members))
+
+    def Alltoall(self, sent: Any, got: Any) -> None:
+        """Part i of `sent` goes to member i; part i of `got` comes from it."""
+        out, into = memoryview(sent).cast("B"), memoryview(got).cast("B")
+        step = len(out) // self.size
+        parts = [slice(i * step, (i + 1) * step) for i in range(self.size)]
+        into[parts[self.rank]] = out[parts[self.rank]]
+        self._swap([out[p] for p in parts], [into[p] for p in parts])
+
+    def Allgather(self, sent: Any, got: Any) -> None:
+        """`sent` goes to all; part i of `got` comes from member i."""
+        out, into = memoryview(sent).cast("B"), memoryview(got).cast("B")
+        step = len(out)
+        into[self.rank * step : (self.rank + 1) * step] = out
+        parts = [into[i * step : (i + 1) * step] for i in range(self.size)]
+        self._swap([out] * self.size, parts)
+
+    def Bcast(self, values: Any, root: int) -> None:
+        """`values` of member `root` come to all."""
+        view = memoryview(values).cast("B")
+        if self.rank == root:
+            self._swap([view] * self.size, [None] * self.size)
+        else:
+            self._swap([None] * self.size, [view if i == root else None for i in range(self.size)])
+
+    def Barrier(self) -> None:
+        """Wait for all."""
+        self.Allgather(b"!", bytearray(self.size))
+
+    def allgather(self, value: Any) -> list[Any]:
+        """What JSON can say, of all members."""
+        text = json.dumps(value).encode()
+        lengths = bytearray(8 * self.size)
+        self.Allgather(len(text).to_bytes(8, "big"), lengths)
+        sizes = [int.from_bytes(lengths[8 * i : 8 * i + 8], "big") for i in range(self.size)]
+        texts = [bytearray(size) for size in sizes]
+        self._swap([memoryview(text)] * self.size, [memoryview(t) for t in texts])
+        texts[self.rank] = bytearray(text)
+        return [json.loads(text) for text in texts]
+
+    def Free(self) -> None:
+        """Forget this world; the links stay, for others."""
+
+    def close(self) -> None:
+        """Wait for all, and hang up."""
+        self.Barrier()
+        self._net.close()
+
+    def _swap(self, outs: Sequence[memoryview | None], intos: Sequence[memoryview | None]) -> None:
+        others = [i for i in range(self.size) if i != self.rank]
+        self._net.swap(
+            self._group,
+            {self._members[i]: out for i in others if (out := outs[i]) is not None},
+            {self._members[i]: into for i in others if (into := intos[i]) is not None},
+        )
+
+
+class _Net:
+    """The links of one instance to all others. places: where each listens, and its number."""
+
+    def __init__(
+        self,
+        rank: int,
+        places: Sequence[Place],
+        listener: socket.socket,
+        secret: bytes,
+    ) -> None:
+        self.rank = rank
+        self._places, self._listener, self._secret = places, listener, secret
+        self._links: dict[int, socket.socket] = {}
+
+    def swap(self, group: int, outs: dict[int, memoryview], intos: dict[int, memoryview]) -> None:
+        """Send and receive at the same time: one message to each, one from each."""
+        sending = {
+            peer: [memoryview(group.to_bytes(4, "big") + len(out).to_bytes(8, "big")), out]
+            for peer, out in outs.items()
+        }
+        heads = {peer: bytearray(_HEAD) for peer in intos}
+        receiving = {peer: [memoryview(heads[peer]), into] for peer, into in intos.items()}
+        for peer in {*outs, *intos}:
+            if peer < self.rank and peer not in self._links:
+                self._links[peer] = self._connect(peer)
+        while sending or receiving:
+            poll = select.poll()
+            if any(peer not in self._links for peer in (*sending, *receiving)):
+                poll.register(self._listener, select.POLLIN)
+            numbers = {}
+            for peer, link in self._links.items():
+                wanted = select.POLLOUT * (peer in sending) | select.POLLIN * (peer in receiving)
+                if wanted:
+                    numbers[link.fileno()] = peer
+                    poll.register(link, wanted)
+            for number, event in poll.poll():
+                if number == self._listener.fileno():
+                    self._accept()
+                    continue
+                peer = numbers[number]
+                if peer in sending and event & (select.POLLOUT | select.POLLERR):
+                    self._send(peer, sending)
+                if peer in receiving and event & (select.POLLIN | select.POLLERR | select.POLLHUP):
+                    self._receive(peer, receiving, heads[peer], group, len(intos[peer]))
+
+    def _send(self, peer: int, sending: dict[int, list[memoryview]]) -> None:
+        parts = sending[peer]
+        with self._alive(peer), contextlib.suppress(BlockingIOError):
+            done = self._links[peer].sendmsg(parts)
+            while parts and done >= len(parts[0]):
+                done -= len(parts.pop(0))
+            if parts:
+                parts[0] = parts[0][done:]
+        if not parts:
+            del sending[peer]
+
+    def _receive(
+        self,
+        peer: int,
+        receiving: dict[int, list[memoryview]],
+        head: bytearray,
+        group: int,
+        length: int,
+    ) -> None:
+        parts = receiving[peer]
+        with self._alive(peer), contextlib.suppress(BlockingIOError):
+            count = self._links[peer].recv_into(parts[0]) if len(parts[0]) else 0
+            if not count and len(parts[0]):
+                raise ConnectionResetError("it closed the link")
+            parts[0] = parts[0][count:]
+            if not len(parts[0]):
+                parts.pop(0)
+                wanted = group.to_bytes(4, "big") + length.to_bytes(8, "big")
+                if parts and bytes(head) != wanted:
+                    raise BackendError(
+                        f"instances {self.rank} and {peer} are in different collectives: every "
+                        "instance must call the same ones in the same order"
+                    )
+                if parts and not len(parts[0]):
+                    parts.pop(0)
+        if not parts:
+            del receiving[peer]
+
+    @contextlib.contextmanager
+    def _alive(self, peer: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BackendError(f"instance {peer} has gone: {error.strerror or error}") from None
+
+    def _connect(self, peer: int) -> socket.socket:
+        host, port, number = self._places[peer]
+        with self._alive(peer):
+            link = socket.create_connection((host, port), _GREET_WITHIN)
+            name = self.rank.to_bytes(4, "big")
+            link.sendall(name + _answer(self._secret, b"link", bytes.fromhex(number), name))
+        return _ready(link)
+
+    def _accept(self) -> None:
+        """A link from a higher instance; whoever cannot answer for it is sent away."""
+        link, _ = self._listener.accept()
+        with contextlib.suppress(OSError):
+            link.settimeout(_GREET_WITHIN)
+            name, answer = _take(link, 4), _take(link, _MAC)
+            peer = int.from_bytes(name, "big")
+            number = bytes.fromhex(self._places[self.rank][2])
+            if hmac.compare_digest(answer, _answer(self._secret, b"link", number, name)) and (
+                self.rank < peer < len(self._places) and peer not in self._links
+            ):
+                self._links[peer] = _ready(link)
+                return
+        link.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        for link in (*self._links.values(), self._listener):
+            link.close()
+
+
+def join(
+    rank: int, size: int, address: str, port: int, secret: bytes, within: float = MEET_WITHIN
+) -> World:
+    """Meet all instances at instance 0's address. Raises BackendError."""
+    until = time.monotonic() + within
+    number = os.urandom(_NONCE).hex()
+    try:
+        if rank == 0:
+            net = _invite(size, address, port, secret, number, until)
+        else:
+            net = _come(rank, size, address, port, secret, number, until)
+    except OSError as error:
+        raise BackendError(
+            f"instance {rank} cannot meet the others at {address} port {port}: "
+            f"{error.strerror or error}"
+        ) from None
+    return World(net, tuple(range(size)))
+
+
+def _invite(size: int, address: str, port: int, secret: bytes, number: str, until: float) -> _Net:
+    kind = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+    with contextlib.ExitStack() as closing:
+        listener = closing.enter_context(_listen(address, 0, kind, size))
+        here = (address, listener.getsockname()[1], number)
+        with _listen(address, port, kind, size) as door:
+            guests = _guests(door, size, secret, until)
+        for _, guest in guests.values():
+            closing.enter_context(guest)
+        places = [here, *(guests[rank][0] for rank in range(1, size))]
+        whole = json.dumps(places).encode()
+        for place, guest in guests.values():
+            guest.sendall(_answer(secret, b"list", bytes.fromhex(place[2]), whole))
+            guest.sendall(len(whole).to_bytes(8, "big") + whole)
+            guest.close()
+        closing.pop_all()
+    return _Net(0, places, listener, secret)
+
+
+def _listen(address: str, port: int, kind: int, size: int) -> socket.socket:
+    return socket.create_server((address, port), family=kind, backlog=size)
+
+
+def _guests(
+    door: socket.socket, size: int, secret: bytes, until: float
+) -> dict[int, tuple[Place, socket.socket]]:
+    """All others, by rank, once all have come. Raises BackendError."""
+    guests: dict[int, tuple[Place, socket.socket]] = {}
+    while len(guests) < size - 1:
+        door.settimeout(max(until - time.monotonic(), 0.001))
+        try:
+            guest, _ = door.accept()
+        except TimeoutError:
+            for _, guest in guests.values():
+                guest.close()
+            missing = sorted(set(range(1, size)) - set(guests))
+            raise BackendError(f"these instances never came: {missing}") from None
+        said = _greet(guest, secret)
+        if said is None or said["size"] != size or said["rank"] in (0, *guests):
+            guest.close()
+        else:
+            guests[said["rank"]] = ((said["host"], said["port"], said["number"]), guest)
+    return guests
+
+
+def _greet(guest: socket.socket, secret: bytes) -> dict[str, Any] | None:
+    """What an instance says of itself, if it knows the secret."""
+    try:
+        guest.settimeout(_GREET_WITHIN)
+        fresh = os.urandom(_NONCE)
+        guest.sendall(fresh)
+        answer = _take(guest, _MAC)
+        text = _take(guest, int.from_bytes(_take(guest, 2), "big"))
+        if not hmac.compare_digest(answer, _answer(secret, b"here", fresh, text)):
+            return None
+        said: dict[str, Any] = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    return said
+
+
+def _come(
+    rank: int, size: int, address: str, port: int, secret: bytes, number: str, until: float
+) -> _Net:
+    while True:
+        try:
+            door = socket.create_connection((address, port), _GREET_WITHIN)
+            break
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+    with door, contextlib.ExitStack() as closing:
+        host = door.getsockname()[0]
+        listener = closing.enter_context(_listen(host, 0, door.family, size))
+        said = {"rank": rank, "size": size, "host": host, "number": number}
+        text = json.dumps({**said, "port": listener.getsockname()[1]}).encode()
+        answer = _answer(secret, b"here", _take(door, _NONCE), text)
+        door.sendall(answer + len(text).to_bytes(2, "big") + text)
+        door.settimeout(max(until - time.monotonic(), 0.001))
+        answer = _take(door, _MAC)
+        whole = _take(door, min(int.from_bytes(_take(door, 8), "big"), _MOST))
+        if not hmac.compare_digest(answer, _answer(secret, b"list", bytes.fromhex(number), whole)):
+            raise BackendError(
+                f"what listens at {address} port {port} is not instance 0 of this run"
+            )
+        closing.pop_all()
+    return _Net(rank, [tuple(place) for place in json.loads(whole)], listener, secret)
+
+
+def _answer(secret: bytes, what: bytes, number: bytes, text: bytes) -> bytes:
+    return hmac.digest(secret, what + number + text, hashlib.sha256)
+
+
+def _take(link: socket.socket, count: int) -> bytes:
+    taken = b""
+    while len(taken) < count:
+        piece = link.recv(count - len(taken))
+        if not piece:
+            raise ConnectionResetError("the other side hung up")
+        taken += piece
+    return taken
+
+
+def _ready(link: socket.socket) -> socket.socket:
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setblocking(False)
+    return link
