@@ -79,8 +79,7 @@ def _answers(path: Path) -> bool:
 
 
 def test_it_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
-    process = start()
-    assert _line(process) == "No accelerators found: serving a simulated POD16\n"
+    process = start("--preset", "pod16")
     line = _line(process)
     with _client(folder / "s") as client:
         info = client.get_server_info()
@@ -91,6 +90,13 @@ def test_it_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out, err) == (0, "", "")
     assert sorted(os.listdir(folder)) == ["db"]
+
+
+def test_without_a_preset_it_waits_for_an_administrator(start: Start, folder: Path) -> None:
+    assert "no cluster yet (vipu-admin create cluster)" in _line(start())
+    with _client(folder / "s") as client:
+        assert client.list_clusters() == []
+        assert not client.get_server_info().simulated
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

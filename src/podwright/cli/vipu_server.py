@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
     from podwright.server import Hardware, Options, Server
 
-_SYSTEM_STORE = "/var/lib/podwright/vipu-server.db"
 #: Seconds without partition, lease or call after which a user's own server ends.
 USER_IDLE = 300.0
 
 _EXAMPLES = """\
 examples:
-  vipu-server                        what this machine has; a simulated POD16 if that is nothing
+  vipu-server                        what its store holds, else what vipu-admin defines
   vipu-server --preset pod64         a simulated POD64
   vipu-server --cluster-file pod.toml --storage pod.db
   vipu-server --api-host 10.0.0.1 --listen-anywhere
@@ -67,6 +66,24 @@ def build_parser() -> Parser:
         metavar="PLACE",
         help="what keeps partitions and leases: a file, or postgresql://user@host/database, "
         "which two servers may share",
+    )
+    machines = parser.add_argument_group("machines with an agent")
+    machines.add_argument(
+        "--agent-key", metavar="FILE", help="a key that agents have, too; needed off loopback"
+    )
+    machines.add_argument(
+        "--agent-silence",
+        metavar="S",
+        type=seconds,
+        default=10.0,
+        help="seconds after which a silent machine is given up, 10",
+    )
+    machines.add_argument(
+        "-a",
+        "--autodiscovery-listen-interfaces",
+        metavar="NAMES",
+        default="",
+        help="where agents may announce themselves: eth0,eth1",
     )
     life = parser.add_argument_group("life")
     life.add_argument(
@@ -110,6 +127,7 @@ def _main(argv: Sequence[str] | None) -> int:
 def _options(arguments: argparse.Namespace) -> Options:
     from pathlib import Path
 
+    from podwright.cli._places import state_folder
     from podwright.server import Options
     from podwright.store import shows_password, storage_file
     from podwright.wire import (
@@ -138,7 +156,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     elif arguments.user:
         storage = socket.with_name("server.db")
     else:
-        storage = Path(_SYSTEM_STORE) if for_all else _state_folder() / "vipu-server.db"
+        storage = state_folder(system=for_all) / "vipu-server.db"
     port_asked = arguments.api_port
     if port_asked is None:
         port_asked = 0 if arguments.user else DEFAULT_PORT
@@ -154,15 +172,10 @@ def _options(arguments: argparse.Namespace) -> Options:
         idle=arguments.idle_seconds or (USER_IDLE if arguments.user else None),
         socket_mode=0o666 if for_all else 0o600,
         private=not named and not for_all,
+        agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
+        silence=arguments.agent_silence,
+        interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
     )
-
-
-def _state_folder() -> Path:
-    """Where this user's programs keep what must outlive them (XDG base directories)."""
-    from pathlib import Path
-
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state.startswith("/") else Path.home() / ".local/state") / "podwright"
 
 
 def _say(options: Options, server: Server, hardware: Hardware) -> None:
@@ -175,8 +188,9 @@ def _say(options: Options, server: Server, hardware: Hardware) -> None:
     what = ", ".join(
         f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
         f"{', SIMULATED' if cluster.simulated else ''})"
-        for cluster in hardware.clusters
+        for cluster in server.controller.clusters
     )
+    what = what or "no cluster yet (vipu-admin create cluster)"
     host = f"[{server.host}]" if ":" in (server.host or "") else server.host
     complain(
         f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "

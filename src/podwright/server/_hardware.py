@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.agents import Driver, SimulatedMachine
-from podwright.fabric import FAMILIES, Cluster, FabricError, load_cluster, preset, presets
+from podwright.fabric import FAMILIES, Cluster, FabricError, cabling, load_cluster, preset, presets
 from podwright.store import Put, Store
 from podwright.wire import InvalidRequest, WrongState
 
@@ -56,9 +56,11 @@ class Hardware:
                     f"{cluster.family.device_noun}s",
                     would_work="simulated = true in its file",
                 )
+            wires = cabling(cluster)
             for domain in cluster.domains:
                 for machine in domain.machines:
-                    made[machine.name] = SimulatedMachine(machine, cluster.family)
+                    links = wires.get(machine.name)
+                    made[machine.name] = SimulatedMachine(machine, cluster.family, links=links)
         return made
 
     async def remember(self, store: Store) -> None:
@@ -77,8 +79,11 @@ def choose(
     *,
     preset_name: str | None = None,
     files: Sequence[Path] = (),
+    fallback: bool = True,
 ) -> Hardware:
     """What to serve. records: what the store holds; it wins over presets and detection.
+
+    fallback: a simulated pod where nothing else is; without it an administrator defines clusters.
 
     Raises wire.InvalidRequest for an unknown preset or a bad file, wire.WrongState when the
     store holds partitions of other clusters than those that are named.
@@ -89,6 +94,8 @@ def choose(
             return stored
         if found := detect():
             return Hardware(tuple(found), Source())
+        if not fallback:
+            return Hardware((), Source(), news=False)
         return Hardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
     named = _from_files(files) if preset_name is None else _from_preset(preset_name)
     if stored is None:
@@ -116,7 +123,7 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
 
 
 def _in_use(records: Mapping[tuple[str, str], bytes]) -> bool:
-    return any(kind not in (_KIND, "meta", "request") for kind, _ in records)
+    return any(kind in ("partition", "lease", "quarantine") for kind, _ in records)
 
 
 def _from_preset(name: str) -> Hardware:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import cast
 
 from podwright import __version__
-from podwright.controller import Controller
-from podwright.server._hardware import Hardware, choose
+from podwright.controller import Controller, Machines
 from podwright.server._agents import reach
+from podwright.server._hardware import Hardware, choose
 from podwright.server._server import Server
 from podwright.server._shared import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
@@ -118,14 +118,23 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
         return _chosen(opened.records, options)
 
     await serve_shared(
-        store, server, standby, chosen, ready, stop, lambda failed: _until_end(stop, failed)
+        store,
+        server,
+        standby,
+        chosen,
+        ready,
+        stop,
+        lambda failed: _until_end(stop, failed),
+        _machines(options),
     )
 
 
 def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardware:
-    return choose(
-        records, preset_name=options.preset, files=options.files, fallback=options.user
-    )
+    return choose(records, preset_name=options.preset, files=options.files, fallback=options.user)
+
+
+def _machines(options: Options) -> Machines:
+    return reach(options.agent_key, options.silence, options.interfaces)
 
 
 async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | None]) -> None:
@@ -160,7 +169,7 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
             hardware.clusters,
             hardware.drivers(),
             version=__version__,
-            machines=reach(options.agent_key, options.silence, options.interfaces),
+            machines=_machines(options),
         )
         server = _server_for(options, controller, store)
         await server.start()

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from podwright import __version__
-from podwright.controller import Controller
+from podwright.controller import Controller, Machines
 from podwright.server._hardware import Hardware
 from podwright.server._standby import Standby
 from podwright.store import Opened, Store, Turn
@@ -129,6 +129,7 @@ async def serve_shared(
     ready: Callable[[Server, Hardware], None],
     stop: asyncio.Event,
     until_end: Callable[[Callable[[], PodwrightError | None]], Awaitable[None]],
+    machines: Machines,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby`, not started.
 
@@ -144,7 +145,9 @@ async def serve_shared(
             return
         _log.info("active from now on, epoch %d", opened.epoch)
         hardware = choose(opened)
-        controller = Controller(store, hardware.clusters, hardware.drivers(), version=__version__)
+        controller = Controller(
+            store, hardware.clusters, hardware.drivers(), version=__version__, machines=machines
+        )
         await controller.start(opened)
         server.adopt(controller, active.refusal)
         await hardware.remember(store)

@@ -1,0 +1,16 @@
+"""Where commands that serve keep what must outlive them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_SYSTEM = Path("/var/lib/podwright")
+
+
+def state_folder(*, system: bool) -> Path:
+    """The system's folder, or this user's (XDG base directories)."""
+    if system:
+        return _SYSTEM
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else Path.home() / ".local/state") / "podwright"

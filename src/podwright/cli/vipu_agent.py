@@ -1,0 +1,197 @@
+"""`vipu-agent`: one process per machine, which carries out what the server asks of its devices.
+
+Its options are our choice: those of V-IPU's agent are not public. Devices are simulated here;
+the driver is the place for real ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from podwright import __version__
+from podwright.cli._arguments import Parser, complain, port, positive, run, seconds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from podwright.agents import SimulatedMachine
+
+_EXAMPLES = """\
+examples:
+  vipu-agent --machine ag1 --port 8081
+  vipu-agent --machine ag1 --host 10.1.2.1 --agent-key /etc/podwright/agent.key
+  vipu-agent --machine ag1 --server 10.0.0.1:8090    it shows in: vipu-admin discover agent
+
+Which devices belong to which partition is kept in a file: an agent that was killed and started
+again goes on, and refuses what the killed one refused."""
+
+
+def build_parser() -> Parser:
+    """The command's parser."""
+    parser = Parser(
+        prog="vipu-agent", description="Serve the devices of one machine.", epilog=_EXAMPLES
+    )
+    parser.add_argument("--machine", metavar="NAME", help="what to call it; the host's name")
+    parser.add_argument("--host", default="127.0.0.1", help="address to answer at, 127.0.0.1")
+    parser.add_argument("--port", type=_port, default=8080, help="port, 8080; 0 for any free one")
+    parser.add_argument(
+        "--server", metavar="HOST:PORT", help="announce this machine there, to be discovered"
+    )
+    parser.add_argument(
+        "--agent-key", metavar="FILE", help="a key that the server has, too; needed off loopback"
+    )
+    parser.add_argument("--state", metavar="FILE", help="what it must not forget")
+    devices = parser.add_argument_group("simulated devices")
+    devices.add_argument("--family", default="ipu", help="kind of devices: ipu")
+    devices.add_argument("--devices", type=positive, metavar="N", help="how many; IPU: 4")
+    devices.add_argument("--serial", default="", metavar="S", help="what its chip ids begin with")
+    devices.add_argument(
+        "--link",
+        metavar="PORT=MACHINE",
+        action="append",
+        type=_link,
+        default=[],
+        help="what a cable leads to: up, down, gw-up, gw-down; may be given several times",
+    )
+    devices.add_argument(
+        "--delay", type=seconds, metavar="S", help="seconds that configure and reset take"
+    )
+    parser.add_argument("-v", "--verbose", action="count", default=0, help="say more")
+    parser.add_argument(
+        "--version", action="version", version=f"vipu-agent (Podwright) {__version__}"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    return run(lambda: _main(argv), prog="vipu-agent")
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    arguments = build_parser().parse_args(argv)
+    import asyncio
+    import logging
+
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(arguments.verbose, 2)]
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(message)s")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    asyncio.run(_serve(arguments))
+    return 0
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    import asyncio
+    import signal
+    from pathlib import Path
+
+    from podwright.agents import Agent, KeptMachine, Secret, read_key
+    from podwright.server import is_loopback
+    from podwright.wire import InvalidRequest
+
+    if not is_loopback(arguments.host) and not arguments.agent_key:
+        raise InvalidRequest(
+            f"{arguments.host} is reachable from other machines, and nobody would be checked",
+            asked=f"listen on {arguments.host}",
+            would_work="--agent-key FILE, with a key that the server has, too",
+        )
+    machine = _machine(arguments)
+    state = _state(arguments, machine.machine.name)
+    secret = Secret(read_key(Path(arguments.agent_key))) if arguments.agent_key else None
+    agent = Agent(KeptMachine(machine, state), secret=secret)
+    bound = await agent.start(arguments.host, arguments.port)
+    complain(
+        f"vipu-agent {__version__}: machine {machine.machine.name} "
+        f"({len(machine.devices)} {machine.family.device_noun}s, SIMULATED) on "
+        f"{arguments.host}:{bound}, kept in {state}"
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    announcing = asyncio.create_task(_announce(arguments.server, machine, bound))
+    await stop.wait()
+    announcing.cancel()
+    await agent.stop()
+
+
+async def _announce(server: str | None, machine: SimulatedMachine, bound: int) -> None:
+    """Tell the server every few seconds; one that does not hear it changes nothing here."""
+    import asyncio
+    import logging
+
+    if not server:
+        return
+    from podwright.client import Client, GrpcTransport, parse_addresses
+    from podwright.wire import Announcement, PodwrightError
+
+    said = Announcement(name=machine.machine.name, host=machine.machine.host, port=bound)
+    address = parse_addresses(server, by="--server")[0]
+    client = Client(GrpcTransport(address.host, address.port))
+    while True:
+        try:
+            await asyncio.to_thread(client.call, "AnnounceAgent", said, timeout=5)
+        except PodwrightError as error:
+            logging.getLogger("podwright.agent").info("announcing: %s", error.message)
+        await asyncio.sleep(5)
+
+
+def _machine(arguments: argparse.Namespace) -> SimulatedMachine:
+    import socket
+    from dataclasses import replace
+
+    from podwright.agents import SimulatedMachine
+    from podwright.fabric import FAMILIES, Machine
+    from podwright.wire import InvalidRequest
+
+    family = FAMILIES.get(arguments.family)
+    if family is None:
+        raise InvalidRequest(
+            f"there is no family {arguments.family!r}", would_work=f"one of {', '.join(FAMILIES)}"
+        )
+    if arguments.devices:
+        family = replace(family, devices_per_machine=arguments.devices)
+    name = arguments.machine or socket.gethostname()
+    machine = SimulatedMachine(
+        Machine(name, arguments.host, arguments.port),
+        family,
+        serial=arguments.serial,
+        links=dict(arguments.link) or None,
+    )
+    if arguments.delay:
+        for kind in ("configure", "reset", "release"):
+            machine.delay(kind, arguments.delay)
+    return machine
+
+
+def _state(arguments: argparse.Namespace, name: str) -> Path:
+    from pathlib import Path
+
+    if arguments.state:
+        path = Path(arguments.state).absolute()
+    else:
+        from podwright.cli._places import state_folder
+
+        path = state_folder(system=os.geteuid() == 0) / f"agent-{name}.json"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def _port(text: str) -> int:
+    return 0 if text.strip() == "0" else port(text)
+
+
+def _link(text: str) -> tuple[str, str]:
+    left, sign, right = text.partition("=")
+    if left not in ("up", "down", "gw-up", "gw-down") or not sign or not right:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not up=MACHINE, down=MACHINE, gw-up=MACHINE or gw-down=MACHINE"
+        )
+    return left, right
+
+
+if __name__ == "__main__":
+    sys.exit(main())

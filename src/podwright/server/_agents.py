@@ -1,0 +1,64 @@
+"""How a server comes to the agents of machines: with which key, and by which interface."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import socket
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from podwright.agents import Driver, RemoteMachine, Secret, read_key
+from podwright.controller import Discovery, Machines
+from podwright.server._server import is_loopback
+from podwright.wire import InvalidRequest
+
+_SIOCGIFADDR = 0x8915
+
+
+def reach(key: Path | None, silence: float, interfaces: Sequence[str]) -> Machines:
+    """How agents are reached. key: the file of the key that they share with us.
+
+    silence: seconds after which one is given up. interfaces: where announcements count. Raises
+    wire.InvalidRequest for a key that cannot be used and for an interface that is not there.
+    """
+    known = {name for _, name in socket.if_nameindex()}
+    for name in interfaces:
+        if name not in known:
+            raise InvalidRequest(
+                f"there is no network interface {name}",
+                asked="listen for agents",
+                would_work=f"one of {', '.join(sorted(known))}",
+            )
+    secret = Secret(read_key(key)) if key is not None else None
+
+    def connect(name: str, host: str, port: int) -> Driver:
+        if secret is None and not is_loopback(host):
+            raise InvalidRequest(
+                f"{host} is another machine, where anybody might answer",
+                asked=f"reach the agent of {name}",
+                would_work="start vipu-server with --agent-key FILE, a key that agents share",
+            )
+        return RemoteMachine(name, host, port, secret=secret)
+
+    return Machines(connect, silence, Discovery(tuple(interfaces), interface_to))
+
+
+def interface_to(host: str) -> str:
+    """The interface by which a host is reached; empty when it is not. Sends nothing."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))
+            ours = probe.getsockname()[0]
+            for _, name in socket.if_nameindex():
+                with contextlib.suppress(OSError):  # one without an address
+                    request = struct.pack("256s", name.encode()[:15])
+                    answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                    if socket.inet_ntoa(answer[20:24]) == ours or (
+                        name == "lo" and ours.startswith("127.")
+                    ):
+                        return name
+    except OSError:
+        return ""
+    return ""
