@@ -17,15 +17,22 @@ from podwright.wire import (
     DeviceInfo,
     DeviceList,
     Empty,
+    EventList,
+    EventsRequest,
+    ExplainRequest,
+    Explanation,
     InvalidRequest,
     LeaseInfo,
     LeaseList,
     LeaseRequest,
     ListRequest,
+    MachineName,
     PartitionInfo,
     PartitionList,
     PartitionName,
     PartitionSpec,
+    QuotaInfo,
+    QuotaList,
     RemoveRequest,
     ResetRequest,
     ServerInfo,
@@ -160,3 +167,30 @@ class Client:
         """The waiting line, first first."""
         request = ListRequest(cluster=cluster, allocation=allocation)
         return self._call("ListWaiters", request, WaiterList).waiters
+
+    def explain(
+        self, name: str = "", *, spec: PartitionSpec | None = None, duration: float = 0.0
+    ) -> Explanation:
+        """Why a request cannot start now; or how a waiter, lease or partition stands."""
+        request = ExplainRequest(name=name, spec=spec, duration=duration)
+        return self._call("Explain", request, Explanation)
+
+    def set_quota(self, quota: QuotaInfo) -> QuotaInfo:
+        """Set a quota; without any limit it is gone. For administrators."""
+        return self._call("SetQuota", quota, QuotaInfo)
+
+    def list_quotas(self, *, allocation: str = "") -> list[QuotaInfo]:
+        """The quotas that we may see."""
+        return self._call("ListQuotas", ListRequest(allocation=allocation), QuotaList).quotas
+
+    def list_events(self, request: EventsRequest) -> EventList:
+        """What happened after a number; the answer may take the request's timeout."""
+        return self._call("ListEvents", request, EventList, self.timeout + request.timeout)
+
+    def drain_machine(self, name: str) -> None:
+        """Let a machine take nothing new. For administrators."""
+        self._call("DrainMachine", MachineName(name=name), Empty)
+
+    def resume_machine(self, name: str) -> None:
+        """Let a machine serve again. For administrators."""
+        self._call("ResumeMachine", MachineName(name=name), Empty)

@@ -10,14 +10,16 @@ from functools import partial, wraps
 from typing import Any, TypeVar
 
 from podwright.agents import Driver, RemoteMachine
+from podwright.controller import _allocations as allocations
 from podwright.controller import _clusters as clusters
 from podwright.controller import _recovery as recovery
 from podwright.controller import _registry as registry
 from podwright.controller import _users as users
 from podwright.controller import _views as views
-from podwright.controller._caller import Caller, Role
+from podwright.controller._caller import Caller
 from podwright.controller._core import Core
 from podwright.controller._discovery import Discovery
+from podwright.controller._machines import check_administrator
 from podwright.controller._registry import AgentRecord, ConnectAgent, Known, Registry
 from podwright.controller._watch import Sleep, Watch
 from podwright.fabric import FAMILIES
@@ -26,12 +28,13 @@ from podwright.wire import (
     AgentInfo,
     AgentList,
     AgentRequest,
+    AllocationInfo,
+    AllocationRequest,
     AlreadyExists,
     Announcement,
     ClusterInfo,
     ClusterRequest,
     ClusterTest,
-    Denied,
     DiscoveredList,
     DiscoverRequest,
     Empty,
@@ -92,6 +95,7 @@ class Administration:
     def _load_machines(self, opened: Opened) -> None:
         """Take over what is written, before partitions are."""
         self._registry.load(opened.records)
+        allocations.load(self._core, opened.records)
         self._users.load(opened.records)
 
     def _watch_machines(self) -> None:
@@ -221,6 +225,39 @@ class Administration:
         results = await clusters.tested(self._core, self._registry, site)
         return ClusterTest(cluster=request.name, results=results)
 
+    # -- allocations -------------------------------------------------------------------------
+
+    @_to_its_end
+    async def create_allocation(self, caller: Caller, request: AllocationRequest) -> AllocationInfo:
+        """Set machines apart, for some users or for all."""
+        asked = f"create allocation {request.name[:80]}"
+        check_administrator(caller, asked)
+        core = self._core
+        async with self._changing:
+            record = allocations.drafted(core, request)
+            granted = [self._users.granted(name, record.name, asked) for name in request.users]
+            changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
+            await core.journal.commit(changes)
+            allocations.define(core.inventory.sites[record.cluster], record)
+            for user in granted:
+                self._users.add(user)
+            core.freed(None, (), "")
+        listed = views.allocations(core, ListRequest(allocation=record.name)).allocations
+        return listed[0]
+
+    @_to_its_end
+    async def remove_allocation(self, caller: Caller, request: Named) -> Empty:
+        """Give an allocation's machines back. Raises NotFound, WrongState while it is in use."""
+        asked = f"remove allocation {request.name[:80]}"
+        check_administrator(caller, asked)
+        core = self._core
+        async with self._changing:
+            site = allocations.found(core, request.name, asked)
+            await core.journal.commit([allocations.drop_allocation(request.name)])
+            allocations.undefine(site, request.name)
+            core.freed(None, (), "")
+        return Empty()
+
     # -- users -------------------------------------------------------------------------------
 
     @_to_its_end
@@ -231,8 +268,9 @@ class Administration:
         for allocation in request.allocations:
             self._core.inventory.candidates("", allocation, asked)
         async with self._changing:
-            allocations = tuple(request.allocations)
-            make = partial(self._users.draft, request.name, request.role, allocations)
+            make = partial(
+                self._users.draft, request.name, request.role, tuple(request.allocations)
+            )
             record, key = await asyncio.to_thread(make, self._core.now())
             await self._core.journal.commit([users.put_user(record)])
             return NewUser(user=self._users.add(record), access_key=key)
@@ -372,17 +410,6 @@ class Administration:
 
     def _site(self, name: str) -> Any:
         return self._core.inventory.sites[name]
-
-
-def check_administrator(caller: Caller, asked: str) -> None:
-    """Raises Denied for everybody else."""
-    if caller.role is not Role.ADMINISTRATOR:
-        raise Denied(
-            f"you are {caller.name}, and only an administrator may",
-            asked=asked,
-            would_work="ask an administrator, or call as root on the server's machine",
-            caller=caller.name,
-        )
 
 
 async def _let_go(driver: Driver | None) -> None:

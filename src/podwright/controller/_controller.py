@@ -23,6 +23,7 @@ from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
 from podwright.controller._keeper import Keeper
 from podwright.controller._leases import to_info
+from podwright.controller._oversight import Oversight, audited
 from podwright.controller._requests import Remembered, Requests
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
@@ -59,7 +60,8 @@ from podwright.wire import (
 _T = TypeVar("_T")
 
 
-class Controller(Administration):
+@audited
+class Controller(Oversight, Administration):
     """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
@@ -88,6 +90,7 @@ class Controller(Administration):
         )
         self._requests = Requests(self._core.journal, self._core.now, self._core.spawn)
         self._waiting = Waiting(self._core)
+        self._oversee()
         self._administer(machines or Machines(), sleep)
         self._keeper: asyncio.Task[None] | None = None
         self._state = "not started"
@@ -100,6 +103,7 @@ class Controller(Administration):
         """
         opened = opened or await self._store.open()
         self._requests.load(opened.records)
+        self._recall(opened)
         try:
             self._load_machines(opened)
             await recovery.recover(self._core, opened)

@@ -14,6 +14,7 @@ from podwright.controller._hardware import Hardware
 from podwright.controller._inventory import Inventory, Site
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, Lease
+from podwright.controller._quotas import QuotaRecord
 from podwright.controller._records import LeaseRecord, PartitionRecord, QuarantineRecord
 from podwright.controller._reserve import Reservation
 from podwright.fabric import Cluster
@@ -82,6 +83,10 @@ class Core:
         self.broken: set[str] = set()
         self.down: set[str] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
+        #: By user and allocation.
+        self.quotas: dict[tuple[str, str], QuotaRecord] = {}
+        #: Told of what the server does by itself: what, about what, whose, how.
+        self.tell: Callable[[str, str, str, str], None] = lambda *_: None
         #: By cluster and allocation: what is kept for the first in the waiting line.
         self.reservations: dict[tuple[str, str], Reservation] = {}
         #: Told of devices that are free, and of the partition whose lease ended or that is gone.
@@ -205,6 +210,7 @@ class Core:
         if site is not None and machine not in self.down:
             self.down.add(machine)
             site.index.drain(machine)
+            self.tell("MachineDown", machine, "", "it does not answer")
             self.freed(None, (), "")
 
     def mark_up(self, machine: str) -> None:
@@ -214,6 +220,7 @@ class Core:
             site = self.inventory.by_machine[machine]
             if machine not in site.drained:
                 site.index.resume(machine)
+            self.tell("MachineUp", machine, "", "it answers again")
             self.freed(None, (), "")
 
     def owners(self) -> dict[tuple[str, int], str]:

@@ -44,6 +44,7 @@ async def expire(core: Core, lease: Lease) -> None:
         if lease.expires > core.now():
             core.expiries.add(lease)
             return
+        core.tell("LeaseEnd", entry.name, lease.record.owner, f"{lease.record.id} was not renewed")
         await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
     finally:
         entry.lock.release()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from podwright.controller import _partitions as partitions
+from podwright.controller import _quotas as quotas
 from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._reserve import Goal, Reservation, Taken, goal_for, overlap
@@ -67,6 +68,8 @@ class Line:
     def freed(self, site: Site | None, blocks: Sequence[Block], name: str) -> None:
         """Devices are free, or a lease on the partition `name` ended, or machines changed."""
         for kept in self._core.reservations.values():
+            if not blocks and not name:
+                kept.planned_at = 0.0  # machines or quotas changed: think it over
             if kept.goal.site is site and overlap(kept.goal.blocks, blocks):
                 kept.absorb()
         if name in self._named:
@@ -105,6 +108,8 @@ class Line:
         kept = next((r for r in self._core.reservations.values() if r.waiter == waiter.id), None)
         try:
             taken = self._place(waiter, kept)
+            if taken is None and self._over_quota(waiter):
+                return False  # nothing is kept for somebody who could not use it
             if taken is None and (kept := self._reserve(waiter, kept)) and not kept.missing:
                 taken = self._place(waiter, kept)
         except PodwrightError as error:
@@ -123,13 +128,27 @@ class Line:
             kept.lift()
         try:
             return partitions.place(
-                self._core, waiter.spec, waiter.asked, duration=waiter.duration, quick=True
+                self._core,
+                waiter.spec,
+                waiter.asked,
+                owner=waiter.caller.name,
+                duration=waiter.duration,
+                quick=True,
             )
         except NoCapacity:
             return None
         finally:
             if kept is not None and whole:
                 kept.absorb()
+
+    def _over_quota(self, waiter: Waiter) -> bool:
+        spec = waiter.spec
+        size = spec.size or len(spec.devices)
+        try:
+            quotas.check(self._core, waiter.caller.name, spec.allocation, size, waiter.asked)
+        except NoCapacity:
+            return True
+        return False
 
     def _reserve(self, waiter: Waiter, old: Reservation | None) -> Reservation | None:
         """Keep a place for the first who cannot start in an allocation."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from podwright.controller import _quotas as quotas
 from podwright.controller import _steps as steps
 from podwright.controller._caller import (
     Caller,
@@ -10,6 +13,7 @@ from podwright.controller._caller import (
     check_job,
 )
 from podwright.controller._core import Core, Entry
+from podwright.controller._explain import in_the_way
 from podwright.controller._inventory import Site
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import failed, held, no_place
@@ -40,16 +44,25 @@ MAX_DURATION = 366 * 86400.0  #: seconds
 
 
 def place(
-    core: Core, spec: PartitionSpec, asked: str, *, duration: float = 0.0, quick: bool = False
+    core: Core,
+    spec: PartitionSpec,
+    asked: str,
+    *,
+    owner: str,
+    duration: float = 0.0,
+    quick: bool = False,
+    instead_of: PartitionRecord | None = None,
 ) -> Taken:
     """Take devices for a partition in the first cluster that has them.
 
-    duration: seconds for which they are needed, if that is known. quick: without the reasons of
-    NoCapacity, which cost time.
+    owner: whose it will be. duration: seconds for which they are needed, if that is known. quick:
+    without the reasons of NoCapacity, which cost time. instead_of: a partition that goes.
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
     check_counts(spec, asked)
+    size = spec.size or len(spec.devices)
+    quotas.check(core, owner, spec.allocation, size, asked, instead_of=instead_of)
     sites = core.inventory.candidates(spec.cluster, spec.allocation, asked)
     if spec.devices and not spec.cluster and len(sites) > 1:
         raise InvalidRequest(
@@ -71,11 +84,12 @@ def place(
             if quick and not found.never:
                 refused = NoCapacity("nothing is free")
                 continue
-            error = no_place(found, site, spec, asked, core.records(), sorted(core.down))
+            error = no_place(found, site, spec, asked, partial(in_the_way, core, site, spec, found))
             if refused is None or isinstance(error, NoCapacity):
                 refused = error
             continue
         routing_for(spec.routing, site.cluster, found.blocks, asked)
+        quotas.check(core, owner, found.allocation, found.size, asked, instead_of=instead_of)
         site.index.take(found)
         return Taken(site, found)
     assert refused is not None
@@ -152,7 +166,7 @@ async def begin_create(
     """
     try:
         check_create(core, caller, spec, asked, duration)
-        site, placement = taken or place(core, spec, asked, duration=duration)
+        site, placement = taken or place(core, spec, asked, owner=caller.name, duration=duration)
     except BaseException:
         give_back(core, taken)
         raise

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from podwright.agents import MachineReport
+from podwright.controller import _machines as machines
 from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
 from podwright.controller._hardware import Fault
@@ -122,6 +123,7 @@ async def _load(core: Core, opened: Opened) -> None:
             f"the store was written by a newer Podwright (schema {version}, not {SCHEMA})",
             would_work="start the newer one",
         )
+    machines.load(core, opened.records)
     broken: list[Entry] = []
     for (kind, _), body in sorted(opened.records.items()):
         if kind == PARTITION:

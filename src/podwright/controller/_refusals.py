@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from podwright.controller._fit import Difference, in_words
+from podwright.controller._explain import SHOWN, in_words
+from podwright.controller._fit import Difference
+from podwright.controller._fit import in_words as differences_in_words
 from podwright.controller._inventory import Site
 from podwright.controller._leases import Lease
 from podwright.controller._records import PartitionRecord
@@ -18,19 +21,21 @@ from podwright.wire import (
     WrongState,
 )
 
-SHOWN = 5  #: partitions that a refusal names, the largest first
-
 
 def no_place(
     refusal: Refusal,
     site: Site,
     spec: PartitionSpec,
     asked: str,
-    partitions: Iterable[PartitionRecord],
-    down: Sequence[str] = (),
+    why: Callable[[], dict[str, Any]],
 ) -> PodwrightError:
-    """Why placement found no devices."""
-    data = {"free": refusal.free, "largest": refusal.largest, "cluster": site.cluster.name}
+    """Why placement found no devices. why: what stands in the way, only worked out for those who
+    may have them later."""
+    data: dict[str, Any] = {
+        "free": refusal.free,
+        "largest": refusal.largest,
+        "cluster": site.cluster.name,
+    }
     if refusal.never:
         sizes = list(refusal.nearest_sizes)
         if sizes:
@@ -43,34 +48,22 @@ def no_place(
             refusal.rule, asked=asked, would_work=would_work, **data, nearest=sizes
         )
     place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {site.cluster.name}"
-    holders = sorted(
-        (
-            p
-            for p in partitions
-            if p.cluster == site.cluster.name
-            and (not spec.allocation or p.allocation == spec.allocation)
-        ),
-        key=lambda p: (-p.size, p.name),
-    )
-    standing = [{"partition": p.name, "owner": p.owner, "size": p.size} for p in holders[:SHOWN]]
+    data = why()
     problem = f"{refusal.rule} ({place} has {_size(site, spec)}, {refusal.free} of them free)"
-    if holders:
+    if standing := data["partitions"]:
         problem += "; in the way: " + ", ".join(
-            f"{p.name} ({p.owner}, {p.size})" for p in holders[:SHOWN]
+            f"{p['partition']} ({p['owner']}, {p['size']})" for p in standing
         )
-        if len(holders) > SHOWN:
-            problem += f" and {len(holders) - SHOWN} more"
-    silent = [m for m in down if m in site.places]
-    if silent:
-        problem += f"; not in service: {', '.join(silent[:SHOWN])}"
-    would_work = (
-        f"a size of {refusal.largest} would start now"
-        if refusal.largest
-        else "remove a partition, or wait until one is removed"
-    )
-    return NoCapacity(
-        problem, asked=asked, would_work=would_work, **data, partitions=standing, down=silent
-    )
+        if data["more_partitions"]:
+            problem += f" and {data['more_partitions']} more"
+    for key, words in (
+        ("down", "not in service"),
+        ("drained", "drained"),
+        ("kept_for", "kept for those who wait"),
+    ):
+        if data[key]:
+            problem += f"; {words}: {', '.join(data[key][:SHOWN])}"
+    return NoCapacity(problem, asked=asked, would_work=in_words(spec, data["nearest"]), **data)
 
 
 def _size(site: Site, spec: PartitionSpec) -> int:
@@ -98,7 +91,7 @@ def holder_of(lease: Lease) -> str:
 def does_not_fit(record: PartitionRecord, found: list[Difference], asked: str) -> WrongState:
     """It exists, but is another shape."""
     return WrongState(
-        f"partition {record.name} does not fit: it has {in_words(found)}",
+        f"partition {record.name} does not fit: it has {differences_in_words(found)}",
         asked=asked,
         would_work="let it be removed and created anew with --update-partition=yes, "
         "or name another partition",

@@ -41,7 +41,7 @@ async def replace(
     if old_site is not None:
         old_site.index.release(old.placement)
     try:
-        site, placement = place(core, spec, asked)
+        site, placement = place(core, spec, asked, owner=old.owner, instead_of=old)
     except BaseException:
         if old_site is not None:
             old_site.index.take(old.placement)

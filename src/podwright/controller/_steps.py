@@ -188,6 +188,7 @@ async def take_unreset(
 async def break_down(core: Core, entry: Entry, faults: Sequence[Fault]) -> None:
     """A step failed: ERROR, with the reasons."""
     record = move(entry.known, BROKEN, errors=tuple(fault.reason for fault in faults))
+    core.tell("Error", entry.name, record.owner, "; ".join(record.errors))
     await core.journal.commit([put(record)])
     core.set(entry, record)
 

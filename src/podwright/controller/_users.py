@@ -91,6 +91,17 @@ class Users:
         self._users[record.name] = record
         return _info(record)
 
+    def granted(self, name: str, allocation: str, asked: str) -> UserRecord:
+        """A user with one allocation more. One who may use all is restricted by no grant.
+
+        Raises NotFound.
+        """
+        self.check_known(name, asked)
+        record = self._users[name]
+        if not record.allocations or allocation in record.allocations:
+            return record
+        return msgspec.structs.replace(record, allocations=(*record.allocations, allocation))
+
     def check_known(self, name: str, asked: str) -> None:
         """Raises NotFound."""
         if name not in self._users:

@@ -177,6 +177,8 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
                     partition and _resetting(core, partition)
                 ):
                     state = "RESETTING"
+                elif not partition and ref.machine in site.drained:
+                    state = "DRAINED"
                 elif (cluster, ref.domain, ref.offset) in kept:
                     state = "RESERVED"
                 else:

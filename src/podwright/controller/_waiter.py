@@ -35,7 +35,7 @@ class Waiter:
 
     __slots__ = (
         "asked", "asking", "changed", "created", "delivered", "error", "gone", "lease", "partition",
-        "record", "seen", "starting", "target",
+        "record", "seen", "starting", "target", "waited",
     )  # fmt: skip
 
     def __init__(self, record: WaiterRecord, asked: str, seen: float) -> None:
@@ -44,7 +44,7 @@ class Waiter:
         self.seen = seen
         self.asking = 0
         self.target = ""
-        self.starting = self.gone = self.delivered = self.created = False
+        self.starting = self.gone = self.delivered = self.created = self.waited = False
         self.error: PodwrightError | None = None
         self.partition = ""
         self.lease = ""

@@ -53,6 +53,10 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._waiters)
 
+    def named(self, name: str) -> Waiter | None:
+        """Who waits under an id."""
+        return self._waiters.get(name)
+
     def load(self, opened: Opened) -> None:
         """Those who waited before a restart keep their places."""
         for (kind, _), body in sorted(opened.records.items()):
@@ -195,6 +199,7 @@ class Waiting:
             waiter.starting = False
             if waiter.gone:
                 return
+            waiter.waited = True
             waiter.target = str(error.data["partition"]) if isinstance(error, Held) else ""
             core.journal.later(Put(WAITER, waiter.id, msgspec.json.encode(record)))
             self.line.add(waiter)
@@ -209,6 +214,8 @@ class Waiting:
         waiter.partition = entry.name
         waiter.lease = lease.record.id if lease else ""
         core.journal.later(Delete(WAITER, waiter.id))
+        if waiter.waited:
+            core.tell("Start", entry.name, record.name, f"{waiter.id} had waited for it")
         if waiter.gone:
             await self._give_back(waiter)
         else:

@@ -5,7 +5,15 @@ Their calls stand in `METHODS` beside the others.
 
 from __future__ import annotations
 
-from podwright.wire._values import METHODS, ClusterInfo, Empty, ListRequest, Method, Value
+from podwright.wire._values import (
+    METHODS,
+    AllocationInfo,
+    ClusterInfo,
+    Empty,
+    ListRequest,
+    Method,
+    Value,
+)
 
 
 class AgentRequest(Value):
@@ -115,6 +123,18 @@ class ClusterTest(Value):
     results: list[TestResult] = []
 
 
+class AllocationRequest(Value):
+    """Set machines of a cluster apart. agents: these; or size: so many devices, chosen by the
+    server. users: who may use it. cluster: may be left out where there is only one.
+    """
+
+    name: str
+    cluster: str = ""
+    agents: list[str] = []
+    size: int = 0
+    users: list[str] = []
+
+
 class UserRequest(Value):
     """Make a user with an access key. role: administrator, user, reader or scheduler.
 
@@ -159,6 +179,8 @@ METHODS.update(
         Method("CreateCluster", ClusterRequest, ClusterInfo, True),
         Method("RemoveCluster", Named, Empty, True),
         Method("TestCluster", Named, ClusterTest),
+        Method("CreateAllocation", AllocationRequest, AllocationInfo, True),
+        Method("RemoveAllocation", Named, Empty, True),
         Method("CreateUser", UserRequest, NewUser, True),
         Method("ListUsers", ListRequest, UserList),
         Method("RemoveUser", Named, Empty, True),

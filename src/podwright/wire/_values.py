@@ -435,6 +435,104 @@ class WaiterList(Value):
     waiters: list[WaiterInfo] = []
 
 
+class Standing(Value):
+    """A partition that stands in the way. ends_in: seconds, where its creator said; 0: unknown."""
+
+    partition: str
+    owner: str = ""
+    size: int = 0
+    holders: list[str] = []
+    ends_in: float = 0.0
+
+
+class ExplainRequest(Value):
+    """Why. spec: of this request, were it made now; or name: of a waiter, lease or partition."""
+
+    name: str = ""
+    spec: PartitionSpec | None = None
+    duration: float = 0.0
+
+
+class Explanation(Value):
+    """Why something cannot start now; the `data` of NoCapacity is the same.
+
+    problem: the rule in the way. lines: all that stands in the way, a sentence each.
+    free, largest: devices, and the largest request of that kind that would start now.
+    fragmented: enough are free, but no block is. down, drained: machines. kept_for: waiters.
+    nearest: the request nearest to this one that would start at once, if any.
+    """
+
+    asked: str = ""
+    starts_now: bool = False
+    problem: str = ""
+    would_work: str = ""
+    lines: list[str] = []
+    free: int = 0
+    largest: int = 0
+    fragmented: bool = False
+    partitions: list[Standing] = []
+    down: list[str] = []
+    drained: list[str] = []
+    kept_for: list[str] = []
+    nearest: PartitionSpec | None = None
+
+
+class QuotaInfo(Value):
+    """How much a user, an allocation, or a user in an allocation may have; -1: no limit."""
+
+    user: str = ""
+    allocation: str = ""
+    devices: int = -1
+    partitions: int = -1
+    used_devices: int = 0
+    used_partitions: int = 0
+
+
+class QuotaList(Value):
+    """All quotas that the caller may see."""
+
+    quotas: list[QuotaInfo] = []
+
+
+class EventInfo(Value):
+    """Something that happened. number: grows by one. at: seconds since 1970.
+
+    who, origin: the caller, or `server`. what: the call, or what the server did. about: to what.
+    outcome: OK or the code of the refusal. owner: whose the thing is.
+    """
+
+    number: int
+    at: float
+    who: str
+    what: str
+    origin: str = ""
+    about: str = ""
+    outcome: str = "OK"
+    detail: str = ""
+    owner: str = ""
+
+
+class EventsRequest(Value):
+    """Events after the number `since`. timeout: seconds to wait for one, at most 60."""
+
+    since: int = 0
+    timeout: float = 0.0
+    limit: int = 1000
+
+
+class EventList(Value):
+    """Events, oldest first. last: what to ask for next as `since`."""
+
+    events: list[EventInfo] = []
+    last: int = 0
+
+
+class MachineName(Value):
+    """A machine, by its name."""
+
+    name: str
+
+
 class ErrorBody(Value):
     """A refusal as it travels (wire.PodwrightError)."""
 
@@ -477,6 +575,12 @@ METHODS: dict[str, Method] = {
         Method("Wait", WaitRequest, WaitReply, True),
         Method("Leave", WaiterName, Empty, True),
         Method("ListWaiters", ListRequest, WaiterList),
+        Method("Explain", ExplainRequest, Explanation),
+        Method("SetQuota", QuotaInfo, QuotaInfo, True),
+        Method("ListQuotas", ListRequest, QuotaList),
+        Method("ListEvents", EventsRequest, EventList),
+        Method("DrainMachine", MachineName, Empty, True),
+        Method("ResumeMachine", MachineName, Empty, True),
         Method("Backup", BackupRequest, BackupReply),
     )
 }

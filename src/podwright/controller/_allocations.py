@@ -1,0 +1,204 @@
+"""Allocations of an administrator: whole machines of one cluster, under a name.
+
+A cluster without any has one, named like itself, that holds all of its machines. It makes room
+for the first that is defined, and comes back when the last one goes. Sizes are V-IPU's: those of
+a family inside one link domain, or whole link domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from podwright.controller._core import Core
+from podwright.controller._inventory import Site
+from podwright.controller._records import Record, decode
+from podwright.controller._registry import check_name
+from podwright.fabric import Cluster
+from podwright.store import Delete, Put
+from podwright.wire import (
+    AllocationRequest,
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    WrongState,
+)
+
+ALLOCATION: Final = "allocation"
+
+
+class AllocationRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """An allocation. agents: its machines."""
+
+    name: str
+    cluster: str
+    agents: tuple[str, ...]
+
+
+def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
+    """Take over what is written, once clusters are there."""
+    for (kind, _), body in sorted(records.items()):
+        if kind == ALLOCATION:
+            record = decode(AllocationRecord, body)
+            site = core.inventory.sites.get(record.cluster)
+            if site is not None and all(machine in site.places for machine in record.agents):
+                define(site, record)
+
+
+def define(site: Site, record: AllocationRecord) -> None:
+    """An allocation is there from now on."""
+    whole = site.cluster.name
+    if _implicit(site):
+        site.index.remove_allocation(whole)
+        del site.allocations[whole]
+    site.index.define_allocation(record.name, record.agents)
+    site.allocations[record.name] = list(record.agents)
+
+
+def undefine(site: Site, name: str) -> None:
+    """An allocation is no more."""
+    site.index.remove_allocation(name)
+    del site.allocations[name]
+    if not site.allocations:
+        site.index.define_allocation(site.cluster.name, site.machines())
+        site.allocations[site.cluster.name] = site.machines()
+
+
+def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
+    """The allocation that is asked for. Raises for one that cannot be."""
+    asked = f"create allocation {request.name[:80]}"
+    check_name("an allocation", request.name)
+    (site,) = core.inventory.candidates(request.cluster, "", asked)[:1]
+    for other in core.inventory.sites.values():
+        if request.name in other.allocations or request.name == other.cluster.name:
+            raise AlreadyExists(
+                f"there is an allocation {request.name} already",
+                asked=asked,
+                would_work="another name",
+            )
+    if not request.cluster and len(core.inventory.sites) > 1:
+        raise InvalidRequest(
+            f"there are the clusters {', '.join(core.inventory.sites)}",
+            asked=asked,
+            would_work="say which one: --cluster",
+        )
+    if bool(request.agents) == bool(request.size):
+        raise InvalidRequest(
+            "it needs either agents or a size", asked=asked, would_work="--agents or --size"
+        )
+    if _implicit(site) and (inside := names_in(core, site, site.cluster.name)):
+        raise WrongState(
+            f"{', '.join(inside[:8])} of cluster {site.cluster.name} lie outside any allocation",
+            asked=asked,
+            would_work="remove them first",
+            partitions=inside[:100],
+        )
+    taken = {} if _implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
+    if request.agents:
+        agents = _checked(site, request.agents, taken, asked)
+    else:
+        _check_size(site.cluster, request.size, asked)
+        agents = _chosen(site.cluster, request.size, taken, asked)
+    return AllocationRecord(name=request.name, cluster=site.cluster.name, agents=tuple(agents))
+
+
+def found(core: Core, name: str, asked: str) -> Site:
+    """Where an allocation is that may go. Raises NotFound, and WrongState while it is in use."""
+    (site,) = core.inventory.candidates("", name, asked)[:1]
+    if _implicit(site):
+        raise WrongState(
+            f"it stands for all of cluster {name}",
+            asked=asked,
+            would_work=f"vipu-admin remove cluster {name}",
+        )
+    if inside := names_in(core, site, name):
+        raise WrongState(
+            f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
+            asked=asked,
+            would_work="remove these partitions first",
+            partitions=inside[:100],
+        )
+    return site
+
+
+def names_in(core: Core, site: Site, allocation: str) -> list[str]:
+    """Partitions in an allocation, and those whose devices there still have to be reset."""
+    cluster = site.cluster.name
+    records = [*core.records(), *core.quarantine.values()]
+    return sorted(
+        {
+            record.partition if hasattr(record, "partition") else record.name
+            for record in records
+            if (record.cluster, record.allocation) == (cluster, allocation)
+        }
+    )
+
+
+def put_allocation(record: AllocationRecord) -> Put:
+    """The change that writes an allocation."""
+    return Put(ALLOCATION, record.name, msgspec.json.encode(record))
+
+
+def drop_allocation(name: str) -> Delete:
+    """The change that forgets an allocation."""
+    return Delete(ALLOCATION, name)
+
+
+def _implicit(site: Site) -> bool:
+    return list(site.allocations) == [site.cluster.name]
+
+
+def _checked(
+    site: Site, agents: Sequence[str], taken: Mapping[str, str], asked: str
+) -> Sequence[str]:
+    for name in agents:
+        if name not in site.places:
+            raise NotFound(
+                f"there is no agent {name} in cluster {site.cluster.name}",
+                asked=asked,
+                would_work=f"there are: {', '.join(site.machines()[:8])}",
+            )
+        if agents.count(name) > 1:
+            raise InvalidRequest(
+                f"agent {name} is named {agents.count(name)} times",
+                asked=asked,
+                would_work="name each agent once",
+            )
+        if name in taken:
+            raise WrongState(f"agent {name} is in allocation {taken[name]}", asked=asked)
+    _check_size(site.cluster, len(agents) * site.cluster.family.devices_per_machine, asked)
+    return agents
+
+
+def _check_size(cluster: Cluster, size: int, asked: str) -> None:
+    family = cluster.family
+    inside, whole = family.allocation_sizes_in_domain, family.max_domain_devices
+    if size not in inside and size % whole:
+        raise InvalidRequest(
+            f"an allocation cannot have {size} {family.device_noun}s",
+            asked=asked,
+            would_work=f"{', '.join(map(str, inside))}, or a multiple of {whole}",
+        )
+
+
+def _chosen(cluster: Cluster, size: int, taken: Mapping[str, str], asked: str) -> list[str]:
+    """The first machines that are in no other allocation, in an aligned block."""
+    per = cluster.family.devices_per_machine
+    rows = [[machine.name for machine in domain.machines] for domain in cluster.domains]
+    if size > cluster.family.max_domain_devices:
+        rows = [[name for row in rows for name in row]]
+    count = size // per
+    for row in rows:
+        for first in range(0, len(row) - count + 1, count):
+            block = row[first : first + count]
+            if not any(name in taken for name in block):
+                return block
+    raise NoCapacity(
+        f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "
+        "other allocations",
+        asked=asked,
+        would_work="a smaller one, or another cluster",
+    )

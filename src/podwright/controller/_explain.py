@@ -1,0 +1,193 @@
+"""Why a request cannot start now, and what would: told on demand, and in every refusal.
+
+What stands in the way is one dictionary of plain data, the `data` of NoCapacity; the explanation
+is the same in one value, with sentences. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from podwright.controller._inventory import Site
+from podwright.controller._reserve import end_of
+from podwright.controller._spec import to_request
+from podwright.placement import Placement, Refusal
+from podwright.wire import Explanation, PartitionSpec, PodwrightError, Standing
+
+if TYPE_CHECKING:
+    from podwright.controller._core import Core, Entry
+    from podwright.controller._records import PartitionRecord
+
+SHOWN: Final = 5  #: partitions that a refusal names, the largest first
+
+
+def in_the_way(core: Core, site: Site, spec: PartitionSpec, refusal: Refusal) -> dict[str, Any]:
+    """What stands in the way of a request, and the nearest that would start at once."""
+    inside = [
+        entry
+        for entry in core.partitions.values()
+        if (record := entry.record) is not None
+        and record.cluster == site.cluster.name
+        and spec.allocation in ("", record.allocation)
+    ]
+    inside.sort(key=lambda entry: (-entry.known.size, entry.name))
+    own = [m for m in site.machines() if _is_in(site, m, spec.allocation)]
+    size = spec.size or len(spec.devices)
+    near = nearest(core, spec, refusal.largest)
+    return {
+        "cluster": site.cluster.name,
+        "free": refusal.free,
+        "largest": refusal.largest,
+        "fragmented": refusal.free >= size,
+        "partitions": [_standing(core, entry) for entry in inside[:SHOWN]],
+        "more_partitions": max(0, len(inside) - SHOWN),
+        "down": [m for m in own if m in core.down],
+        "drained": [m for m in own if m in site.drained and m not in core.down],
+        "kept_for": sorted(
+            kept.waiter
+            for (cluster, allocation), kept in core.reservations.items()
+            if cluster == site.cluster.name and spec.allocation in ("", allocation)
+        ),
+        "nearest": msgspec.to_builtins(near) if near else None,
+    }
+
+
+def nearest(core: Core, spec: PartitionSpec, largest: int) -> PartitionSpec | None:
+    """The request nearest to this one that would start now: the same size first."""
+    for other in _others(spec, largest):
+        for site in core.inventory.sites.values():
+            if (
+                other.cluster in ("", site.cluster.name)
+                and (not other.allocation or other.allocation in site.allocations)
+                and isinstance(site.index.plan(to_request(other, site.cluster)), Placement)
+            ):
+                return other
+    return None
+
+
+def _others(spec: PartitionSpec, largest: int) -> Iterator[PartitionSpec]:
+    def changed(**changes: Any) -> PartitionSpec:
+        return msgspec.structs.replace(spec, **changes)
+
+    size = spec.size or len(spec.devices)
+    if spec.devices:
+        yield changed(devices=[], size=size)
+    if spec.num_ilds:
+        yield changed(devices=[], size=size, num_ilds=0)
+    if not spec.num_ilds and spec.num_gcds != 1 and not spec.reconfigurable:
+        for domains in (2, 4):  # the same in parts, where the whole is not free
+            yield changed(devices=[], size=size, num_ilds=domains)
+    if spec.allocation or spec.cluster:
+        yield changed(devices=[], size=size, allocation="", cluster="")
+    if 0 < largest < size:
+        fits = max(1, min(spec.num_gcds, largest)) if spec.num_gcds else 0
+        yield changed(devices=[], size=largest, num_gcds=fits, num_replicas=0, num_ilds=0)
+        yield changed(devices=[], size=largest, num_gcds=0, num_replicas=0, num_ilds=0)
+
+
+def in_words(spec: PartitionSpec, near: Mapping[str, Any] | None) -> str:
+    """What would work now, for a refusal."""
+    if near is None:
+        return "remove a partition, or wait for devices with --wait"
+    found = msgspec.convert(near, PartitionSpec)
+    words = f"a size of {found.size}"
+    size = spec.size or len(spec.devices)
+    if found.size == size and found.num_ilds not in (0, spec.num_ilds):
+        words += f" over {found.num_ilds} link domains"
+    elif found.size == size and spec.devices:
+        words += " on other devices"
+    elif found.size == size and (spec.allocation or spec.cluster):
+        words += " elsewhere, without the allocation and the cluster,"
+    return f"{words} would start now; or wait for devices with --wait"
+
+
+def of_error(asked: str, error: PodwrightError) -> Explanation:
+    """A refusal as an explanation."""
+    data = error.data
+    near = data.get("nearest")
+    return Explanation(
+        asked=asked,
+        problem=error.problem,
+        would_work=error.would_work,
+        lines=lines_of(data),
+        free=data.get("free", 0),
+        largest=data.get("largest", 0),
+        fragmented=data.get("fragmented", False),
+        partitions=[msgspec.convert(p, Standing) for p in data.get("partitions", ())],
+        down=data.get("down", []),
+        drained=data.get("drained", []),
+        kept_for=data.get("kept_for", []),
+        nearest=msgspec.convert(near, PartitionSpec) if isinstance(near, dict) else None,
+    )
+
+
+def lines_of(data: Mapping[str, Any]) -> list[str]:
+    """What stands in the way, a sentence each."""
+    lines = []
+    if data.get("fragmented"):
+        free, largest = data["free"], data["largest"]
+        lines.append(f"{free} are free, but scattered: the largest block is of {largest}")
+    for raw in data.get("partitions", ()):
+        p = msgspec.convert(raw, Standing)
+        held = f", held by {' and '.join(p.holders)}" if p.holders else ""
+        ends = f", said to end in {p.ends_in:.0f} s" if p.ends_in else ""
+        lines.append(f"partition {p.partition} of {p.owner} has {p.size}{held}{ends}")
+    if more := data.get("more_partitions"):
+        lines.append(f"{more} smaller partitions have some, too")
+    for key, words in (
+        ("down", "does not answer"),
+        ("drained", "is drained"),
+    ):
+        lines += [f"machine {machine} {words}" for machine in data.get(key, ())]
+    lines += [f"devices are kept for waiter {waiter}" for waiter in data.get("kept_for", ())]
+    return lines
+
+
+def of_partition(core: Core, entry: Entry) -> Explanation:
+    """How a partition stands: who holds it, who waits for it, and what is wrong with it."""
+    record = entry.known
+    lines = [f"it is {record.ready.value}, and {record.operation.value}"]
+    lines += list(record.errors)
+    for lease in entry.leases.values():
+        what = lease.record
+        part = (
+            "all of it"
+            if what.count == record.size
+            else f"{what.count} of its {record.size} devices"
+        )
+        ends = max(0.0, lease.expires - core.now())
+        lines.append(
+            f"lease {what.id}: {what.holder or what.owner} holds {part}, renewed for {ends:.0f} s"
+        )
+    end, known = end_of(record, core.now())
+    if known:
+        lines.append(f"its creator said that it ends in {end - core.now():.0f} s")
+    for kept in core.reservations.values():
+        if entry.name in kept.goal.partitions:
+            lines.append(f"waiter {kept.waiter} waits for its devices")
+    if entry.site is not None:
+        machines = list(entry.parts())
+        lines += [f"machine {m} does not answer" for m in machines if m in core.down]
+        lines += [f"machine {m} is drained" for m in machines if m in entry.site.drained]
+    if not entry.leases:
+        lines.append("nobody holds it: a launch can have it at once")
+    return Explanation(asked=f"partition {entry.name}", lines=lines, starts_now=not entry.leases)
+
+
+def _standing(core: Core, entry: Entry) -> dict[str, Any]:
+    record: PartitionRecord = entry.known
+    end, known = end_of(record, core.now())
+    return {
+        "partition": record.name,
+        "owner": record.owner,
+        "size": record.size,
+        "holders": [lease.record.holder or lease.record.owner for lease in entry.leases.values()],
+        "ends_in": round(end - core.now(), 1) if known else 0.0,
+    }
+
+
+def _is_in(site: Site, machine: str, allocation: str) -> bool:
+    return not allocation or machine in site.allocations.get(allocation, ())

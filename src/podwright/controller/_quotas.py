@@ -1,0 +1,144 @@
+"""Quotas: how much a user, an allocation, or a user in an allocation may have at a time.
+
+A quota counts partitions by their owner, whoever created them. What goes beyond is refused as
+what is not free is, and can be waited for. Administrators set quotas, and are bound by them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from podwright.controller._records import PartitionRecord, Record, decode
+from podwright.store import Change, Delete, Put
+from podwright.wire import InvalidRequest, NoCapacity, QuotaInfo
+
+if TYPE_CHECKING:
+    from podwright.controller._core import Core
+
+QUOTA: Final = "quota"
+NO_LIMIT: Final = -1
+
+
+class QuotaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A quota. user, allocation: whose; empty: everybody together, everywhere together."""
+
+    user: str = ""
+    allocation: str = ""
+    devices: int = NO_LIMIT
+    partitions: int = NO_LIMIT
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Whose it is."""
+        return self.user, self.allocation
+
+
+def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRecord]:
+    """The quotas that are written down."""
+    found = [decode(QuotaRecord, body) for (kind, _), body in records.items() if kind == QUOTA]
+    return {quota.key: quota for quota in found}
+
+
+async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
+    """Set a quota; without any limit it is gone. Raises InvalidRequest."""
+    asked = "set quota"
+    if not (info.user or info.allocation):
+        raise InvalidRequest(
+            "whose quota is not said", asked=asked, would_work="name a user, an allocation, or both"
+        )
+    if info.devices < NO_LIMIT or info.partitions < NO_LIMIT:
+        raise InvalidRequest(
+            "a limit is a number from 0 on", asked=asked, would_work="leave out what has no limit"
+        )
+    if info.allocation:
+        core.inventory.candidates("", info.allocation, asked)
+    quota = QuotaRecord(
+        user=info.user,
+        allocation=info.allocation,
+        devices=info.devices,
+        partitions=info.partitions,
+    )
+    key = f"{quota.user}/{quota.allocation}"
+    unlimited = quota.devices == quota.partitions == NO_LIMIT
+    change: Change = (
+        Delete(QUOTA, key) if unlimited else Put(QUOTA, key, msgspec.json.encode(quota))
+    )
+    await core.journal.commit([change])
+    if unlimited:
+        core.quotas.pop(quota.key, None)
+    else:
+        core.quotas[quota.key] = quota
+    core.freed(None, (), "")  # who waited for a quota may start
+    return show(core, quota)
+
+
+def check(
+    core: Core,
+    owner: str,
+    allocation: str,
+    size: int,
+    asked: str,
+    *,
+    instead_of: PartitionRecord | None = None,
+) -> None:
+    """Raises NoCapacity for a partition that would go beyond a quota. instead_of: what goes."""
+    if not core.quotas:
+        return
+    for key in ((owner, ""), ("", allocation), (owner, allocation)):
+        quota = core.quotas.get(key)
+        if quota is None:
+            continue
+        devices, partitions = _used(quota, core.records(), instead_of)
+        for what, used, more, limit in (
+            ("devices", devices, size, quota.devices),
+            ("partitions", partitions, 1, quota.partitions),
+        ):
+            if limit != NO_LIMIT and used + more > limit:
+                left = max(0, limit - used)
+                raise NoCapacity(
+                    f"{_whose(quota)} may have {limit} {what}, and has {used}",
+                    asked=asked,
+                    would_work=f"ask for {left} or fewer, or remove a partition first"
+                    if left and what == "devices"
+                    else "remove a partition first, or ask an administrator for a larger quota",
+                    quota=what,
+                    user=quota.user,
+                    allocation=quota.allocation,
+                    limit=limit,
+                    used=used,
+                )
+
+
+def show(core: Core, quota: QuotaRecord) -> QuotaInfo:
+    """A quota and what is used of it."""
+    devices, partitions = _used(quota, core.records(), None)
+    return QuotaInfo(
+        user=quota.user,
+        allocation=quota.allocation,
+        devices=quota.devices,
+        partitions=quota.partitions,
+        used_devices=devices,
+        used_partitions=partitions,
+    )
+
+
+def _used(
+    quota: QuotaRecord, records: Iterable[PartitionRecord], without: PartitionRecord | None
+) -> tuple[int, int]:
+    sizes = [
+        record.size
+        for record in records
+        if quota.user in ("", record.owner)
+        and quota.allocation in ("", record.allocation)
+        and (without is None or record.name != without.name)
+    ]
+    return sum(sizes), len(sizes)
+
+
+def _whose(quota: QuotaRecord) -> str:
+    if quota.user and quota.allocation:
+        return f"user {quota.user} in allocation {quota.allocation}"
+    return f"user {quota.user}" if quota.user else f"allocation {quota.allocation}"

@@ -1,0 +1,167 @@
+"""Quotas, events and drained machines."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from podwright.controller._audit import Audit
+from podwright.controller._journal import Journal
+from podwright.store import MemoryStore
+from podwright.wire import (
+    CreateRequest,
+    Denied,
+    EventInfo,
+    EventsRequest,
+    InvalidRequest,
+    MachineName,
+    NoCapacity,
+    NotFound,
+    PartitionSpec,
+    QuotaInfo,
+    WaitRequest,
+)
+from tests.controller.test_partitions import complete
+from tests.controller.world import ALICE, ALL, BOB, ROOT, World
+
+
+async def test_a_users_quota_in_devices_and_partitions(world: World) -> None:
+    await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=6, partitions=2))
+    await world.create("a1", 4, caller=ALICE)
+    with pytest.raises(NoCapacity, match="may have 6 devices, and has 4") as caught:
+        await world.create("a2", 4, caller=ALICE)
+    complete(caught.value)
+    assert caught.value.data["quota"] == "devices"
+    await world.create("a2", 1, caller=ALICE)
+    with pytest.raises(NoCapacity, match="may have 2 partitions"):
+        await world.create("a3", 1, caller=ALICE)
+    await world.create("b1", 8, caller=BOB)
+    with pytest.raises(NoCapacity):
+        await world.acquire("a1", 8, caller=ALICE, update=True)
+    shown = (await world.controller.list_quotas(ALICE, ALL)).quotas
+    assert [(q.used_devices, q.used_partitions) for q in shown] == [(5, 2)]
+    assert (await world.controller.list_quotas(BOB, ALL)).quotas == []
+    await world.restart()
+    with pytest.raises(NoCapacity):
+        await world.create("a3", 1, caller=ALICE)
+    await world.controller.set_quota(ROOT, QuotaInfo(user="alice"))
+    await world.create("a3", 1, caller=ALICE)
+
+
+async def test_an_allocations_quota_binds_everybody_in_it(world: World) -> None:
+    await world.controller.set_quota(ROOT, QuotaInfo(allocation="pod16", devices=8))
+    await world.controller.set_quota(
+        ROOT, QuotaInfo(user="alice", allocation="pod16", partitions=1)
+    )
+    await world.create("a1", 4, caller=ALICE)
+    with pytest.raises(NoCapacity, match="user alice in allocation pod16"):
+        await world.create("a2", 1, caller=ALICE)
+    await world.create("b1", 4, caller=BOB)
+    with pytest.raises(NoCapacity, match="allocation pod16 may have 8 devices"):
+        await world.create("b2", 1, caller=BOB)
+
+
+async def test_quotas_are_an_administrators(world: World) -> None:
+    with pytest.raises(Denied):
+        await world.controller.set_quota(ALICE, QuotaInfo(user="alice", devices=100))
+    for wrong in (QuotaInfo(devices=1), QuotaInfo(user="alice", devices=-2)):
+        with pytest.raises(InvalidRequest):
+            await world.controller.set_quota(ROOT, wrong)
+    with pytest.raises(NotFound):
+        await world.controller.set_quota(ROOT, QuotaInfo(allocation="nope", devices=1))
+
+
+async def test_who_is_over_quota_waits_and_nothing_is_kept_for_him(world: World) -> None:
+    await world.controller.set_quota(ROOT, QuotaInfo(user="alice", devices=4))
+    await world.create("a1", 4, caller=ALICE)
+    wanted = CreateRequest(spec=PartitionSpec(name="a2", size=4))
+    waiter = (await world.controller.wait(ALICE, WaitRequest(create=wanted))).waiter
+    await asyncio.sleep(0)
+    assert world.controller._core.reservations == {}
+    await world.create("b1", 4, caller=BOB)
+    await world.remove("a1", caller=ALICE)
+    request = WaitRequest(id=waiter.id, timeout=5)
+    assert (await world.controller.wait(ALICE, request)).waiter.state == "DONE"
+
+
+async def events(world: World, since: int = 0) -> list[EventInfo]:
+    return (await world.controller.list_events(ROOT, EventsRequest(since=since))).events
+
+
+async def test_who_did_what_and_how_it_ended(world: World) -> None:
+    await world.create("p1", 4, caller=ALICE)
+    with pytest.raises(Denied):
+        await world.remove("p1", caller=BOB)
+    reply = await world.acquire("p1", 4, caller=ALICE, ttl=2)
+    await world.time.advance(5)
+    await world.remove("p1", caller=ROOT)
+    found = await events(world)
+    assert [(e.who, e.origin, e.what, e.about, e.outcome) for e in found] == [
+        ("alice", "unix", "CreatePartition", "p1", "OK"),
+        ("bob", "unix", "RemovePartition", "p1", "PERMISSION_DENIED"),
+        ("alice", "unix", "Acquire", "p1", "OK"),
+        ("server", "server", "LeaseEnd", "p1", "OK"),
+        ("root", "unix", "RemovePartition", "p1", "OK"),
+    ]
+    assert [e.number for e in found] == [1, 2, 3, 4, 5]
+    assert reply.lease.id in found[2].detail
+    assert {e.owner for e in found} == {"alice"}
+    later = await events(world, since=3)
+    assert [e.number for e in later] == [4, 5]
+    own = await world.controller.list_events(BOB, EventsRequest())
+    assert [e.what for e in own.events] == ["RemovePartition"], "others' affairs are their own"
+    assert own.last == 5
+    await world.controller._core.journal.flush()
+    await world.restart()
+    assert await events(world) == found
+
+
+async def test_a_follower_hears_at_once(world: World) -> None:
+    request = EventsRequest(timeout=50)
+    following = asyncio.ensure_future(world.controller.list_events(ALICE, request))
+    await asyncio.sleep(0)
+    await world.create("b1", 4, caller=BOB)
+    assert not following.done()
+    await world.create("a1", 4, caller=ALICE)
+    assert [e.about for e in (await following).events] == ["a1"]
+
+
+async def test_events_are_bounded_by_count_and_age() -> None:
+    store, now = MemoryStore(), 0.0
+    await store.open()
+    audit = Audit(Journal(store), lambda: now, most=10, keep=100.0)
+    for n in range(25):
+        audit.tell(ALICE, "Test", f"p{n}")
+    kept = (await audit.list(ROOT, EventsRequest())).events
+    assert [e.about for e in kept] == [f"p{n}" for n in range(15, 25)]
+    now = 1000.0
+    audit.tell(ALICE, "Test", "last")
+    assert [e.about for e in (await audit.list(ROOT, EventsRequest())).events] == ["last"]
+    page = await audit.list(ROOT, EventsRequest(since=3, limit=1))
+    assert [e.about for e in page.events] == ["last"]
+    await audit._journal.flush()
+    assert len((await store.read()).records) == 1
+
+
+async def test_a_drained_machine_takes_nothing_new(world: World) -> None:
+    await world.create("p1", 4)
+    for machine in ("ag1", "ag2"):
+        await world.controller.drain_machine(ROOT, MachineName(name=machine))
+    assert (await world.get("p1")).ready_state.value == "ACTIVE", "what is there stays"
+    await world.create("p2", 8)
+    with pytest.raises(NoCapacity, match="drained: ag1, ag2"):
+        await world.create("p3", 1)
+    states = {
+        d.device.machine: d.state for d in (await world.controller.list_devices(ROOT, ALL)).devices
+    }
+    assert (states["ag2"], states["ag3"]) == ("DRAINED", "IN_USE")
+    await world.restart()
+    with pytest.raises(NoCapacity):
+        await world.create("p3", 1)
+    await world.controller.resume_machine(ROOT, MachineName(name="ag2"))
+    await world.create("p3", 4)
+    with pytest.raises(NotFound):
+        await world.controller.drain_machine(ROOT, MachineName(name="nope"))
+    with pytest.raises(Denied):
+        await world.controller.drain_machine(ALICE, MachineName(name="ag1"))
