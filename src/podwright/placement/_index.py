@@ -12,11 +12,23 @@ from collections.abc import Sequence
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
 from podwright.placement._place import Place
 from podwright.placement._pool import DOMAIN, Pool
-from podwright.placement._refusals import refusal
+from podwright.placement._refusals import Reasons, refuse_named, unknown_allocation
 from podwright.placement._rules import Illegal, Shape, named_blocks, shapes
 from podwright.placement._values import Block, Placement, Refusal, Request
 
+#: How many places, and how many kinds of request, are remembered.
 _KNOWN_MAX = 1 << 15
+_KINDS_MAX = 1 << 10
+
+#: Of a request: its size, domains, gcds and allocation.
+_Asked = tuple[int, int | None, int, str | None]
+#: A shape, its domains and order, its code, and where to look for it.
+_Option = tuple[Shape, int, int, int, Pool]
+
+
+def _code(shape: Shape) -> int:
+    """What tells places at one slot apart, as far as they are kept: ten bits."""
+    return shape.order << 7 | shape.gcd
 
 
 class Index:
@@ -43,7 +55,8 @@ class Index:
         self._asked: dict[str | None, tuple[Pool, ...]] = {}  # None: all
         self._implicit = True
         self._held: dict[Block, Place] = {}
-        self._shapes: dict[tuple[int, int | None, int], tuple[tuple[int, int, int], ...]] = {}
+        self._options: dict[_Asked, tuple[_Option, ...]] = {}
+        self._reasons: dict[_Asked, Reasons] = {}
         self._looped = cluster.topology is ClusterTopology.LOOPED
         self._add_pool(cluster.name, list(self._machines))
 
@@ -99,6 +112,8 @@ class Index:
         self._list_pools()
 
     def _list_pools(self) -> None:
+        self._options.clear()
+        self._reasons.clear()
         self._asked = {None: tuple(self._pools.values())}
         self._asked.update((name, (pool,)) for name, pool in self._pools.items())
 
@@ -194,37 +209,42 @@ class Index:
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
             return self._find_named(request)
-        asked = (request.size, request.domains, request.gcds)
-        found = self._shapes.get(asked)
-        if found is None:
-            found = self._learn(asked)
-        pools = self._asked.get(request.allocation, ())
-        for shape in found:
-            count, order, gcd = shape
-            for pool in pools:
-                if count == 1:
-                    slot = pool.find(order)
-                    if slot >= 0:
-                        known = pool.known.get(slot << 10 | order << 7 | gcd)
-                        return known or self._place(pool, shape, (slot,))
-                else:
-                    slots = pool.find_span(order, count, looped=self._looped)
-                    if slots:
-                        return self._place(pool, shape, slots)
+        asked = (request.size, request.domains, request.gcds, request.allocation)
+        try:
+            options = self._options[asked]
+        except KeyError:
+            options = self._learn(asked)
+        for shape, count, order, code, pool in options:
+            if count == 1:
+                slot = pool.find(order)
+                if slot >= 0:
+                    try:
+                        return pool.known[slot << 10 | code]
+                    except KeyError:
+                        return self._place(pool, shape, (slot,))
+            else:
+                slots = pool.find_span(order, count, looped=self._looped)
+                if slots:
+                    return self._place(pool, shape, slots)
         return None
 
-    def _learn(self, asked: tuple[int, int | None, int]) -> tuple[tuple[int, int, int], ...]:
-        """The shapes that fulfil a request, as plain tuples, for they unpack faster; or none."""
+    def _learn(self, asked: _Asked) -> tuple[_Option, ...]:
+        """What would fulfil a request, best first; kept until the allocations change."""
+        size, domains, gcds, name = asked
         try:
-            found = tuple((k, order, gcd) for k, order, gcd in shapes(self.cluster, *asked))
+            found = shapes(self.cluster, size, domains, gcds)
         except Illegal:
             return ()
-        if len(self._shapes) >= _KNOWN_MAX:
-            self._shapes.clear()
-        self._shapes[asked] = found
-        return found
+        if len(self._options) >= _KINDS_MAX:
+            self._options.clear()
+        options = self._options[asked] = tuple(
+            (shape, shape.domains, shape.order, _code(shape), pool)
+            for shape in found
+            for pool in self._asked.get(name, ())
+        )
+        return options
 
-    def _place(self, pool: Pool, shape: tuple[int, int, int], slots: Sequence[int]) -> Place:
+    def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
         """The placement of a shape in these slots; one in a single link domain is remembered."""
         count, order, gcd = shape
         part = 1 << order
@@ -234,7 +254,7 @@ class Index:
         if count == 1:
             if len(pool.known) >= _KNOWN_MAX:
                 pool.known.clear()
-            pool.known[slots[0] << 10 | order << 7 | gcd] = place
+            pool.known[slots[0] << 10 | _code(shape)] = place
         return place
 
     def _find_named(self, request: Request) -> Place | None:
@@ -254,5 +274,15 @@ class Index:
         return self._place(pool, shape, slots) if slots else None
 
     def _refuse(self, request: Request) -> Refusal:
-        pools = self._asked.get(request.allocation, ())
-        return refusal(self.cluster, pools, request, looped=self._looped)
+        pools = self._asked.get(request.allocation)
+        if not pools:
+            return unknown_allocation(self.cluster, request.allocation)
+        if request.blocks is not None:
+            return refuse_named(self.cluster, pools, request)
+        asked = (request.size, request.domains, request.gcds, request.allocation)
+        reasons = self._reasons.get(asked)
+        if reasons is None:
+            if len(self._reasons) >= _KINDS_MAX:
+                self._reasons.clear()
+            reasons = self._reasons[asked] = Reasons(self.cluster, pools, request)
+        return reasons.refuse()

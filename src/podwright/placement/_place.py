@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 
 class Spot:
-    """One block of 2**order devices. bits: in the mask of its quarter; 0 if it is larger."""
+    """One block of 2**order devices.
 
-    __slots__ = ("bits", "order", "quarter", "slot")
+    bits: in the mask of its quarter; 0 if it is larger. shift: the bit of its half in a file.
+    """
 
-    def __init__(self, slot: int, order: int) -> None:
+    __slots__ = ("bits", "order", "quarter", "shift", "slot")
+
+    def __init__(self, slot: int, order: int, shift: int) -> None:
         self.slot = slot
         self.order = order
+        self.shift = shift
         self.quarter = slot >> QUARTER_ORDER
         self.bits = 0 if order > QUARTER_ORDER else (1 << (1 << order)) - 1 << (slot & 15)
 
@@ -32,7 +36,7 @@ class Place:
     def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
         self.placement = placement
         self.pool = pool
-        self.spots = tuple(Spot(slot, order) for slot in slots)
+        self.spots = tuple(pool.spot(slot, order) for slot in slots)
 
     @property
     def slots(self) -> list[int]:

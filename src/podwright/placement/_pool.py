@@ -2,8 +2,9 @@
 
 Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed
 under how much harm one more partition does there (`_tables.RANKS`) and their largest hole. All
-files that are not empty are the bits of one integer, and so are the halves in a file: the
-place for a block is the lowest bit among the files whose holes are large enough. Devices are
+files that are not empty are the bits of one integer, the best file highest, and so are the
+halves in a file, the first half highest: the place for a block is the highest bit among the
+files whose holes are large enough, and an integer's length tells its highest bit. Devices are
 numbered by slot: 64 times the place of the link domain in this pool, plus the offset.
 """
 
@@ -20,8 +21,9 @@ from podwright.placement._tables import (
     BEST_HOLES,
     CRIPPLED,
     HALF_ORDER,
+    JOINED,
     LARGEST_HOLES,
-    LARGEST_JOINED,
+    NO_HOLE,
     QUARTER,
     QUARTER_FULL,
     QUARTER_ORDER,
@@ -37,11 +39,11 @@ _FILES = RANK_COUNT * 8
 _BIT = [1 << file for file in range(_FILES)]
 #: By order: the files whose largest hole takes a block of that order.
 _TAKES = [
-    sum(_BIT[rank * 8 + hole] for rank in range(RANK_COUNT) for hole in range(order + 1, 8))
+    sum(_BIT[file] for file in range(_FILES) if file % 8 < NO_HOLE - order)
     for order in range(HALF_ORDER + 1)
 ]
 #: Where both halves of the link domains are that are wholly free.
-_WHOLE_FILE = RANKS[0][0] + HALF_ORDER + 1
+_WHOLE_FILE = RANKS[0][0] | NO_HOLE - 1 - HALF_ORDER
 
 
 class Pool:
@@ -53,8 +55,8 @@ class Pool:
     """
 
     __slots__ = (
-        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_owned", "_starts",
-        "cluster_domains", "domains", "known", "largest_ever", "name", "place",
+        "_count", "_down", "_file", "_files", "_free", "_full", "_halves", "_idle", "_owned",
+        "_starts", "cluster_domains", "domains", "known", "largest_ever", "name", "place",
     )  # fmt: skip
 
     def __init__(self, name: str, owned: Sequence[int]) -> None:
@@ -68,16 +70,22 @@ class Pool:
         self._free = list(quarters)  # neither taken nor drained
         self._down: dict[int, int] = {}  # by quarter that has any: its drained devices
         self._idle: dict[int, int] = {}  # of these, those not taken
-        halves = range(len(quarters) // 2)
+        self._halves = len(quarters) // 2
+        halves = range(self._halves)
         self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
-        self._file = [0 for _ in halves]
-        self._files = [(1 << len(halves)) - 1] + [0] * (_FILES - 1)
-        self._full = _BIT[0]  # the files that are not empty
+        self._file = [NO_HOLE for _ in halves]
+        self._files = [0] * _FILES
+        self._files[NO_HOLE] = (1 << self._halves) - 1
+        self._full = _BIT[NO_HOLE]  # the files that are not empty
         for half in halves:
             self._refile(half)
         self.largest_ever = self.largest()
         self._starts: dict[int, int] = {}
         self.known: dict[int, Place] = {}
+
+    def spot(self, slot: int, order: int) -> Spot:
+        """The block of 2**order devices at a slot."""
+        return Spot(slot, order, self._halves - 1 - (slot >> HALF_ORDER))
 
     # One block in one link domain: the hot path.
 
@@ -85,22 +93,19 @@ class Pool:
         """The best slot for a block of 2**order devices, or -1."""
         if order < HALF_ORDER:
             full = self._full & _TAKES[order]
-            if full:
-                halves = self._files[(full & -full).bit_length() - 1]
-                half = (halves & -halves).bit_length() - 1
-                quarter = half + half
-                best = BEST_HOLES[order]
-                low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
-                if low <= high:
-                    return half << 5 | low & 15
-                return half << 5 | 16 | high & 15
-            return -1
+            if not full:
+                return -1
+            half = self._halves - self._files[full.bit_length() - 1].bit_length()
+            quarter = half + half
+            best = BEST_HOLES[order]
+            low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
+            return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
         if order == HALF_ORDER:
             full = self._full & _TAKES[order]
-            halves = self._files[(full & -full).bit_length() - 1] if full else 0
+            halves = self._files[full.bit_length() - 1] if full else 0
         else:
             halves = self._files[_WHOLE_FILE]
-        return (halves & -halves).bit_length() - 1 << 5 if halves else -1
+        return self._halves - halves.bit_length() << 5 if halves else -1
 
     def turn(self, spot: Spot, step: int) -> None:
         """Take (`step` 1) a block that is not taken, or give back (-1) one that is."""
@@ -118,14 +123,12 @@ class Pool:
         mine = count[half] + step
         count[half] = mine
         # What _refile does, written out: most placements need no more than this.
-        new = (
-            RANKS[mine][count[half ^ 1]]
-            | LARGEST_JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[quarter ^ 1]]]
-        )
+        hole = JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[quarter ^ 1]]]
+        new = RANKS[mine][count[half ^ 1]] | hole
         old = self._file[half]
         self._file[half] = new
         files = self._files
-        bit = 1 << half
+        bit = 1 << spot.shift
         left = files[old] ^ bit
         files[old] = left
         if not left:
@@ -134,7 +137,7 @@ class Pool:
         if not there:
             self._full |= _BIT[new]
         files[new] = there | bit
-        if mine <= BESIDE_SAME_FROM:
+        if mine + mine - step < 2 * BESIDE_SAME_FROM:  # the larger of both counts, before or now
             self._refile(half ^ 1)
 
     def _turn_halves(self, spot: Spot, step: int) -> None:
@@ -167,15 +170,15 @@ class Pool:
     def _refile(self, half: int) -> None:
         """File a half anew, after its devices, its count or that beside it changed."""
         free, count, files, quarter = self._free, self._count, self._files, half + half
-        new = (
-            RANKS[count[half]][count[half ^ 1]]
-            | LARGEST_JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
-        )
+        hole = JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
         old = self._file[half]
+        if hole == NO_HOLE == old & 7:
+            return  # how full it is only matters once something is free again
+        new = RANKS[count[half]][count[half ^ 1]] | hole
         if new == old:
             return
         self._file[half] = new
-        bit = 1 << half
+        bit = 1 << self._halves - half - 1
         left = files[old] ^ bit
         files[old] = left
         if not left:

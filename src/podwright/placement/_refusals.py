@@ -1,97 +1,115 @@
-"""Why a request has no place, in words and numbers. Only worked out once it is refused."""
+"""Why a request has no place, in words and numbers. Only worked out once it is refused.
+
+What follows from the hardware alone is worked out once for all requests of a kind (Reasons);
+what is free is looked at each time, since a full cluster is asked again and again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.fabric import Cluster
+from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._pool import Pool
 from podwright.placement._rules import Illegal, Shape, named_blocks, shapes, sizes
 from podwright.placement._values import Refusal, Request
 
 
-def refusal(cluster: Cluster, pools: Sequence[Pool], request: Request, *, looped: bool) -> Refusal:
-    """The refusal of a request that has no place in any of these pools."""
-    if not pools:
-        named = f" {request.allocation}" if request.allocation is not None else ""
-        return Refusal(True, f"there is no allocation{named} in cluster {cluster.name}")
-    look = _Look(cluster, pools, request, looped)
-    try:
-        if request.blocks is not None:
-            return look.at_blocks()
-        found = shapes(cluster, request.size, request.domains, request.gcds)
-    except Illegal as illegal:
-        return look.refuse(illegal.rule, never=True, nearest=illegal.of_size)
-    return look.at_shapes(found)
+class Reasons:
+    """What stands in the way of requests of one size, link domains and GCDs in these pools."""
 
-
-class _Look:
-    """One look at the pools on behalf of one request."""
-
-    def __init__(
-        self, cluster: Cluster, pools: Sequence[Pool], request: Request, looped: bool
-    ) -> None:
-        self.cluster, self.pools, self.request, self.looped = cluster, pools, request, looped
+    def __init__(self, cluster: Cluster, pools: Sequence[Pool], request: Request) -> None:
+        self.pools = pools
+        self.size = request.size
         self.noun = cluster.family.device_noun
-        self.free = sum(pool.free for pool in pools)
-
-    def refuse(self, rule: str, *, never: bool, nearest: bool = False) -> Refusal:
-        largest = max(self._sizes(empty=False), default=0)
-        return Refusal(never, rule, self.free, largest, self._nearest() if nearest else ())
-
-    def at_blocks(self) -> Refusal:
-        shape, blocks = named_blocks(self.cluster, self.request)
-        for pool in self.pools:
-            slots = pool.slots(blocks)
-            if slots:
-                free = pool.has_free(slots, shape.order, drained_too=True)
-                state = "on a drained machine" if free else "taken"
-                return self.refuse(f"some of the devices named are {state}", never=False)
-        where = " or ".join(pool.name for pool in self.pools)
-        return self.refuse(f"the devices named are not all in allocation {where}", never=True)
-
-    def at_shapes(self, found: Sequence[Shape]) -> Refusal:
-        shape, size = found[0], self.request.size
-        form = f"aligned block of {1 << shape.order}"
-        if shape.domains > 1:
-            beside = " side by side" if self.looped else ""
-            form += f" at one offset of {shape.domains} link domains{beside}"
-        if not any(self._fits(pool, each, empty=True) for each in found for pool in self.pools):
-            where = " or ".join(pool.name for pool in self.pools)
-            return self.refuse(f"allocation {where} has no {form}", never=True, nearest=True)
-        free = self.free
-        if free < size:
-            rule = f"{size} {self.noun}s are asked for and {free} are free"
-        else:
-            rule = f"{free} {self.noun}s are free, but no {form} is"
-        return self.refuse(rule, never=False)
-
-    def _fits(self, pool: Pool, shape: Shape, *, empty: bool) -> bool:
-        count, order, _ = shape
-        if count == 1:
-            return pool.largest_ever >= order if empty else pool.find(order) >= 0
-        return bool(pool.find_span(order, count, looped=self.looped, empty=empty))
-
-    def _sizes(self, *, empty: bool) -> Sequence[int]:
-        """The sizes with these GCDs and link domains that have a place, ascending."""
-        domains, gcds = self.request.domains, self.request.gcds
-        if gcds == 1 and domains in (None, 1):  # the common case: one block
-            orders = [pool.largest_ever if empty else pool.largest() for pool in self.pools]
-            return [1 << order for order in range(max(orders) + 1)]
-        return [
-            size
-            for size in sizes(self.cluster, domains, gcds)
-            if any(
-                self._fits(pool, shape, empty=empty)
-                for shape in shapes(self.cluster, size, domains, gcds)
-                for pool in self.pools
-            )
+        self.looped = cluster.topology is ClusterTopology.LOOPED
+        domains, gcds = request.domains, request.gcds
+        #: Sizes with their shapes, largest first; of the same kind, and that these pools can hold.
+        self.ladder = [
+            (size, found)
+            for size in sorted(sizes(cluster, domains, gcds), reverse=True)
+            for found in (shapes(cluster, size, domains, gcds),)
+            if self._fits(found, empty=True)
         ]
+        #: Any one block will do.
+        self.one_block = gcds == 1 and domains in (None, 1)
+        self.nearest: tuple[int, ...] = ()
+        self.never = ""
+        try:
+            found = shapes(cluster, request.size, domains, gcds)
+        except Illegal as illegal:
+            self.never = illegal.rule
+            self.nearest = self._nearest() if illegal.of_size else ()
+            return
+        self.form = f"aligned block of {1 << found[0].order}"
+        if found[0].domains > 1:
+            beside = " side by side" if self.looped else ""
+            self.form += f" at one offset of {found[0].domains} link domains{beside}"
+        if all(size != request.size for size, _ in self.ladder):
+            where = " or ".join(pool.name for pool in pools)
+            self.never = f"allocation {where} has no {self.form}"
+            self.nearest = self._nearest()
+
+    def refuse(self) -> Refusal:
+        """The refusal as things are now. The request has no place."""
+        free = 0
+        for pool in self.pools:
+            free += pool.free
+        if self.never:
+            return Refusal(True, self.never, free, self.largest(), self.nearest)
+        if free < self.size:
+            rule = f"{self.size} {self.noun}s are asked for and {free} are free"
+        else:
+            rule = f"{free} {self.noun}s are free, but no {self.form} is"
+        return Refusal(False, rule, free, self.largest(), ())
+
+    def largest(self) -> int:
+        """The largest size of this kind that has a place now, or 0."""
+        if self.one_block:
+            order = -1
+            for pool in self.pools:
+                order = max(order, pool.largest())
+            return 1 << order if self.ladder and order >= 0 else 0
+        for size, found in self.ladder:
+            if self._fits(found, empty=False):
+                return size
+        return 0
+
+    def _fits(self, found: Sequence[Shape], *, empty: bool) -> bool:
+        for pool in self.pools:
+            for count, order, _ in found:
+                if count > 1:
+                    if pool.find_span(order, count, looped=self.looped, empty=empty):
+                        return True
+                elif order <= (pool.largest_ever if empty else pool.largest()):
+                    return True
+        return False
 
     def _nearest(self) -> tuple[int, ...]:
-        """The next smaller and the next larger size that these allocations can ever hold."""
-        legal = self._sizes(empty=True)
-        asked = self.request.size
-        below = [size for size in legal if size < asked]
-        above = [size for size in legal if size > asked]
-        return (*below[-1:], *above[:1])
+        """The next smaller and the next larger size that these pools can ever hold."""
+        below = [size for size, _ in self.ladder if size < self.size]
+        above = [size for size, _ in self.ladder if size > self.size]
+        return (*below[:1], *above[-1:])
+
+
+def unknown_allocation(cluster: Cluster, name: str | None) -> Refusal:
+    """The refusal where there is nothing to look at."""
+    named = f" {name}" if name is not None else ""
+    return Refusal(True, f"there is no allocation{named} in cluster {cluster.name}")
+
+
+def refuse_named(cluster: Cluster, pools: Sequence[Pool], request: Request) -> Refusal:
+    """The refusal of a request for the very devices in `request.blocks`."""
+    free = sum(pool.free for pool in pools)
+    largest = Reasons(cluster, pools, request).largest()
+    try:
+        shape, blocks = named_blocks(cluster, request)
+    except Illegal as illegal:
+        return Refusal(True, illegal.rule, free, largest)
+    for pool in pools:
+        slots = pool.slots(blocks)
+        if slots:
+            drained = pool.has_free(slots, shape.order, drained_too=True)
+            state = "on a drained machine" if drained else "taken"
+            return Refusal(False, f"some of the devices named are {state}", free, largest)
+    where = " or ".join(pool.name for pool in pools)
+    return Refusal(True, f"the devices named are not all in allocation {where}", free, largest)

@@ -65,11 +65,14 @@ def _largest_holes() -> bytes:
 #: BEST_HOLES[order][mask of the free devices]: the smallest hole, the lowest such, that takes an
 #: aligned block of 2**order devices: the hole's order times 16, plus its offset; 255 for none.
 BEST_HOLES = [_best_holes(order) for order in range(QUARTER_ORDER + 1)]
-#: LARGEST_HOLES[mask]: 0 for none, else the order of the largest hole, plus one.
-LARGEST_HOLES = _largest_holes()
-#: Of a half, by those of its quarters: two quarters that are wholly free are one hole.
-LARGEST_JOINED = [
-    [max(a, b) + (a == b == QUARTER_ORDER + 1) for b in range(QUARTER_ORDER + 2)]
+#: LARGEST_HOLES[mask]: 0 for none, else the order of the largest hole, plus one. A list, since
+#: it is read most often and lists are read faster than bytes.
+LARGEST_HOLES = list(_largest_holes())
+#: By LARGEST_HOLES of the quarters of a half (two that are wholly free are one hole): 7 less the
+#: same of the half, so that smaller holes come out higher; NO_HOLE where it has none.
+NO_HOLE = 7
+JOINED = [
+    [NO_HOLE - max(a, b) - (a == b == QUARTER_ORDER + 1) for b in range(QUARTER_ORDER + 2)]
     for a in range(QUARTER_ORDER + 2)
 ]
 
@@ -91,7 +94,7 @@ def _harm(here: int, beside: int) -> float:
 def _ranks() -> list[list[int]]:
     most, most_beside = _HERE_SAME_FROM, BESIDE_SAME_FROM
     classes = [(here, beside) for here in range(most + 1) for beside in range(most_beside + 1)]
-    by_harm = sorted(classes, key=lambda pair: (_harm(*pair), pair))
+    by_harm = sorted(classes, key=lambda pair: (-_harm(*pair), pair))
     rank = {pair: i << 3 for i, pair in enumerate(by_harm)}
     rows = [
         [rank[here, min(beside, most_beside)] for beside in range(_COUNTS)]
@@ -100,6 +103,7 @@ def _ranks() -> list[list[int]]:
     return rows + rows[-1:] * (_COUNTS - len(rows))
 
 
-#: RANKS[here][beside], by partition counts: 8 times a rank; 0 is where one more does least harm.
+#: RANKS[here][beside], by partition counts: 8 times a rank; the highest is where one more does
+#: least harm.
 RANKS = _ranks()
 RANK_COUNT = (_HERE_SAME_FROM + 1) * (BESIDE_SAME_FROM + 1)
