@@ -108,3 +108,33 @@ def test_the_fake_fills_in_what_it_is_given() -> None:
         plan, FOLDER, SHIM, ["t"]
     )
     assert command.argv == ("sh", "-c", "/bin/sh /tmp/run/shim 0 true; ls /tmp/run")
+
+
+@pytest.mark.parametrize(
+    ("environ", "words", "wanted"),
+    [
+        ({}, "", "^ofi"),
+        ({"OMPI_MCA_btl": "tcp,self"}, "", None),
+        ({}, "--mpi-global-args=--mca btl tcp,self", None),
+        ({}, "--mpi-local-args=-x OMPI_MCA_btl=self", None),
+        ({"HOME": "."}, "", None),
+        ({"HOME": "/nowhere"}, "", "^ofi"),
+    ],
+)
+def test_mpi_starts_without_the_transport_that_sleeps(
+    environ: dict[str, str],
+    tmp_path: Path,
+    words: str,
+    wanted: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """btl/ofi sleeps a second in MPI_Init; what the user says of transports counts more."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".openmpi").mkdir()
+    (tmp_path / ".openmpi" / "mca-params.conf").write_text("# mine\nbtl = tcp,self\n")
+    path = tmp_path / "mpirun"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    plan = make_plan(parse([*LINE, *([words] if words else []), "t"]), environ)
+    command = Mpirun({"PATH": str(tmp_path), **environ}).command(plan, FOLDER, SHIM, ["t"])
+    assert command.environment.get("OMPI_MCA_btl") == wanted

@@ -25,6 +25,7 @@ _RENAMED = {
     "oob_tcp_if_exclude": "prte_if_exclude",
 }
 _ROOT = "--allow-run-as-root"
+_TRANSPORT = "OMPI_MCA_btl"
 #: What places processes. Where a user says it, poprun says nothing of its own.
 _MAPPING = ("map-by", "rank-by", "npernode", "N", "rankfile", "oversubscribe", "nooversubscribe")
 _BINDING = ("bind-to", "cpu-set", "rankfile", "cpu-list")
@@ -148,7 +149,7 @@ class Mpirun:
                 argv += ["--host", instance.host]
             far = remotes.words(instance.rank, plan.program)
             argv += [*local, *(far or [*shim, str(instance.rank), *program]), ":"]
-        return Command(tuple(argv[:-1]), self._settings(folder), tuple(notes))
+        return Command(tuple(argv[:-1]), self._settings(plan, folder, remotes), tuple(notes))
 
     def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
         if plan.run_as_root is False:
@@ -161,14 +162,39 @@ class Mpirun:
             notes.append("running as root, so mpirun is told --allow-run-as-root")
         return [_ROOT]
 
-    def _settings(self, folder: RunFolder) -> dict[str, str]:
+    def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         memory, session = folder.shared_memory, folder.path
-        return {
+        settings = {
             "OMPI_MCA_btl_sm_backing_directory": memory,
             "OMPI_MCA_osc_sm_backing_directory": memory,
             "OMPI_MCA_osc_rdma_backing_directory": memory,
             "PRTE_MCA_prte_tmpdir_base": session,
         }
+        if not remotes and not self._says_transport(plan):
+            # libfabric's transport sleeps a second in MPI_Init; one host needs no network.
+            settings[_TRANSPORT] = "^ofi"
+        return settings
+
+    def _says_transport(self, plan: Plan) -> bool:
+        """Whether the user chose MPI's transports: by a variable, an argument or a file."""
+        if _TRANSPORT in self._environ:
+            return True
+        lines = [plan.mpi_arguments, *(instance.mpi_arguments for instance in plan.instances)]
+        for line in lines:
+            words = [word.lstrip("-") for word in line]
+            if any(words[i : i + 2] == ["mca", "btl"] for i in range(len(words))):
+                return True
+            if any(word.startswith(f"{_TRANSPORT}=") for word in line):
+                return True
+        home = self._environ.get("HOME")
+        if not home:
+            return False
+        path = os.path.join(home, ".openmpi", "mca-params.conf")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return any(line.partition("=")[0].strip() == "btl" for line in file)
+        except OSError:
+            return False
 
 
 def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:

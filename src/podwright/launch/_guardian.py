@@ -125,11 +125,25 @@ class Ending:
         elif now >= self._ask_at:
             # Those that mpirun starts only now have to be asked as well.
             new = [p for p in instances if p._replace(parent=0, state="") not in self._asked]
+            new = [p for p in new if not is_script(p.pid)]
             if new:
                 kill_all(new, signal.SIGTERM)
                 self._asked.update(p._replace(parent=0, state="") for p in new)
                 self.pause = _POLL[0]
         return False
+
+
+def is_script(pid: int) -> bool:
+    """Whether it is the script in front of an instance, or is yet to become the program.
+
+    It ignores what asks it to end; what has become of it will listen (_shim).
+    """
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            words = file.read(4096).split(b"\0")
+    except OSError:
+        return False
+    return len(words) > 1 and words[1].endswith(b"/shim") and b"/podwright-run-" in words[1]
 
 
 def is_daemon(process: Process) -> bool:

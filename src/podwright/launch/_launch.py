@@ -14,7 +14,7 @@ from podwright.launch._engine import Engine, Local, Mpirun, local_arguments
 from podwright.launch._environment import partition_environment, whole_environment
 from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
-from podwright.launch._hosts import NOWHERE
+from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._lease import Find, Lease, acquire, find
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
@@ -26,6 +26,8 @@ from podwright.wire import InvalidRequest, NotFound
 
 #: In the environment of all instances: how often they were started again.
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
+#: What joins the instances: mpi or tcp (popdist).
+BACKEND_VARIABLE = "POPDIST_BACKEND"
 
 
 class ProgramNotFound(NotFound):
@@ -128,7 +130,7 @@ class _Run:
             for note in command.notes:
                 output.warn(note)
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
-            cache = self._cache(folder)
+            own = {**self._cache(), **self._secret(folder, remotes)}
             if not self._lease and not plan.offline:
                 self._lease = self._acquire()
             lease = self._lease
@@ -137,7 +139,7 @@ class _Run:
                 plan.environment,
                 self._partition,
                 meeting_point(plan, remotes),
-                cache,
+                own,
                 command.environment,
                 {RUN_VARIABLE: folder.name, RESTART_VARIABLE: str(self._restarts)},
             )
@@ -157,8 +159,8 @@ class _Run:
             watched = True
             for remote in remotes:
                 far = [i for i in plan.instances if i.rank in remote.ranks and command.plain]
-                own = [[i.rank, _own(i)] for i in far]
-                remote.line.send(START, own, environment, plan.program)
+                theirs_own = [[i.rank, _own(i)] for i in far]
+                remote.line.send(START, theirs_own, environment, plan.program)
             starts: list[tuple[int, Sequence[str], Mapping[str, str]]]
             if command.plain:
                 starts = [(i.rank, [*shim, str(i.rank), *program], _own(i)) for i in here]
@@ -198,16 +200,28 @@ class _Run:
         )
         return lease
 
-    def _cache(self, folder: RunFolder) -> dict[str, str]:
-        """Make the place for executables; what instances hear of one that is this run's alone."""
+    def _cache(self) -> dict[str, str]:
+        """Make the place for executables. A temporary one is in each host's own run folder."""
         path = self._plan.cache
-        if path != TEMPORARY:
-            if path:
-                _make_folder("--executable-cache-path", path)
+        if path == TEMPORARY:
+            return {CACHE_VARIABLE: TEMPORARY}
+        if path:
+            _make_folder("--executable-cache-path", path)
+        return {}
+
+    def _secret(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
+        """What instances that no MPI joins need to believe each other (popdist)."""
+        if self._plan.launcher == "mpirun":
             return {}
-        path = folder.file("cache")
-        os.mkdir(path, 0o700)
-        return {CACHE_VARIABLE: path}
+        found = {BACKEND_VARIABLE: self._environ.get(BACKEND_VARIABLE) or "tcp"}
+        secret = os.urandom(32).hex()
+        if remotes:  # no file is on all hosts; nobody else may read a process's environment
+            return {**found, "POPDIST_SECRET": secret}
+        path = folder.file("secret")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(secret)
+        return {**found, "POPDIST_SECRET_FILE": path}
 
     def starts_again(self, cause: Cause | None) -> bool:
         """After an instance's failure, as often as was allowed; not where it cannot even start."""

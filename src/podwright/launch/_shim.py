@@ -26,6 +26,8 @@ trap : HUP INT QUIT TERM USR1 USR2 ALRM
 exec 2>/dev/null 3>"${0%/*}/status"
 echo "$1 start $$" >&3
 (
+  [ "$POPDIST_EXECUTABLE_CACHE_PATH" != temporary ] ||
+    export POPDIST_EXECUTABLE_CACHE_PATH="${0%/*}/cache"
   shift
   exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
 ) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-
@@ -61,6 +63,7 @@ def make_shim(folder: RunFolder, instances: Iterable[int]) -> list[str]:
         for stream in ("out", "err"):
             os.mkfifo(folder.file(f"{stream}.{index}"), 0o600)
     os.mkfifo(folder.file("status"), 0o600)
+    os.mkdir(folder.file("cache"), 0o700)
     _write(folder.file("shim"), _SCRIPT.encode())
     return ["/bin/sh", folder.file("shim")]
 
