@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from podwright.hosts import find_program
-from podwright.launch._folder import RunFolder
+from podwright.launch._folder import SESSION, RunFolder, memory_settings
 from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._plan import Plan
 from podwright.wire import InvalidRequest, NotFound
@@ -163,13 +163,7 @@ class Mpirun:
         return [_ROOT]
 
     def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
-        memory, session = folder.shared_memory, folder.path
-        settings = {
-            "OMPI_MCA_btl_sm_backing_directory": memory,
-            "OMPI_MCA_osc_sm_backing_directory": memory,
-            "OMPI_MCA_osc_rdma_backing_directory": memory,
-            "PRTE_MCA_prte_tmpdir_base": session,
-        }
+        settings = {**memory_settings(folder), SESSION: folder.path}
         if not remotes and not self._says_transport(plan):
             # libfabric's transport sleeps a second in MPI_Init; one host needs no network.
             settings[_TRANSPORT] = "^ofi"

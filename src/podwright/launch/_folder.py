@@ -26,6 +26,10 @@ _YOUNG = 5.0
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+#: Where mpirun and its daemons keep their files.
+SESSION = "PRTE_MCA_prte_tmpdir_base"
+
+
 class RunFolder(NamedTuple):
     """The folders of one run. name: also the value of RUN_VARIABLE. locks: open files."""
 
@@ -58,6 +62,15 @@ def make_folder(environ: Mapping[str, str], name: str = "") -> RunFolder:
     except OSError:
         memory = path  # no /dev/shm here: the programs' segments then lie in ordinary files
     return RunFolder(name, path, memory, tuple(locks))
+
+
+def memory_settings(folder: RunFolder) -> dict[str, str]:
+    """Variables that make MPI programs keep their shared memory in the run's folder."""
+    return {
+        "OMPI_MCA_btl_sm_backing_directory": folder.shared_memory,
+        "OMPI_MCA_osc_sm_backing_directory": folder.shared_memory,
+        "OMPI_MCA_osc_rdma_backing_directory": folder.shared_memory,
+    }
 
 
 def temporary(environ: Mapping[str, str]) -> str:

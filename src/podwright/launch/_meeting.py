@@ -43,6 +43,7 @@ def meet(plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Outp
             "folder": _here(environ),
             "program": needed,
             "environ": dict(environ),
+            "session": folder.path,
         }
 
     def starter(host: str, words: Sequence[str]) -> list[str]:

@@ -20,7 +20,13 @@ from typing import Any
 
 from podwright import __version__
 from podwright.hosts import become_subreaper, find_program, free_port, reap, subnets
-from podwright.launch._folder import RUN_VARIABLE, make_folder, sweep
+from podwright.launch._folder import (
+    RUN_VARIABLE,
+    SESSION,
+    make_folder,
+    memory_settings,
+    sweep,
+)
 from podwright.launch._guardian import END, ENDED, ORPHAN_GRACE, START, Ending, start_guardian
 from podwright.launch._line import Line
 from podwright.launch._shim import make_shim, open_status, open_stream, read_events, restore
@@ -117,9 +123,11 @@ class _Relay:
         folder: str,
         program: str,
         environ: Mapping[str, str],
+        session: str,
         silence: float = SILENCE,
     ) -> None:
         self._line, self._ranks, self._silence = line, ranks, silence
+        self._session = session
         own = {n: v for n, v in os.environ.items() if n in OWN_VARIABLES}
         rest = {n: v for n, v in environ.items() if n not in OWN_VARIABLES}
         self._environ = {**rest, **own}
@@ -149,7 +157,7 @@ class _Relay:
 
     def _begin(self) -> None:
         folder = self._folder
-        self._shim = make_shim(folder, self._ranks)
+        self._shim = make_shim(folder, self._ranks, memory_settings(folder))
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
@@ -238,7 +246,8 @@ class _Relay:
                 self._start(*values)
             elif kind == LAUNCH:
                 # What mpirun wants to be run here, its own daemon, as a line of shell.
-                words = [[values[0], ["/bin/sh", "-c", values[1]], {}]]
+                command = values[1].replace(self._session, self._folder.path)
+                words = [[values[0], ["/bin/sh", "-c", command], {}]]
                 self._guardian.channel.send(START, words, self._started)
             elif kind == SYNC:
                 self._read_status()
@@ -252,7 +261,9 @@ class _Relay:
         self, commands: Sequence[Sequence[Any]], environ: Mapping[str, str], program: Sequence[str]
     ) -> None:
         """Start instances: [rank, its own variables] each; none, where mpirun will do it."""
-        self._started = {**environ, **self._environ_of_host(), RUN_VARIABLE: self._folder.name}
+        own = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
+        own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
+        self._started = {**environ, **self._environ_of_host(), **own}
         words = [
             [rank, [*self._shim, str(rank), *self._restore, *program], own]
             for rank, own in commands

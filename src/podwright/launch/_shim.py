@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -57,14 +58,20 @@ class Event(NamedTuple):
     number: int
 
 
-def make_shim(folder: RunFolder, instances: Iterable[int]) -> list[str]:
-    """Put script and streams into the folder; the words in front of an instance's index."""
+def make_shim(
+    folder: RunFolder, instances: Iterable[int], instead: Mapping[str, str] | None = None
+) -> list[str]:
+    """Put script and streams into the folder; the words in front of an instance's index.
+
+    instead: values of variables that are other ones on this host than on poprun's, if set at all.
+    """
     for index in instances:
         for stream in ("out", "err"):
             os.mkfifo(folder.file(f"{stream}.{index}"), 0o600)
     os.mkfifo(folder.file("status"), 0o600)
     os.mkdir(folder.file("cache"), 0o700)
-    _write(folder.file("shim"), _SCRIPT.encode())
+    own = [f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()]
+    _write(folder.file("shim"), "".join([*own, _SCRIPT]).encode())
     return ["/bin/sh", folder.file("shim")]
 
 

@@ -1,4 +1,4 @@
-"""Hosts that are not there: each its own network, name, processes, mounts, /tmp, /run and sshd.
+"""Hosts that are not there: each its own network, name, processes, /tmp, /run, /dev/shm, sshd.
 
 All hosts of a lab hang on one bridge, which lives in a network namespace of its own; no namespace
 has a name, so two labs never meet and a lab whose processes are gone has left nothing behind. The
@@ -22,6 +22,7 @@ hostname "$1"
 mount --bind "$2/hosts" /etc/hosts
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs tmpfs /run
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mkdir -p /run/sshd
 mount --bind "$2/$1/ssh" /root/.ssh
 /usr/sbin/sshd -f "$2/$1/sshd_config"
