@@ -537,7 +537,7 @@ def test_server_version_has_the_two_lines_that_tools_cut(vipu: Vipu, line: str) 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("", "missing VERB: create, list, get, reset or remove; see --help"),
+        ("", "missing VERB: create, list, get, reset, remove, explain or events; see --help"),
         ("lst partitions", "unknown VERB 'lst'; did you mean 'list'?"),
         ("list", "missing NOUN; see --help"),
         ("list partion", "unknown NOUN 'partion'; did you mean 'partition'?"),

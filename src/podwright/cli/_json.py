@@ -27,6 +27,11 @@ def text(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode()
 
 
+def line(value: Any) -> str:
+    """The same on one line."""
+    return msgspec.json.encode(plain(value)).decode()
+
+
 def plain(value: Any) -> Any:
     """Values as dicts with every field, enums as their names."""
     if isinstance(value, Value):

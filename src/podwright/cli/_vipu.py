@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from podwright.cli import _json, _vipu_files
+from podwright.cli import _json, _vipu_files, _vipu_line
 from podwright.cli._arguments import complain
 from podwright.cli._vipu_show import (
     allocation_card,
@@ -39,8 +39,12 @@ _Action = Callable[[_Arguments, Client], int]
 
 
 def _create_partition(arguments: _Arguments, client: Client) -> int:
-    with waiting(f"create partition ({arguments.name})"):
-        made = client.create_partition(partition_spec(arguments))
+    spec, duration = partition_spec(arguments), arguments.duration
+    if arguments.wait:
+        made = _vipu_line.wait_for(client, spec, priority=arguments.priority, duration=duration)
+    else:
+        with waiting(f"create partition ({arguments.name})"):
+            made = client.create_partition(spec, duration=duration)
     if made.ready_state is ReadyState.ACTIVE and not arguments.no_ipuof_files:
         _vipu_files.write(made, system_wide=arguments.system_wide)
     return _outcome("create", made, arguments)
@@ -155,6 +159,10 @@ def _get_allocation(arguments: _Arguments, client: Client) -> int:
     return _show(arguments, _json.allocation(info), lambda: allocation_card(info))
 
 
+def _explain(arguments: _Arguments, client: Client) -> int:
+    return _vipu_line.explain(arguments, client, partition_spec)
+
+
 def _missing(what: str, name: str, known: list[str]) -> NotFound:
     there_are = f"there are: {', '.join(known)}" if known else f"there is no {what} at all"
     return NotFound(f"there is no {what} {name!r}", would_work=there_are)
@@ -172,7 +180,11 @@ def _wants_json(arguments: _Arguments) -> bool:
 def partition_spec(arguments: _Arguments) -> PartitionSpec:
     """What `vipu create partition` was asked for. Raises InvalidRequest where no server is needed
     to know better."""
-    asked = f"create partition {arguments.name}"
+    asked = f"create partition {arguments.name}".rstrip()
+    if arguments.priority and not arguments.wait:
+        raise InvalidRequest(
+            "--priority is for the waiting line", asked=asked, would_work="add --wait"
+        )
     if arguments.index is not None:
         raise InvalidRequest(
             "--index is named in V-IPU's documents, but not what it means",
@@ -281,4 +293,8 @@ _ACTIONS: dict[str, _Action] = {
     "get_partition": _get_partition,
     "get_cluster": _get_cluster,
     "get_allocation": _get_allocation,
+    "list_waiters": _vipu_line.list_waiters,
+    "remove_waiter": _vipu_line.remove_waiter,
+    "explain": _explain,
+    "events": _vipu_line.events,
 }

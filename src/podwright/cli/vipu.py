@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podwright import __version__
-from podwright.cli._arguments import Parser, not_negative, positive, run
+from podwright.cli._arguments import Parser, not_negative, positive, run, seconds
 from podwright.cli._server import connect, said, server_options
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ examples:
   vipu get partition p1 --gcd 0 --ipuof-configs > p1_ipuof.conf
   vipu reset partition p1
   vipu remove partition p1
+  vipu create partition big --size 64 --wait --duration 3600
+  vipu explain partition --size 64
 
 Without a server's name it is, in this order: the one in /etc/vipu/vipu-cli.hcl, this machine's,
 this user's own, localhost:8090. If there is none, one is started for you.
@@ -35,6 +37,7 @@ this user's own, localhost:8090. If there is none, one is started for you.
 exit codes: 0 done; 1 refused; 2 wrong usage; 69 no server; 75 not free now, later perhaps.
 `vipu VERB NOUN --help` says more of each."""
 
+_VERBS = "create, list, get, reset, remove, explain or events"
 _ROUTING = ("default", "dnc", "swnc", "btnc", "ringswnc")
 _GW_ROUTING = ("default", "ring", "swring")
 
@@ -85,6 +88,9 @@ def build_parser() -> Parser:
     gone = remove("partition", "remove_partition", "Remove a partition.", named=True)
     gone.add_argument("--force", action="store_true", help="whatever errors or leases there are")
     remove("lease", "remove_lease", "End a lease; what it holds is free again.", named=True)
+    remove("waiter", "remove_waiter", "Leave the waiting line.", named=True)
+    _explaining(verbs, common)
+    _events(verbs, common)
     return parser
 
 
@@ -137,7 +143,36 @@ def _creation(parser: Parser) -> None:
         help="write IPUoF files for all accounts, in /etc/ipuof.conf.d",
     )
     add("--no-ipuof-files", action="store_true", help="write none in ~/.ipuof.conf.d either")
+    add("--wait", action="store_true", help="wait in line for devices that are not free yet")
+    add("--priority", type=int, default=0, metavar="N", help="in the line: higher goes first, 0")
+    add(
+        "--duration",
+        type=seconds,
+        default=0.0,
+        metavar="S",
+        help="seconds for which it is needed, so that others know",
+    )
     add("--index", help=argparse.SUPPRESS)
+
+
+def _explaining(verbs: Any, common: Parser) -> None:
+    summary = "Say why something cannot start now, and what could."
+    parser = verbs.add_parser("explain", parents=[common], help=summary, description=summary)
+    parser.set_defaults(action="explain")
+    add = parser.add_argument
+    add("what", metavar="WHAT", help="`partition` with its options, or a waiter, lease, partition")
+    add("name", metavar="NAME", nargs="?", default="", help="after `partition`: one that exists")
+    _creation(parser)
+
+
+def _events(verbs: Any, common: Parser) -> None:
+    summary = "Show who did what, when, from where, and how it ended."
+    parser = verbs.add_parser("events", parents=[common], help=summary, description=summary)
+    parser.set_defaults(action="events")
+    parser.add_argument("--follow", action="store_true", help="go on with what happens")
+    parser.add_argument(
+        "--since", type=not_negative, default=0, metavar="N", help="only events after number N"
+    )
 
 
 def _listing(noun: Callable[..., Parser]) -> None:
@@ -147,6 +182,7 @@ def _listing(noun: Callable[..., Parser]) -> None:
         ("allocation", ("cluster",)),
         ("device", ("cluster", "allocation")),
         ("lease", ()),
+        ("waiter", ()),
     ):
         child = noun(name, f"list_{name}s", f"List {name}s.")
         for key in filters:
@@ -178,7 +214,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if not arguments.server_version and arguments.verb is None:
-        parser.error("missing VERB: create, list, get, reset or remove; see --help")
+        parser.error(f"missing VERB: {_VERBS}; see --help")
     from podwright.cli._vipu import perform  # after the words are known to be right
 
     return perform(arguments, connect)

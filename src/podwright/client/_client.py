@@ -11,6 +11,8 @@ from podwright.wire import (
     AcquireRequest,
     AllocationInfo,
     AllocationList,
+    BackupReply,
+    BackupRequest,
     ClusterInfo,
     ClusterList,
     CreateRequest,
@@ -128,9 +130,12 @@ class Client:
         """One partition as it stands."""
         return self._call("GetPartition", PartitionName(name=name), PartitionInfo)
 
-    def create_partition(self, spec: PartitionSpec, *, wait: bool = True) -> PartitionInfo:
+    def create_partition(
+        self, spec: PartitionSpec, *, wait: bool = True, duration: float = 0.0
+    ) -> PartitionInfo:
         """Create a partition. With `wait` it comes back ACTIVE or in ERROR."""
-        return self._call("CreatePartition", CreateRequest(spec=spec, wait=wait), PartitionInfo)
+        request = CreateRequest(spec=spec, wait=wait, duration=duration)
+        return self._call("CreatePartition", request, PartitionInfo)
 
     def reset_partition(
         self, name: str, *, relocatable: bool = False, force: bool = False, wait: bool = True
@@ -146,6 +151,10 @@ class Client:
     def acquire(self, request: AcquireRequest) -> AcquireReply:
         """Find or create a partition and hold it, in one step."""
         return self._call("Acquire", request, AcquireReply)
+
+    def backup(self) -> str:
+        """The text of a backup file: the store as of one instant. For administrators."""
+        return self._call("Backup", BackupRequest(), BackupReply).content
 
     def renew(self, lease: str, epoch: int, *, timeout: float | None = None) -> LeaseInfo:
         """Hold a lease for another ttl."""

@@ -1,0 +1,186 @@
+"""`vipu` in the waiting line, its explanations and its events, word by word."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from podwright.cli._vipu_line import command
+from podwright.cli.vipu import main
+from podwright.client import Client, FakeTransport, Found
+from podwright.wire import (
+    CreateRequest,
+    Empty,
+    EventInfo,
+    EventList,
+    EventsRequest,
+    ExplainRequest,
+    Explanation,
+    PartitionSpec,
+    ServerInfo,
+    Standing,
+    Unavailable,
+    Value,
+    WaiterInfo,
+    WaiterList,
+    WaiterName,
+    WaitReply,
+    WaitRequest,
+)
+from tests.cli.test_vipu import partition
+
+
+class Told:
+    """Runs the command against answers in their order; keeps calls and output."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, line: str, *answers: Value | BaseException) -> int:
+        left = list(answers)
+
+        def handler(name: str, request: Value) -> Value:
+            answer = left.pop(0)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        transport = FakeTransport(handler)
+
+        def connect(arguments: argparse.Namespace) -> Found:
+            return Found(Client(transport), ServerInfo(version="1"), "named")
+
+        try:
+            code = main(line.split(), connect)
+        except SystemExit as end:
+            code = int(str(end.code))
+        self.calls = transport.calls
+        self.out, self.err = self._capsys.readouterr()
+        assert not left, "not everything was asked"
+        return code
+
+
+@pytest.fixture
+def vipu(capsys: pytest.CaptureFixture[str]) -> Told:
+    return Told(capsys)
+
+
+def waits(place: int, estimate: float = 0.0, state: str = "WAITING") -> WaitReply:
+    return WaitReply(
+        waiter=WaiterInfo(
+            id="w1", place=place, needs="p0 to end", estimate=estimate, state=state, owner="ann"
+        )
+    )
+
+
+DONE = WaitReply(waiter=WaiterInfo(id="w1", state="DONE"), partition=partition())
+
+
+def test_wait_until_it_is_there(vipu: Told) -> None:
+    line = "create partition p1 --size 4 --wait --priority -2 --duration 60"
+    assert vipu(line, waits(2), waits(2), waits(1, 90.0), DONE) == 0
+    assert vipu.out == "create partition (p1): success.\n"
+    assert vipu.err.splitlines() == [
+        "w1: place 2 in the waiting line, for p0 to end.",
+        "w1: place 1 in the waiting line, for p0 to end; about 90 s more.",
+    ]
+    wanted = CreateRequest(spec=PartitionSpec(name="p1", size=4), duration=60.0)
+    assert vipu.calls[0] == ("Wait", WaitRequest(create=wanted, priority=-2))
+    assert vipu.calls[1] == ("Wait", WaitRequest(id="w1", timeout=20.0))
+
+
+def test_interrupted_it_leaves_the_line(vipu: Told) -> None:
+    line = "create partition p1 --size 4 --wait"
+    assert vipu(line, waits(1), KeyboardInterrupt(), Empty()) == 130
+    assert vipu.calls[-1] == ("Leave", WaiterName(id="w1"))
+    assert "w1 has left the waiting line" in vipu.err
+
+
+def test_it_outlives_a_restart_of_the_server(vipu: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    answers = [waits(1), *(Unavailable("restarting") for _ in range(5)), DONE]
+    assert vipu("create partition p1 --size 4 --wait", *answers) == 0
+
+
+def test_priority_needs_the_line(vipu: Told) -> None:
+    assert vipu("create partition p1 --size 4 --priority 3") == 2
+    assert "add --wait" in vipu.err
+
+
+def test_list_and_remove_waiters(vipu: Told) -> None:
+    line = WaiterList(waiters=[waits(1, 600.0).waiter])
+    assert vipu("list waiters", line) == 0
+    assert "w1" in vipu.out
+    assert "10 min" in vipu.out
+    assert vipu("list waiters --json", line) == 0
+    assert json.loads(vipu.out)[0]["place"] == 1
+    assert vipu("remove waiter w1", Empty()) == 0
+    assert vipu.out == "remove waiter (w1): success.\n"
+
+
+WHY = Explanation(
+    asked="a partition of 8 IPUs",
+    problem="8 IPUs are free, but no aligned block of 8 is",
+    lines=["partition p1 of ann has 4"],
+    free=8,
+    largest=4,
+    partitions=[Standing(partition="p1", owner="ann", size=4)],
+    nearest=PartitionSpec(name="", size=4),
+)
+
+
+def test_explain_a_request(vipu: Told) -> None:
+    assert vipu("explain partition --size 8", WHY) == 75
+    assert vipu.out.splitlines() == [
+        "a partition of 8 IPUs: 8 IPUs are free, but no aligned block of 8 is.",
+        "  - partition p1 of ann has 4",
+        "Would start now: vipu create partition NAME --size 4",
+    ]
+    request = ExplainRequest(spec=PartitionSpec(name="", size=8))
+    assert vipu.calls == [("Explain", request)]
+    assert vipu("explain partition --size 8 --json", WHY) == 75
+    assert json.loads(vipu.out)["nearest"]["size"] == 4
+    starts = Explanation(asked="a partition of 4 IPUs", starts_now=True, lines=["it would start"])
+    assert vipu("explain partition --size 4", starts) == 0
+
+
+@pytest.mark.parametrize("words", ["p1", "partition p1"])
+def test_explain_something_by_its_name(vipu: Told, words: str) -> None:
+    found = Explanation(asked="partition p1", lines=["nobody holds it"], starts_now=True)
+    assert vipu(f"explain {words}", found) == 0
+    assert vipu.calls == [("Explain", ExplainRequest(name="p1"))]
+
+
+def test_explain_nothing(vipu: Told) -> None:
+    assert vipu("explain partition") == 2
+    assert "--size N" in vipu.err
+
+
+def test_commands_are_as_one_would_type_them() -> None:
+    spec = PartitionSpec(name="p1", size=8, num_gcds=2, num_ilds=2, devices=[(0, 1), (1, 1)])
+    assert command(spec) == (
+        "vipu create partition p1 --size 8 --num-gcds 2 --num-ilds 2 --devices 0:1,1:1"
+    )
+
+
+def event(number: int) -> EventInfo:
+    return EventInfo(
+        number=number, at=0.0, who="ann", origin="unix", what="CreatePartition", about="p1"
+    )
+
+
+def test_events_page_by_page(vipu: Told) -> None:
+    first = EventList(events=[event(1), event(2)], last=2)
+    assert vipu("events --since 0", first, EventList(last=2)) == 0
+    assert len(vipu.out.splitlines()) == 2
+    assert vipu.out.splitlines()[0].endswith("ann (unix) CreatePartition p1: ok")
+    assert vipu.calls[1] == ("ListEvents", EventsRequest(since=2))
+
+
+def test_events_followed_until_interrupted(vipu: Told) -> None:
+    pages = EventList(events=[event(1)], last=1), EventList(last=1), KeyboardInterrupt()
+    assert vipu("events --follow --json", *pages) == 130
+    assert json.loads(vipu.out)["what"] == "CreatePartition"
+    assert vipu.calls[0] == ("ListEvents", EventsRequest(timeout=20.0))
