@@ -126,15 +126,10 @@ def found(core: Core, name: str, asked: str) -> Site:
 
 def names_in(core: Core, site: Site, allocation: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
-    cluster = site.cluster.name
-    records = [*core.records(), *core.quarantine.values()]
-    return sorted(
-        {
-            record.partition if hasattr(record, "partition") else record.name
-            for record in records
-            if (record.cluster, record.allocation) == (cluster, allocation)
-        }
-    )
+    here = (site.cluster.name, allocation)
+    standing = {r.name for r in core.records() if (r.cluster, r.allocation) == here}
+    left = {q.partition for q in core.quarantine.values() if (q.cluster, q.allocation) == here}
+    return sorted(standing | left)
 
 
 def put_allocation(record: AllocationRecord) -> Put:

@@ -42,7 +42,6 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
     if not request.agents:
         raise InvalidRequest("it names no agent", asked=asked, would_work="--agents ag1,ag2,…")
     for name in request.agents:
-        registry.agent(name, asked)
         if request.agents.count(name) > 1:
             raise InvalidRequest(
                 f"agent {name} is named {request.agents.count(name)} times",
@@ -50,6 +49,7 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
                 would_work="name each agent once",
                 agent=name,
             )
+        registry.agent(name, asked)
         if (other := core.inventory.by_machine.get(name)) is not None:
             raise WrongState(
                 f"agent {name} is in cluster {other.cluster.name}",

@@ -1,0 +1,158 @@
+"""`vipu-admin`: agents, clusters, allocations and users of a server. Parses, calls, prints.
+
+Grammar, the success line and the options that are known are those of V-IPU's command of that
+name; tables but that of `discover agent` are our choice. What it says of partitions is `vipu`'s.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from podwright import __version__
+from podwright.cli._arguments import Parser, not_negative, port, positive, run
+from podwright.cli._server import connect, said, server_options
+from podwright.cli.vipu import Connect
+
+_EXAMPLES = """\
+examples:
+  vipu-admin create agent ag1 --host 10.1.2.1 --port 8080
+  vipu-admin create cluster c1 --agents ag1,ag2,ag3,ag4 --num-ipulinkdomains 2 \\
+             --topology mesh --cluster-topology looped
+  vipu-admin create allocation a1 --cluster c1 --size 8
+  vipu-admin create user alice --allocations a1
+  vipu-admin list agents
+  vipu-admin test cluster c1
+  vipu-admin drain machine ag2
+
+Words about partitions, devices and leases do what they do in vipu: vipu-admin list partitions.
+exit codes: 0 done; 1 refused, or a test found something; 2 wrong usage; 69 no server."""
+
+_VERBS = ("create", "list", "get", "reset", "remove", "delete", "explain", "wait")
+_OF_VIPU = ("partition", "device", "lease", "ipu-attr", "waiter", "event", "quota")
+
+
+def build_parser() -> Parser:
+    """The parser of the whole command."""
+    common = server_options()
+    common.add_argument("--json", "--showjson", action="store_true", help="print JSON")
+    parser = Parser(
+        prog="vipu-admin",
+        parents=[common],
+        description="Administer agents, clusters, allocations and users.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"vipu-admin (Podwright) {__version__}"
+    )
+    parser.add_argument(
+        "--server-version", action="store_true", help="print the server's version and address"
+    )
+    verbs = parser.add_subparsers(metavar="VERB", dest="verb")
+
+    def verb(name: str, summary: str, *aliases: str) -> Callable[..., Parser]:
+        word = verbs.add_parser(name, help=summary, description=summary, aliases=aliases)
+        nouns = word.add_subparsers(metavar="NOUN", dest="noun", required=True)
+
+        def noun(name: str, action: str, summary: str, *, named: bool = True) -> Parser:
+            child: Parser = nouns.add_parser(
+                name, aliases=[f"{name}s"], parents=[common], help=summary, description=summary
+            )
+            child.set_defaults(action=action)
+            if named:
+                child.add_argument("name", metavar="NAME", help=f"the {name}'s name")
+            return child
+
+        return noun
+
+    _creation(verb("create", "Make an agent, cluster, allocation or user known."))
+    listing = verb("list", "List agents, clusters, allocations or users.")
+    getting = verb("get", "Show one agent, cluster, allocation or user.")
+    removing = verb("remove", "Remove an agent, cluster, allocation or user.", "delete")
+    for name in ("agent", "cluster", "allocation", "user"):
+        listing(name, f"list_{name}s", f"List {name}s.", named=False)
+        getting(name, f"get_{name}", f"Show one {name}.")
+        removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
+    verb("discover", "Show agents that announced themselves.")(
+        "agent", "discover_agents", "Show agents that announced themselves.", named=False
+    )
+    verb("test", "Test a cluster.")(
+        "cluster", "test_cluster", "Test connectivity, hardware, cabling and topology."
+    )
+    verb("drain", "Take a machine out of service.")(
+        "machine", "drain_machine", "Place nothing new on a machine; what is there stays."
+    )
+    verb("resume", "Put a machine back into service.")(
+        "machine", "resume_machine", "Place partitions on a machine again."
+    )
+    return parser
+
+
+def _creation(create: Callable[..., Parser]) -> None:
+    agent = create("agent", "create_agent", "Register the agent of a machine.")
+    agent.add_argument("--host", default="", metavar="H", help="its address; as it announced it")
+    agent.add_argument("--port", type=port, default=8080, metavar="P", help="its port, 8080")
+    agent.add_argument(
+        "--replace", action="store_true", help="it has another address or hardware from now on"
+    )
+    cluster = create("cluster", "create_cluster", "Make a cluster of registered agents.")
+    cluster.add_argument("--agents", metavar="A,B,…", help="in the order of their links")
+    cluster.add_argument(
+        "--num-ipulinkdomains", type=positive, default=1, metavar="N", help="link domains, 1"
+    )
+    cluster.add_argument(
+        "--topology", default="", metavar="T", help="inside a link domain: mesh, torus"
+    )
+    cluster.add_argument(
+        "--cluster-topology", default="", metavar="T", help="between them: looped, switched, none"
+    )
+    allocation = create("allocation", "create_allocation", "Set machines of a cluster apart.")
+    allocation.add_argument("--cluster", default="", metavar="C", help="the cluster")
+    allocation.add_argument("--agents", default="", metavar="A,B,…", help="these machines")
+    allocation.add_argument(
+        "--size", type=not_negative, default=0, metavar="N", help="so many devices"
+    )
+    allocation.add_argument("--users", default="", metavar="A,B,…", help="who may use it")
+    user = create("user", "create_user", "Make a user with an access key.")
+    user.add_argument(
+        "--allocations", default="", metavar="A,B,…", help="those the user may use; all"
+    )
+    user.add_argument(
+        "--role", default="user", metavar="R", help="administrator, user, reader, scheduler"
+    )
+
+
+def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
+    """The command. connect: how it comes to its server. Returns the exit code."""
+    return run(
+        lambda: _main(argv, connect),
+        prog="vipu-admin",
+        say=lambda error: said(error, "vipu-admin"),
+    )
+
+
+def _main(argv: Sequence[str] | None, connect: Connect) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    if _is_of_vipu(words):
+        from podwright.cli.vipu import main as vipu
+
+        return vipu(words, connect)
+    parser = build_parser()
+    arguments = parser.parse_args(words)
+    if not arguments.server_version and arguments.verb is None:
+        parser.error("missing VERB: create, list, get, remove, discover, test, …; see --help")
+    from podwright.cli._admin import perform  # after the words are known to be right
+
+    return perform(arguments, connect)
+
+
+def _is_of_vipu(words: Sequence[str]) -> bool:
+    """Does a verb with one of vipu's own nouns stand here?"""
+    return any(
+        verb in _VERBS and noun.removesuffix("s") in _OF_VIPU for verb, noun in pairwise(words)
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

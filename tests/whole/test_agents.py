@@ -1,0 +1,253 @@
+"""A server, agents and an administrator, each a process of its own: made, killed, found again."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from podwright.client import Client, UnixTransport, parse_addresses
+from podwright.wire import (
+    AgentList,
+    ListRequest,
+    PartitionInfo,
+    PartitionList,
+    PartitionName,
+    Value,
+)
+from tests.whole.conftest import BIN, Pod
+
+SILENCE = 1.0
+V = TypeVar("V", bound=Value)
+
+
+class Machines:
+    """Agents as processes; their state files outlive them."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.arguments = arguments
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.ports: dict[str, int] = {}
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start the agent of a machine, at its old port if it had one, until it answers."""
+        process = self.processes[name] = subprocess.Popen(
+            [
+                BIN / "vipu-agent",
+                *("--machine", name, "--port", str(self.ports.get(name, 0))),
+                *("--state", str(self.folder / f"{name}.json"), *self.arguments, *arguments),
+            ],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.search(r" on 127\.0\.0\.1:(\d+), kept in ", line)
+        assert found, line + process.stderr.read()
+        self.ports[name] = int(found[1])
+
+    def signal(self, name: str, number: int) -> None:
+        """Kill, stop or continue an agent."""
+        process = self.processes[name]
+        process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._reap(process)
+
+    def end(self) -> None:
+        """End them all."""
+        for process in self.processes.values():
+            process.kill()
+            self._reap(process)
+
+    def _reap(self, process: subprocess.Popen[str]) -> None:
+        process.wait(20)
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+class World:
+    """An empty server and its machines."""
+
+    def __init__(self, pod: Pod, machines: Machines) -> None:
+        self.pod = pod
+        self.machines = machines
+
+    def admin(self, *words: str) -> str:
+        return self.pod.good("vipu-admin", *words)
+
+    def register(self, *names: str) -> None:
+        threads = [threading.Thread(target=self.machines.start, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name in names:
+            port = str(self.machines.ports[name])
+            said = self.admin("create", "agent", name, "--host", "127.0.0.1", "--port", port)
+            assert said == f"create agent ({name}): success.\n"
+
+    def state(self, agent: str) -> tuple[str, str]:
+        listed = self.ask("ListAgents", ListRequest(), AgentList).agents
+        found = next(info for info in listed if info.name == agent)
+        return found.state, found.reason
+
+    def ask(self, method: str, request: Value, reply: type[V]) -> V:
+        """A question without a command, for those that are asked again and again."""
+        with Client(UnixTransport(str(self.pod.socket))) as client:
+            answer = client.call(method, request)
+        assert isinstance(answer, reply)
+        return answer
+
+    def until(self, what: Callable[[], bool], seconds: float = 20) -> float:
+        begin = time.monotonic()
+        while not what():
+            assert time.monotonic() < begin + seconds, "it did not come to pass"
+            time.sleep(0.05)
+        return time.monotonic() - begin
+
+    def ready(self, partition: str) -> str:
+        name = PartitionName(name=partition)
+        return self.ask("GetPartition", name, PartitionInfo).ready_state.value
+
+
+@pytest.fixture
+def world(make_pod: Callable[..., Pod], tmp_path: Path) -> Iterator[World]:
+    """A server that notices silence within a second, with a key that agents share."""
+    key = tmp_path / "agent.key"
+    key.write_text("a key that only we two know\n")
+    key.chmod(0o600)
+    pod = make_pod("--agent-silence", str(SILENCE), "--agent-key", str(key), "-a", "lo")
+    machines = Machines(tmp_path, "--agent-key", str(key))
+    yield World(pod, machines)
+    machines.end()
+
+
+def test_from_nothing_to_a_running_cluster_and_over_a_restart(world: World) -> None:
+    assert world.pod.json("vipu", "list", "clusters") == []
+    world.register("ag1", "ag2")
+    made = world.admin("create", "cluster", "c1", "--agents", "ag1,ag2", "--topology", "mesh")
+    assert made == "create cluster (c1): success.\n"
+    world.pod.good("vipu", "create", "partition", "p1", "--size", "8")
+    world.pod.stop(signal.SIGKILL)
+    world.pod.start()
+    assert world.ready("p1") == "ACTIVE"
+    listed = world.admin("list", "agents").splitlines()
+    assert listed[0].split(" | ")[0].strip() == "Agent"
+    assert [line.split()[0] for line in listed[2:]] == ["ag1", "ag2"]
+    refused = world.pod.run("vipu-admin", "remove", "cluster", "c1")
+    assert (refused.code, "it has p1 in it" in refused.err) == (1, True)
+    world.pod.good("vipu-admin", "remove", "partition", "p1")
+    assert world.admin("remove", "cluster", "c1") == "remove cluster (c1): success.\n"
+    assert world.admin("remove", "agent", "ag1") == "remove agent (ag1): success.\n"
+
+
+def test_a_killed_agent_is_noticed_and_comes_back_reset(world: World) -> None:
+    world.register("ag1", "ag2")
+    world.admin("create", "cluster", "c1", "--agents", "ag1,ag2")
+    world.pod.good("vipu", "create", "partition", "p1", "--size", "8")
+    world.machines.signal("ag2", signal.SIGKILL)
+    world.until(lambda: world.ready("p1") == "ERROR")
+    info = world.pod.good("vipu", "get", "partition", "p1")
+    assert f"machine ag2 has been silent for {SILENCE:g} s" in info
+    assert world.state("ag2")[0] == "DOWN"
+    devices = world.pod.json("vipu", "list", "devices")
+    assert {d["state"] for d in devices if d["device"]["machine"] == "ag2"} == {"DOWN"}
+    world.machines.start("ag2")
+    world.until(lambda: world.ready("p1") == "ACTIVE")  # by the automatic reset
+    assert world.state("ag2") == ("UP", "")
+    kept = json.loads((world.machines.folder / "ag2.json").read_text())
+    assert {device["partition"] for device in kept["devices"]} == {"p1"}
+
+
+def test_an_agent_that_hangs_is_noticed_too(world: World) -> None:
+    world.register("ag1")
+    world.admin("create", "cluster", "c1", "--agents", "ag1")
+    world.pod.good("vipu", "create", "partition", "p1", "--size", "4")
+    world.machines.signal("ag1", signal.SIGSTOP)
+    world.until(lambda: world.ready("p1") == "ERROR")
+    world.machines.signal("ag1", signal.SIGCONT)
+    world.until(lambda: world.ready("p1") == "ACTIVE")
+
+
+def test_an_agent_killed_in_the_middle_of_a_step(world: World) -> None:
+    world.machines.arguments += ("--delay", "0.5")
+    world.register("ag1")
+    world.admin("create", "cluster", "c1", "--agents", "ag1")
+    creating = threading.Thread(
+        target=world.pod.run, args=("vipu", "create", "partition", "p1", "--size", "4")
+    )
+    creating.start()
+    world.until(lambda: world.ask("ListPartitions", ListRequest(), PartitionList).partitions != [])
+    world.machines.signal("ag1", signal.SIGKILL)
+    creating.join()
+    assert world.ready("p1") == "ERROR"
+    world.machines.start("ag1")
+    world.until(lambda: world.ready("p1") == "ACTIVE")
+
+
+def test_an_agent_killed_and_back_at_once_changes_nothing(world: World) -> None:
+    world.register("ag1")
+    world.admin("create", "cluster", "c1", "--agents", "ag1")
+    world.pod.good("vipu", "create", "partition", "p1", "--size", "4")
+    world.machines.signal("ag1", signal.SIGKILL)
+    world.machines.start("ag1")
+    world.until(lambda: world.state("ag1")[0] == "UP")
+    world.pod.good("vipu", "reset", "partition", "p1")
+    assert world.ready("p1") == "ACTIVE"
+
+
+def test_other_hardware_is_refused_until_somebody_says_that_it_is_right(world: World) -> None:
+    world.register("ag1")
+    world.admin("create", "cluster", "c1", "--agents", "ag1")
+    world.machines.signal("ag1", signal.SIGKILL)
+    world.machines.start("ag1", "--serial", "NEW")
+    world.until(lambda: world.state("ag1")[0] == "REFUSED")
+    assert world.state("ag1")[1] == "device 0 is NEW-0, not SIM-ag1-0"
+    refused = world.pod.run("vipu", "create", "partition", "p1", "--size", "1")
+    assert refused.code == 75
+    port = str(world.machines.ports["ag1"])
+    world.admin("create", "agent", "ag1", "--host", "127.0.0.1", "--port", port, "--replace")
+    world.until(lambda: world.pod.run("vipu", "create", "partition", "p1", "--size", "1").code == 0)
+
+
+def test_a_stranger_is_no_agent_and_an_agent_obeys_no_stranger(world: World) -> None:
+    world.machines.arguments = ()
+    world.machines.start("ag9")
+    port = str(world.machines.ports["ag9"])
+    words = ("create", "agent", "ag9", "--host", "127.0.0.1", "--port", port)
+    refused = world.pod.run("vipu-admin", *words)
+    assert refused.code == 69
+    assert "does not have the server's agent key" in refused.err
+    away = world.pod.run("vipu-agent", "--machine", "a", "--host", "0.0.0.0", "--port", "0")
+    assert (away.code, "--agent-key" in away.err) == (2, True)
+
+
+def test_agents_are_discovered(world: World) -> None:
+    address = world.pod.good("vipu", "--server-version").splitlines()[1].removeprefix("host: ")
+    if not address.rpartition(":")[2].isdecimal():
+        pytest.fail(f"no port in {address!r}")
+    assert parse_addresses(address)
+    world.machines.start("ag1", "--server", address)
+    rows: list[str] = []
+
+    def there() -> bool:
+        rows[:] = world.admin("discover", "agent").splitlines()
+        return len(rows) == 3
+
+    world.until(there)
+    header = "Host | Port | Network Interface | Time Since Last Seen | Agent Auto-Add ID"
+    assert re.sub(" +", " ", rows[0]) == header
+    cells = [cell.strip() for cell in rows[2].split("|")]
+    assert (cells[0], cells[2], cells[4]) == ("127.0.0.1", "lo", "ag1")
+    world.admin("create", "agent", "ag1")
+    assert world.state("ag1")[0] == "UP"
