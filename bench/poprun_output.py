@@ -6,6 +6,7 @@ poprun takes for them (its own process, which does nothing else), and that each 
 
 from __future__ import annotations
 
+import io
 import os
 import statistics
 import subprocess
@@ -14,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench import Figures, figure
 from bench.poprun import _end_servers
@@ -66,12 +67,12 @@ def _lines(environ: Mapping[str, str]) -> Figures:
     with subprocess.Popen(
         _poprun(INSTANCES, *words), env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
-        assert process.stdout
-        first = process.stdout.readline()
+        out = cast(io.BufferedReader, process.stdout)
+        first = out.readline()
         before, start = _cpu(process.pid), time.perf_counter()
         used, taken, peak = before, 0.0, 0
         rest, lines, whole = first, 0, 0
-        while piece := process.stdout.read1(1 << 20):
+        while piece := out.read1(1 << 20):
             *ready, rest = (rest + piece).split(b"\n")
             lines += len(ready)
             whole += sum(line.startswith(b"[1,") and line.endswith(b"log") for line in ready)
