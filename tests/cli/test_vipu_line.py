@@ -100,7 +100,8 @@ def test_interrupted_it_leaves_the_line(vipu: Told) -> None:
 
 def test_it_outlives_a_restart_of_the_server(vipu: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    answers = [waits(1), *(Unavailable("restarting") for _ in range(5)), DONE]
+    down = [Unavailable("restarting") for _ in range(5)]
+    answers: list[Value | BaseException] = [waits(1), *down, DONE]
     assert vipu("create partition p1 --size 4 --wait", *answers) == 0
 
 
