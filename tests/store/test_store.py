@@ -177,6 +177,40 @@ async def test_time_never_falls_below_what_was_committed(handle: Handle, clocks:
     assert latest.now() == 1_003_600.0
 
 
+async def test_all_of_one_instant_can_be_read(handle: Handle) -> None:
+    store = handle()
+    opened = await store.open()
+    await store.commit([Put("a", "x", b"1"), Put("a", "y", b"1")])
+    seen, _ = await asyncio.gather(store.read(), store.commit([Put("a", "z", b"1")]))
+    assert seen.epoch == opened.epoch
+    assert seen.time == store.now()
+    assert len(seen.records) in (2, 3)
+    assert len((await store.read()).records) == 3
+
+
+async def test_all_can_be_replaced_and_the_next_epoch_is_higher(handle: Handle) -> None:
+    store = handle()
+    opened = await store.open()
+    await store.commit([Put("a", "old", b"1")])
+    records = {("a", str(i)): bytes([i]) for i in range(250)} | {("b", "ä\n"): b""}
+    await store.replace(records, epoch=opened.epoch + 40)
+    with pytest.raises(Fenced):
+        await store.commit([Put("a", "late", b"1")])
+    again = await handle().open()
+    assert again.records == records
+    assert again.epoch == opened.epoch + 41
+
+
+async def test_a_fenced_server_replaces_nothing(handle: Handle) -> None:
+    old, new = handle(), handle()
+    await old.open()
+    await old.commit([Put("a", "x", b"1")])
+    await new.open()
+    with pytest.raises(Fenced):
+        await old.replace({}, epoch=99)
+    assert (await handle().open()).records == {("a", "x"): b"1"}
+
+
 async def test_commits_count_transactions(handle: Handle) -> None:
     store = handle()
     await store.open()

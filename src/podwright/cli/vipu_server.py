@@ -95,6 +95,14 @@ def build_parser() -> Parser:
         type=seconds,
         help="end after so long without partition, lease or call (with --user: 300)",
     )
+    copies = parser.add_argument_group("backups").add_mutually_exclusive_group()
+    copies.add_argument(
+        "--backup", metavar="FILE", help="write what the store holds to FILE, and end"
+    )
+    copies.add_argument("--restore", metavar="FILE", help="put a backup into the store, and end")
+    parser.add_argument(
+        "--replace", action="store_true", help="with --restore: whatever the store holds now"
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv: calls")
     parser.add_argument(
         "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
@@ -109,6 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     arguments = build_parser().parse_args(argv)
+    if arguments.backup or arguments.restore:
+        return _copy(arguments)
     if arguments.user and os.getsid(0) != os.getpid():
         if os.fork():
             return 0
@@ -121,6 +131,25 @@ def _main(argv: Sequence[str] | None) -> int:
     _log_to_stderr(arguments.verbose)
     options = _options(arguments)
     asyncio.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
+    return 0
+
+
+def _copy(arguments: argparse.Namespace) -> int:
+    """Back up or restore the store that these options name."""
+    import asyncio
+    from pathlib import Path
+
+    from podwright.server import back_up, restore_from
+    from podwright.store import shown_place
+
+    storage = _options(arguments).storage
+    place = shown_place(storage)
+    if arguments.backup:
+        count = asyncio.run(back_up(storage, Path(arguments.backup)))
+        complain(f"{count} records of {place} are in {arguments.backup}")
+    else:
+        work = restore_from(storage, Path(arguments.restore), replace=arguments.replace)
+        complain(f"{asyncio.run(work)} records of {arguments.restore} are in {place}")
     return 0
 
 

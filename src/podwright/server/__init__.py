@@ -1,8 +1,19 @@
 """What serves a controller: gRPC on TCP, HTTP on a Unix socket, and who calls."""
 
+from podwright.server._backups import back_up, restore_from
 from podwright.server._hardware import Hardware
 from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._server import Server, is_loopback
 from podwright.server._serving import Options, serve
 
-__all__ = ["TOKEN_TTL", "Hardware", "Identity", "Options", "Server", "is_loopback", "serve"]
+__all__ = [
+    "TOKEN_TTL",
+    "Hardware",
+    "Identity",
+    "Options",
+    "Server",
+    "back_up",
+    "is_loopback",
+    "restore_from",
+    "serve",
+]

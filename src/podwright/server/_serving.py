@@ -17,6 +17,7 @@ from typing import cast
 from podwright import __version__
 from podwright.controller import Controller, Machines
 from podwright.server._agents import reach
+from podwright.server._faults import Fault
 from podwright.server._hardware import Hardware, choose
 from podwright.server._server import Server
 from podwright.server._shared import LEASE, owner_name, serve_shared
@@ -108,14 +109,20 @@ async def _take(lock: Lock, options: Options) -> bool:
 async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
+    fault = Fault.asked(os.environ)
     store = PostgresStore(
         str(options.storage), owner=owner_name(options.host, options.port), ttl=LEASE
     )
+    if fault is not None:
+        store = fault.store(store)
     standby = Standby()
     server = _server_for(options, cast(Controller, standby), store)
 
     def chosen(opened: Opened) -> Hardware:
-        return _chosen(opened.records, options)
+        hardware = _chosen(opened.records, options)
+        if fault is not None:
+            fault.arm(hardware)
+        return hardware
 
     await serve_shared(
         store,
@@ -160,14 +167,19 @@ def _server_for(options: Options, controller: Controller, store: Store) -> Serve
 async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware], None]) -> bool:
     stop = asyncio.Event()
     _on_signals(stop)
-    store = SQLiteStore(file)
+    fault = Fault.asked(os.environ)
+    store = SQLiteStore(file, connect=fault.connect() if fault else None)
     records = (await store.open()).records if file.exists() else {}  # noqa: ASYNC240 (one look)
     try:
         hardware = _chosen(records, options)
+        drivers = hardware.drivers()
+        if fault is not None:
+            fault.arm(hardware)
+            store, drivers = fault.store(store), fault.drivers(drivers)
         controller = Controller(
             store,
             hardware.clusters,
-            hardware.drivers(),
+            drivers,
             version=__version__,
             machines=_machines(options),
         )

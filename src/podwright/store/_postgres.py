@@ -17,7 +17,7 @@ from podwright.store import _postgres_schema as schema
 from podwright.store._clock import Clock, Seconds
 from podwright.store._door import Opened, Snapshot
 from podwright.store._group import Final, GroupStore
-from podwright.wire import AlreadyExists
+from podwright.wire import AlreadyExists, NotFound
 
 if TYPE_CHECKING:
     import psycopg
@@ -213,23 +213,39 @@ class PostgresStore(GroupStore):
         return True
 
     def _read(self) -> Snapshot:
-        db = self._db
-        assert db is not None
-        with schema.translated(self.name), db.transaction():
-            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
-            assert row is not None
-            return Snapshot(row[0], row[1], _records(db))
+        assert self._db is not None
+        with schema.translated(self.name):
+            return _snapshot(self._db)
+
+    async def peek(self) -> Snapshot:
+        """What the database holds, without claiming it: a server that uses it goes on.
+
+        Raises wire.NotFound where there is no store yet, wire.Unavailable.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self._peek)
+
+    def _peek(self) -> Snapshot:
+        db = schema.connect(self._url)
+        try:
+            with schema.translated(self.name):
+                if not schema.exists(db):
+                    raise NotFound(f"there is no store in {self.name}")
+                schema.check_version(db, self.name)
+                return _snapshot(db)
+        finally:
+            db.close()
 
     def _nothing_written(self, error: BaseException) -> bool:
         return schema.nothing_written(error, self._db)
 
     def _close_database(self) -> None:
-        import psycopg
-
         db, self._db, self._held_until = self._db, None, 0.0
         if db is None:
             return
+        import psycopg
+
         try:
             if self._broken is None:  # the next server need not wait
                 db.execute(
@@ -239,6 +255,14 @@ class PostgresStore(GroupStore):
             _log.warning("the lease on %s could not be given back: %s", self.name, error)
         finally:
             db.close()
+
+
+def _snapshot(db: psycopg.Connection[Any]) -> Snapshot:
+    with db.transaction():
+        db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        row = db.execute("SELECT epoch, time FROM podwright.server").fetchone()
+        assert row is not None
+        return Snapshot(row[0], row[1], _records(db))
 
 
 def _records(db: psycopg.Connection[Any]) -> dict[tuple[str, str], bytes]:

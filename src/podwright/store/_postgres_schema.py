@@ -132,6 +132,20 @@ def migrate(db: psycopg.Connection[Any], name: str) -> None:
     Raises wire.Unavailable for another program's schema and for a newer Podwright's.
     """
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    version = check_version(db, name)
+    if version == len(MIGRATIONS):
+        return
+    if not version:
+        db.execute("CREATE SCHEMA IF NOT EXISTS podwright")
+        db.execute("REVOKE ALL ON SCHEMA podwright FROM PUBLIC")
+    for step in MIGRATIONS[version:]:
+        for statement in step:
+            db.execute(statement)
+    db.execute(f"COMMENT ON SCHEMA podwright IS 'Podwright''s store, version {len(MIGRATIONS)}'")
+
+
+def check_version(db: psycopg.Connection[Any], name: str) -> int:
+    """The version of the schema, 0 where there is none. Raises as `migrate` does."""
     row = db.execute(
         "SELECT obj_description(oid, 'pg_namespace'),"
         " (SELECT count(*) FROM pg_class WHERE relnamespace = n.oid)"
@@ -152,15 +166,7 @@ def migrate(db: psycopg.Connection[Any], name: str) -> None:
             f"this one knows {len(MIGRATIONS)})",
             would_work="run the newer Podwright, or name another database",
         )
-    if version == len(MIGRATIONS):
-        return
-    if row is None:
-        db.execute("CREATE SCHEMA podwright")
-        db.execute("REVOKE ALL ON SCHEMA podwright FROM PUBLIC")
-    for step in MIGRATIONS[version:]:
-        for statement in step:
-            db.execute(statement)
-    db.execute(f"COMMENT ON SCHEMA podwright IS 'Podwright''s store, version {len(MIGRATIONS)}'")
+    return version
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from podwright.store import _schema
 from podwright.store._clock import Clock, Seconds
 from podwright.store._door import Opened, Snapshot
 from podwright.store._group import Final, GroupStore
+from podwright.wire import NotFound
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,6 +45,25 @@ class SQLiteStore(GroupStore):
         self._wall, self._monotonic = wall, monotonic
         self._connect = connect
         self._db: sqlite3.Connection | None = None
+
+    async def peek(self) -> Snapshot:
+        """What the file holds, without claiming it: a server that uses it goes on.
+
+        Raises wire.NotFound where there is no file, wire.Unavailable as `open` does.
+        """
+        import asyncio
+
+        return await asyncio.to_thread(self._peek)
+
+    def _peek(self) -> Snapshot:
+        if not self.path.exists():
+            raise NotFound(f"there is no store {self.path}", would_work="name one with --storage")
+        db = _schema.connect(self.path, self._connect)
+        try:
+            with _schema.translated(self.path):
+                return _snapshot(db)
+        finally:
+            db.close()
 
     def _open_database(self) -> tuple[Opened, Clock]:
         db = _schema.connect(self.path, self._connect)
@@ -75,14 +95,9 @@ class SQLiteStore(GroupStore):
         return self._transaction(self.now(), work)
 
     def _read(self) -> Snapshot:
-        db = self._db
-        assert db is not None
+        assert self._db is not None
         with _schema.translated(self.path):
-            db.execute("BEGIN")
-            epoch, when = db.execute("SELECT epoch, time FROM server").fetchone()
-            records = _records(db)
-            db.execute("COMMIT")
-        return Snapshot(epoch, when, records)
+            return _snapshot(self._db)
 
     def _transaction(self, now: float, work: Callable[[sqlite3.Connection], None]) -> bool:
         db = self._db
@@ -109,6 +124,15 @@ class SQLiteStore(GroupStore):
         if self._db is not None:
             self._db.close()
         self._db = None
+
+
+def _snapshot(db: sqlite3.Connection) -> Snapshot:
+    db.execute("BEGIN")
+    try:
+        epoch, when = db.execute("SELECT epoch, time FROM server").fetchone()
+        return Snapshot(epoch, when, _records(db))
+    finally:
+        db.execute("COMMIT")
 
 
 def _records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:

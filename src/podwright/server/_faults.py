@@ -1,0 +1,147 @@
+"""A server that kills itself at a step that a test names: `PODWRIGHT_FAULT=commit:17:before`.
+
+`kill -9` from outside hits a random instant; what happens between two given steps is reached
+only from inside. The nth commit, SQL statement or call to a machine after the server's start is
+the last thing that it does (`after`), or is never done (`before`). Simulated hardware only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from podwright.agents import Driver
+from podwright.store import Change
+from podwright.wire import Denied, InvalidRequest
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from podwright.server._hardware import Hardware
+
+VARIABLE = "PODWRIGHT_FAULT"
+_KINDS = ("commit", "driver", "statement")
+
+
+class Fault:
+    """Counts one kind of step, and kills this process at the nth. Nothing is counted unarmed."""
+
+    def __init__(self, kind: str, nth: int, *, after: bool) -> None:
+        self._kind, self._left, self._after = kind, nth, after
+        self._armed = False
+
+    @classmethod
+    def asked(cls, environ: Mapping[str, str]) -> Fault | None:
+        """The fault that the environment asks for. Raises wire.InvalidRequest."""
+        text = environ.get(VARIABLE, "")
+        if not text:
+            return None
+        kind, _, rest = text.partition(":")
+        number, _, when = rest.partition(":")
+        if kind not in _KINDS or not number.isdecimal() or when not in ("before", "after"):
+            raise InvalidRequest(
+                f"{VARIABLE}={text!r} names no step",
+                would_work="commit:N:before, or after, and driver or statement in place of commit",
+            )
+        return cls(kind, int(number), after=when == "after")
+
+    def arm(self, hardware: Hardware) -> None:
+        """Count from now on. Raises wire.Denied unless all the hardware is simulated."""
+        if not all(cluster.simulated for cluster in hardware.clusters):
+            raise Denied(
+                f"{VARIABLE} kills the server, and its hardware is real",
+                would_work=f"unset {VARIABLE}; it is for tests",
+            )
+        self._armed = True
+
+    def before(self, kind: str) -> bool:
+        """A step is about to be done. Returns whether it is the last one."""
+        if not self._armed or kind != self._kind:
+            return False
+        self._left -= 1
+        if self._left:
+            return False
+        if not self._after:
+            die()
+        return True
+
+    def store(self, store: Any) -> Any:
+        """The store, with its commits counted."""
+        return _Store(store, self)
+
+    def drivers(self, drivers: Mapping[str, Driver]) -> dict[str, Driver]:
+        """The drivers, with their calls counted."""
+        return {name: _Driver(driver, self) for name, driver in drivers.items()}
+
+    def connect(self) -> Callable[..., sqlite3.Connection]:
+        """Like sqlite3.connect, with the statements counted."""
+        import sqlite3
+
+        fault = self
+
+        class Connection(sqlite3.Connection):
+            def execute(self, *arguments: Any) -> sqlite3.Cursor:
+                last = fault.before("statement")
+                cursor = super().execute(*arguments)
+                if last:
+                    die()
+                return cursor
+
+        def connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            return sqlite3.connect(*arguments, **options, factory=Connection)
+
+        return connect
+
+
+def die() -> None:
+    """As `kill -9` from outside: nothing is cleaned up."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Store:
+    """A store whose commits are counted."""
+
+    def __init__(self, inner: Any, fault: Fault) -> None:
+        self._inner, self._fault = inner, fault
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        last = self._fault.before("commit")
+        await self._inner.commit(changes)
+        if last:
+            die()
+
+
+class _Driver:
+    """A driver whose calls are counted, but for those that only look."""
+
+    def __init__(self, inner: Driver, fault: Fault) -> None:
+        self._inner, self._fault = inner, fault
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def describe(self) -> Any:
+        return await self._inner.describe()
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        last = self._fault.before("driver")
+        await self._inner.configure(partition, epoch, devices)
+        if last:
+            die()
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        last = self._fault.before("driver")
+        await self._inner.reset(epoch, devices)
+        if last:
+            die()
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        last = self._fault.before("driver")
+        await self._inner.release(epoch, devices)
+        if last:
+            die()
