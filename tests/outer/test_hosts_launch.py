@@ -1,0 +1,237 @@
+"""poprun over four real hosts by ssh: both launchers, every ending, nothing left on any host."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import HostsLab
+
+pytestmark = [pytest.mark.outer]
+
+REPOSITORY = Path(__file__).parents[2]
+FOUR = ("--host=a,b,c,d", "--num-replicas=4", "--num-instances=4")
+BOTH = pytest.mark.parametrize("launcher", ["local", "mpirun"])
+#: Waits to be ended; `deaf` does not hear it.
+WAIT = (
+    "import os, signal, sys, time\n"
+    "if 'deaf' in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "print('up', flush=True)\n"
+    "time.sleep(100)\n"
+)
+
+
+class Hosts:
+    """poprun on host a, with a server in one function; and what it leaves on each host."""
+
+    def __init__(self, lab: HostsLab) -> None:
+        self.lab = lab
+        self.environ = {
+            **os.environ,
+            "CALLS": "/tmp/calls",
+            "PODWRIGHT_TEST_HOSTS": str(lab.folder),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        at = f"--wd={REPOSITORY}"
+        command = self.lab.place("a").wrap([sys.executable, "-m", "tests.launch.alone", *words])
+        command.insert(command.index("--"), at)
+        process = subprocess.Popen(
+            command,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def up(self, *words: str, count: int) -> subprocess.Popen[str]:
+        """A run whose instances have all said so."""
+        process = self.start(*words)
+        assert process.stdout
+        for _ in range(count):
+            assert process.stdout.readline().endswith("up\n"), process.communicate()
+        return process
+
+    def signal(self, process: subprocess.Popen[str], number: int) -> None:
+        """To poprun itself, which nsenter has started."""
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        os.kill(int(children.read_text().split()[0]), number)
+
+    def left(self) -> list[str]:
+        found = []
+        for name in self.lab.names:
+            if not self.lab.is_up(name):
+                continue
+            run = ["ps", "-eo", "pid=,args="]
+            for line in self.lab.exec(name, *run).stdout.splitlines():
+                if any(mark in line for mark in ("podwright", "prted", "mpirun", "alone", "deaf")):
+                    found.append(f"{name}: {line}")
+            for folder in ("/tmp", "/dev/shm"):
+                names = self.lab.exec(name, "ls", folder).stdout.split()
+                found += [f"{name}: {folder}/{n}" for n in names if n.startswith("podwright-run")]
+        return found
+
+    def leaves_nothing(self) -> None:
+        until = time.monotonic() + 30
+        while left := self.left():
+            assert time.monotonic() < until, left
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[HostsLab]:
+    with HostsLab(["a", "b", "c", "d"]) as found:
+        yield found
+
+
+@pytest.fixture
+def hosts(lab: HostsLab) -> Iterator[Hosts]:
+    found = Hosts(lab)
+    yield found
+    for process in found.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    for name in lab.names:
+        if not lab.is_up(name):
+            lab.revive(name)
+
+
+@BOTH
+def test_instances_run_in_blocks_on_all_hosts(hosts: Hosts, launcher: str) -> None:
+    script = 'echo "$RANK $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $(hostname)"'
+    code, out, err = hosts.run(
+        *("--host", "a, b,c,d", f"--launcher={launcher}", "--print-topology=1"),
+        *("--num-replicas=8", "--num-instances=8", "sh", "-c", script),
+    )
+    assert code == 0, err
+    for i in range(8):
+        wanted = f"[1,{i}]<stdout>: {i} {i % 2} 2 {hosts.lab.address['a']} {'abcd'[i // 2]}\n"
+        assert wanted in out
+    assert "| hosts     |   a   |   b   |   c   |   d   |" in out
+    hosts.leaves_nothing()
+
+
+def test_mpi_works_between_hosts_that_poprun_is_not_on(hosts: Hosts) -> None:
+    program = (
+        "from mpi4py import MPI\nimport os\nw = MPI.COMM_WORLD\n"
+        "print(w.allreduce(w.rank), os.uname().nodename, os.environ['ODD'])\n"
+    )
+    hosts.environ["ODD"] = "a 'b' \"c\" $d;\\"
+    code, out, err = hosts.run(
+        *("-H", "b, d", "--num-replicas=4", "--num-instances=4", sys.executable, "-c", program)
+    )
+    assert code == 0, err
+    lines = [f"[1,{i}]<stdout>: 6 {'bd'[i // 2]} {hosts.environ['ODD']}" for i in range(4)]
+    assert sorted(out.splitlines()) == lines
+    hosts.leaves_nothing()
+
+
+@BOTH
+def test_the_first_failure_is_named_with_its_host_and_ends_all(hosts: Hosts, launcher: str) -> None:
+    program = (
+        "import os, sys, time\n"
+        "if os.environ['RANK'] == '2': print('sorry', file=sys.stderr); sys.exit(7)\n"
+        "time.sleep(100)\n"
+    )
+    code, _, err = hosts.run(f"--launcher={launcher}", *FOUR, sys.executable, "-c", program)
+    assert code == 7, err
+    assert "instance 2 on c ended with exit code 7. Its last lines:" in err
+    assert "sorry" in err
+    hosts.leaves_nothing()
+
+
+@BOTH
+def test_all_are_asked_before_any_is_ended(hosts: Hosts, launcher: str) -> None:
+    program = (
+        "import os, signal, sys, time\n"
+        "def asked(*_):\n"
+        "    time.sleep(0.3)\n"
+        "    print('saved', flush=True)\n"
+        "    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, asked)\n"
+        "print('up', flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    process = hosts.up(f"--launcher={launcher}", *FOUR, sys.executable, "-c", program, count=4)
+    hosts.signal(process, signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    assert sorted(out.splitlines()) == [f"[1,{i}]<stdout>: saved" for i in range(4)], err
+    hosts.leaves_nothing()
+
+
+@BOTH
+def test_a_host_that_crashes_ends_the_run(hosts: Hosts, launcher: str) -> None:
+    words = (f"--launcher={launcher}", "--grace=1", *FOUR, sys.executable, "-c", WAIT)
+    process = hosts.up(*words, count=4)
+    begin = time.monotonic()
+    hosts.lab.kill("c")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert "host c is lost (instances 2)" in err
+    assert time.monotonic() - begin < 40
+    hosts.leaves_nothing()
+
+
+@BOTH
+def test_kill_9_of_poprun_leaves_nothing_on_any_host(hosts: Hosts, launcher: str) -> None:
+    line = (f"--launcher={launcher}", *FOUR, sys.executable, "-c", WAIT, "deaf")
+    process = hosts.up(*line, count=4)
+    hosts.signal(process, signal.SIGKILL)
+    hosts.leaves_nothing()
+
+
+def test_an_instance_that_ignores_sigterm_is_ended_all_the_same(hosts: Hosts) -> None:
+    line = ("--launcher=local", "--grace=1", *FOUR, sys.executable, "-c", WAIT, "deaf")
+    process = hosts.up(*line, count=4)
+    hosts.signal(process, signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    hosts.leaves_nothing()
+
+
+@pytest.mark.parametrize("victim", ["relay", "guardian"])
+def test_a_relay_or_guardian_that_is_killed_ends_the_run(hosts: Hosts, victim: str) -> None:
+    line = ("--launcher=local", "--grace=1", *FOUR, sys.executable, "-c", WAIT)
+    process = hosts.up(*line, count=4)
+    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._relay").stdout.split()
+    # The way there is a shell that has become the relay; its child is the guardian.
+    pid = found[0] if victim == "relay" else found[1]
+    hosts.lab.exec("b", "kill", "-KILL", pid)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 75, err
+    assert "host b" in err
+    hosts.leaves_nothing()
+
+
+def test_a_host_that_is_cut_off_ends_its_own(
+    hosts: Hosts, hosts_lab: Callable[..., HostsLab]
+) -> None:
+    line = ("--launcher=local", "--grace=1", *FOUR, sys.executable, "-c", WAIT)
+    process = hosts.up(*line, count=4)
+    hosts.lab.exec("d", "ip", "link", "set", "eth0", "down")
+    try:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 75, err
+        assert "host d is lost (instances 3): it does not answer any more" in err
+        hosts.leaves_nothing()
+    finally:
+        hosts.lab.kill("d")

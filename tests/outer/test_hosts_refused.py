@@ -1,0 +1,139 @@
+"""Hosts that poprun cannot use: each is named, with what to type, in bounded time."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import HostsLab
+from tests.outer.test_hosts_launch import Hosts
+
+pytestmark = [pytest.mark.outer]
+LINE = ("--host=a,b", "--num-replicas=2", "--num-instances=2", "--launcher=local")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[HostsLab]:
+    with HostsLab(["a", "b", "c"]) as found:
+        yield found
+
+
+@pytest.fixture
+def hosts(lab: HostsLab) -> Iterator[Hosts]:
+    """Both hosts as new."""
+    found = Hosts(lab)
+    kept = lab.folder / "kept"
+    if not kept.exists():
+        shutil.copytree(lab.folder / "a" / "ssh", kept / "a")
+        shutil.copytree(lab.folder / "b" / "ssh", kept / "b")
+    yield found
+    for name in ("a", "b"):
+        shutil.copytree(kept / name, lab.folder / name / "ssh", dirs_exist_ok=True)
+        (lab.folder / name / "ssh" / "known_hosts").unlink(missing_ok=True)
+    if not lab.is_up("b"):
+        lab.revive("b")
+    lab.exec("b", "umount", "/tmp")
+
+
+def refused(hosts: Hosts, *words: str, code: int = 69) -> str:
+    got, out, err = hosts.run(*LINE, *(words or ("true",)))
+    assert (got, out) == (code, ""), err
+    errors = [line for line in err.splitlines() if line.startswith("POPRUN ERROR")]
+    assert len(errors) == 1, err
+    hosts.leaves_nothing()
+    calls = hosts.lab.exec("a", "cat", "/tmp/calls").stdout
+    assert "Acquire" not in calls  # nothing was held meanwhile
+    return errors[0]
+
+
+def test_a_host_that_is_down(hosts: Hosts) -> None:
+    hosts.lab.kill("b")
+    assert "host b: it does not answer. Check that it is up: ping b." in refused(hosts)
+
+
+def test_a_host_of_no_such_name(hosts: Hosts) -> None:
+    got, _, err = hosts.run("--host=a,nobody", *LINE[1:], "true")
+    assert got == 69
+    assert "host nobody: there is no host of that name" in err
+
+
+def test_a_host_whose_key_has_changed(hosts: Hosts) -> None:
+    ssh = hosts.lab.folder / "a" / "ssh"
+    other = (hosts.lab.folder / "key.pub").read_text()
+    (ssh / "known_hosts").write_text(f"b {other}")
+    (ssh / "config").write_text("Host *\nStrictHostKeyChecking yes\n")
+    said = refused(hosts)
+    assert "host b: its host key has changed" in said
+    assert "ssh-keygen -R b" in said
+
+
+def test_a_host_that_is_not_known(hosts: Hosts) -> None:
+    (hosts.lab.folder / "a" / "ssh" / "config").write_text("Host *\nStrictHostKeyChecking yes\n")
+    assert "host b: its host key is not known here. Confirm it once: ssh b." in refused(hosts)
+
+
+def test_a_host_that_refuses_the_key(hosts: Hosts) -> None:
+    (hosts.lab.folder / "b" / "ssh" / "authorized_keys").write_text("")
+    said = refused(hosts)
+    assert "host b: it refuses the key" in said
+    assert "ssh-copy-id b" in said
+
+
+def test_a_host_with_another_version(hosts: Hosts) -> None:
+    """The package under the same path, from another time."""
+    package = hosts.lab.folder / "other"
+    shutil.copytree(Path(__file__).parents[2] / "src" / "podwright", package)
+    text = (package / "__init__.py").read_text()
+    assert '__version__ = "' in text
+    (package / "__init__.py").write_text(text.replace('__version__ = "', '__version__ = "9.'))
+    target = str(Path(__file__).parents[2] / "src" / "podwright")
+    hosts.lab.exec("b", "mount", "--bind", str(package), target)
+    try:
+        assert "host b: it has Podwright 9." in refused(hosts)
+    finally:
+        hosts.lab.exec("b", "umount", target)
+
+
+def test_a_host_without_our_package(hosts: Hosts) -> None:
+    target = str(Path(__file__).parents[2] / "src" / "podwright")
+    hosts.lab.exec("b", "mount", "-t", "tmpfs", "tmpfs", target)
+    try:
+        assert "host b: Podwright is not installed there" in refused(hosts)
+    finally:
+        hosts.lab.exec("b", "umount", target)
+
+
+def test_a_host_without_python(hosts: Hosts) -> None:
+    target = str(Path(sys.executable).parent)
+    hosts.lab.exec("b", "mount", "-t", "tmpfs", "tmpfs", target)
+    try:
+        assert "host b: this host's Python is not there" in refused(hosts)
+    finally:
+        hosts.lab.exec("b", "umount", target)
+
+
+def test_a_host_without_space(hosts: Hosts) -> None:
+    hosts.lab.exec("b", "mount", "-t", "tmpfs", "-o", "mode=1777,size=4k", "tmpfs", "/tmp")
+    hosts.lab.exec("b", "dd", "if=/dev/zero", "of=/tmp/full", "bs=4k", "count=4")
+    said = refused(hosts)
+    assert "host b: No space left on device" in said
+    assert "Make room there" in said
+
+
+def test_a_program_that_is_not_there_on_one_host(hosts: Hosts) -> None:
+    hosts.lab.exec("a", "sh", "-c", "cp /bin/true /tmp/only-on-a")
+    said = refused(hosts, "/tmp/only-on-a", code=127)
+    assert "host b: there is no program '/tmp/only-on-a'" in said
+
+
+def test_several_hosts_are_told_in_one_line(hosts: Hosts) -> None:
+    got, _, err = hosts.run(
+        *("--host=a,nobody,noone", "--num-replicas=3", "--num-instances=3"),
+        *("--launcher=local", "true"),
+    )
+    assert got == 69
+    assert "2 of 2 other hosts cannot be used: nobody: there is no host" in err
