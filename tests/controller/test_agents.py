@@ -14,6 +14,7 @@ from podwright.store import MemoryStore
 from podwright.wire import (
     AgentInfo,
     AgentRequest,
+    AllocationRequest,
     AlreadyExists,
     Announcement,
     ClusterInfo,
@@ -148,7 +149,7 @@ async def test_agents_are_asked_before_they_are_registered(site: Site) -> None:
     create = site.controller.create_agent
     again = AgentRequest(name="ag1", host="ag1", port=1)
     await refused(create(ROOT, again), AlreadyExists, "there is an agent ag1 already, at ag1:1")
-    await refused(create(ALICE, again), Denied, "only an administrator")
+    await refused(create(ALICE, again), Denied, "no administrator")
     other = AgentRequest(name="ag2", host="ag1", port=1)
     await refused(create(ROOT, other), AlreadyExists, "agent ag1 is at ag1:1")
     wrong = AgentRequest(name="ag2", host="ag1", port=2)
@@ -403,3 +404,79 @@ async def test_users_have_keys_that_are_shown_once(site: Site) -> None:
     await controller.remove_user(ROOT, Named(name="alice"))
     await refused(controller.authenticate("alice", key), Unauthenticated, "this name")
     await refused(controller.remove_user(ROOT, Named(name="alice")), NotFound, "no user alice")
+
+
+async def test_the_two_rack_cluster_of_a_real_site(site: Site) -> None:
+    names = [f"ag.{rack}.{place}" for rack in (13, 14) for place in range(1, 17)]
+    await site.agents(*names)
+    racks = {"num_ilds": 2, "ild_topology": "torus", "topology": "looped"}
+    typo = [*names[:-1], "ag.14.14"]
+    await refused(
+        site.cluster("cl128", *typo, **racks), InvalidRequest, "agent ag.14.14 is named 2 times"
+    )
+    info = await site.cluster("cl128", *names, **racks)
+    assert (info.size, info.ild_sizes, info.topology) == (128, [64, 64], "looped")
+    spec = PartitionSpec(name="p1", size=128, num_gcds=32, num_replicas=32)
+    made = await site.controller.create_partition(ALICE, CreateRequest(spec=spec))
+    assert (made.ready_state.value, made.num_ilds, made.routing.value) == ("ACTIVE", 2, "RINGSWNC")
+
+
+async def test_allocations_set_machines_apart(site: Site) -> None:
+    names = ["ag1", "ag2", "ag3", "ag4"]
+    await site.agents(*names)
+    await site.cluster("c1", *names)
+    create, remove = site.controller.create_allocation, site.controller.remove_allocation
+
+    def request(name: str, **settings: object) -> AllocationRequest:
+        return AllocationRequest(name=name, **settings)  # type: ignore[arg-type]
+
+    await site.create("p0", 4)
+    outside = "p0 of cluster c1 lie outside any allocation"
+    await refused(create(ROOT, request("a1", size=8)), WrongState, outside)
+    await site.controller.remove_partition(ALICE, RemoveRequest(name="p0"))
+    made = await create(ROOT, request("a1", size=8))
+    assert (made.name, made.cluster, made.agents) == ("a1", "c1", ["ag1", "ag2"])
+    cases = [
+        (request("a1", size=4), AlreadyExists, "an allocation a1"),
+        (request("a2", size=12), InvalidRequest, "cannot have 12 IPUs"),
+        (request("a2", agents=["ag2"]), WrongState, "agent ag2 is in allocation a1"),
+        (request("a2", agents=["ag3", "ag3"]), InvalidRequest, "named 2 times"),
+        (request("a2", agents=["ag9"]), NotFound, "no agent ag9"),
+        (request("a2", size=16), NoCapacity, "no 16 IPUs side by side"),
+        (request("a2"), InvalidRequest, "either agents or a size"),
+        (request("a2", size=4, users=["bob"]), NotFound, "no user bob"),
+        (request("a2", size=4, cluster="c9"), NotFound, "no cluster c9"),
+    ]
+    for asked, kind, words in cases:
+        await refused(create(ROOT, asked), kind, words)
+    await refused(create(ALICE, request("a2", size=4)), Denied, "no administrator")
+    assert (await create(ROOT, request("a2", agents=["ag4"]))).agents == ["ag4"]
+    await refused(site.create("p1", 16), PodwrightError, "16")
+    spec = PartitionSpec(name="p1", size=4, allocation="a2")
+    await site.controller.create_partition(ALICE, CreateRequest(spec=spec))
+    await site.controller.close()
+    await site.start()
+    listed = (await site.controller.list_allocations(ROOT, ListRequest())).allocations
+    assert [(a.name, a.agents) for a in listed] == [("a1", ["ag1", "ag2"]), ("a2", ["ag4"])]
+    create, remove = site.controller.create_allocation, site.controller.remove_allocation
+    await refused(remove(ROOT, Named(name="a2")), WrongState, "it has p1 in it")
+    await site.controller.remove_partition(ALICE, RemoveRequest(name="p1"))
+    for name in ("a2", "a1"):
+        assert await remove(ROOT, Named(name=name)) == Empty()
+    listed = (await site.controller.list_allocations(ROOT, ListRequest())).allocations
+    assert [(a.name, a.size) for a in listed] == [("c1", 16)]
+    await refused(remove(ROOT, Named(name="c1")), WrongState, "stands for all of cluster c1")
+    assert (await site.create("p2", 16)).ready_state.value == "ACTIVE"
+
+
+async def test_a_grant_widens_what_a_user_may_use(site: Site) -> None:
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    controller = site.controller
+    await controller.create_allocation(ROOT, AllocationRequest(name="a1", size=4))
+    await controller.create_user(ROOT, UserRequest(name="alice", allocations=["a1"]))
+    await controller.create_user(ROOT, UserRequest(name="bob"))
+    both = AllocationRequest(name="a2", size=4, users=["alice", "bob"])
+    await controller.create_allocation(ROOT, both)
+    users = (await controller.list_users(ROOT, ListRequest())).users
+    assert [(u.name, u.allocations) for u in users] == [("alice", ["a1", "a2"]), ("bob", [])]

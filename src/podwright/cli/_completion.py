@@ -11,6 +11,8 @@ SHELLS = ("bash", "zsh")
 #: Commands, and the modules whose `build_parser()` knows their words.
 _PARSERS = {
     "vipu": "podwright.cli.vipu",
+    "vipu-admin": "podwright.cli.vipu_admin",
+    "vipu-agent": "podwright.cli.vipu_agent",
     "vipu-server": "podwright.cli.vipu_server",
     "podwright": "podwright.cli.podwright",
 }

@@ -24,7 +24,7 @@ from podwright.wire import (
     ClusterRequest,
     InvalidRequest,
     PodwrightError,
-    TestResult,
+    CheckResult,
     WrongState,
 )
 
@@ -124,17 +124,17 @@ def _named(text: str, default: _Topology, asked: str) -> _Topology:
         ) from None
 
 
-async def tested(core: Core, registry: Registry, site: Site) -> list[TestResult]:
+async def tested(core: Core, registry: Registry, site: Site) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
     names = site.machines()
     answers = await asyncio.gather(*(_ask(core, name) for name in names))
-    results: list[TestResult] = []
+    results: list[CheckResult] = []
     wanted = cabling(site.cluster)
     for name, answer in zip(names, answers, strict=True):
         if isinstance(answer, PodwrightError) and not isinstance(answer, WrongState):
             results.append(_failed("connectivity", name, answer.problem))
             continue
-        results.append(TestResult(check="connectivity", machine=name, ok=True))
+        results.append(CheckResult(check="connectivity", machine=name, ok=True))
         if isinstance(answer, WrongState):
             results.append(_failed("hardware", name, answer.problem))
             continue
@@ -155,7 +155,7 @@ async def _ask(core: Core, name: str) -> MachineReport | PodwrightError:
 
 def _machine(
     registry: Registry, site: Site, name: str, report: MachineReport, wanted: dict[str, str]
-) -> list[TestResult]:
+) -> list[CheckResult]:
     family = site.cluster.family
     known = registry.agents.get(name)
     wrong = difference(known.record, report) if known else ""
@@ -167,10 +167,10 @@ def _machine(
     return found + _cables(name, report, wanted)
 
 
-def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[TestResult]:
+def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[CheckResult]:
     if report.links is None:
         return [
-            TestResult(
+            CheckResult(
                 check="cabling", machine=name, problem="its agent does not say where cables lead"
             )
         ]
@@ -181,7 +181,7 @@ def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[Te
             leads = f"leads to {there}" if there else "leads nowhere"
             should = f"it should lead to {right}" if right else "nothing should be there"
             found.append(_failed("cabling", name, f"port {port} {leads}; {should}"))
-    return found or [TestResult(check="cabling", machine=name, ok=True)]
+    return found or [CheckResult(check="cabling", machine=name, ok=True)]
 
 
 def _topology(cluster: Cluster, links: dict[str, dict[str, str]]) -> str:
@@ -199,9 +199,9 @@ def _topology(cluster: Cluster, links: dict[str, dict[str, str]]) -> str:
     return "the cables make no known topology; see cabling"
 
 
-def _result(check: str, machine: str, problem: str) -> TestResult:
-    return TestResult(check=check, machine=machine, ok=not problem, problem=problem)
+def _result(check: str, machine: str, problem: str) -> CheckResult:
+    return CheckResult(check=check, machine=machine, ok=not problem, problem=problem)
 
 
-def _failed(check: str, machine: str, problem: str) -> TestResult:
-    return TestResult(check=check, machine=machine, ok=False, problem=problem)
+def _failed(check: str, machine: str, problem: str) -> CheckResult:
+    return CheckResult(check=check, machine=machine, ok=False, problem=problem)

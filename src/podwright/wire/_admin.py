@@ -104,7 +104,7 @@ class Named(Value):
     name: str
 
 
-class TestResult(Value):
+class CheckResult(Value):
     """One check of one machine. check: connectivity, hardware, cabling, health.
 
     ok None: it cannot be told. problem: what is wrong, and where.
@@ -120,7 +120,7 @@ class ClusterTest(Value):
     """What a test of a cluster found."""
 
     cluster: str
-    results: list[TestResult] = []
+    results: list[CheckResult] = []
 
 
 class AllocationRequest(Value):
