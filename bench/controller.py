@@ -24,7 +24,8 @@ from podwright.client import Client, UnixTransport
 from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec, WaitRequest
 
 ACQUIRES = 200
-PAIRS = 300
+PAIRS = 200
+ROUNDS = 4
 WAITERS = 1000
 DOMAINS = 1563  #: of 64 devices: 100,032 in all
 PARTITIONS = 10_000
@@ -63,23 +64,24 @@ def _waiters(client: Client) -> Figures:
     taken = [PartitionSpec(name=f"t{n}", size=4, devices=_machine(n)) for n in range(4)]
     for spec in taken:
         client.create_partition(spec)
-    alone = _pairs(client)
-    for n in range(WAITERS):
-        wanted = CreateRequest(spec=PartitionSpec(name=f"w{n}", size=64))
-        client.wait(WaitRequest(create=wanted))
-    line = client.list_waiters()
-    if len(line) != WAITERS:
-        raise RuntimeError(f"{len(line)} wait, not {WAITERS}")
-    beside = _pairs(client)
-    for waiter in line:
-        client.leave(waiter.id)
+    alone, beside = [], []
+    for _ in range(ROUNDS):  # by turns, and the best of each: the machine has other things to do
+        alone.append(_pairs(client))
+        for n in range(WAITERS):
+            wanted = CreateRequest(spec=PartitionSpec(name=f"w{n}", size=64))
+            client.wait(WaitRequest(create=wanted))
+        line = client.list_waiters()
+        if len(line) != WAITERS:
+            raise RuntimeError(f"{len(line)} wait, not {WAITERS}")
+        beside.append(_pairs(client))
+        for waiter in line:
+            client.leave(waiter.id)
     for spec in taken:
         client.remove_partition(spec.name)
-    yield figure("controller.pair_alone", alone, "s", waiters=0)
-    yield figure("controller.pair_beside", beside, "s", waiters=WAITERS)
-    yield figure(
-        "controller.waiters_cost", beside / alone - 1, "of a pair", limit=0.10, waiters=WAITERS
-    )
+    yield figure("controller.pair_alone", min(alone), "s", waiters=0)
+    yield figure("controller.pair_beside", min(beside), "s", waiters=WAITERS)
+    cost = min(beside) / min(alone) - 1
+    yield figure("controller.waiters_cost", cost, "of a pair", limit=0.10, waiters=WAITERS)
 
 
 def _machine(domain: int) -> list[tuple[int, int]]:

@@ -29,6 +29,15 @@ def racks(count: int, topology: ClusterTopology) -> Cluster:
     return Cluster("row", IPU, domains, topology=topology)
 
 
+def test_find_is_plan_without_reasons() -> None:
+    index = Index(preset("pod16"))
+    request = Request(16)
+    assert index.find(request) == index.plan(request)
+    index.allocate(Request(1))
+    assert index.find(request) is None
+    assert isinstance(index.plan(request), Refusal)
+
+
 def test_popruns_own_example_lies_in_two_link_domains() -> None:
     index = Index(preset("pod128"))
     placement = placed(index, Request(32, domains=2, gcds=2))

@@ -91,7 +91,7 @@ def _others(spec: PartitionSpec, largest: int) -> Iterator[PartitionSpec]:
 def in_words(spec: PartitionSpec, near: Mapping[str, Any] | None) -> str:
     """What would work now, for a refusal."""
     if near is None:
-        return "remove a partition, or wait for devices with --wait"
+        return "remove a partition, or wait in line (vipu create partition … --wait)"
     found = msgspec.convert(near, PartitionSpec)
     words = f"a size of {found.size}"
     size = spec.size or len(spec.devices)
@@ -101,7 +101,7 @@ def in_words(spec: PartitionSpec, near: Mapping[str, Any] | None) -> str:
         words += " on other devices"
     elif found.size == size and (spec.allocation or spec.cluster):
         words += " elsewhere, without the allocation and the cluster,"
-    return f"{words} would start now; or wait for devices with --wait"
+    return f"{words} would start now; or wait in line (vipu create partition … --wait)"
 
 
 def of_error(asked: str, error: PodwrightError) -> Explanation:

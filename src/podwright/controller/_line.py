@@ -127,13 +127,12 @@ class Line:
         if kept is not None and whole:
             kept.lift()
         try:
-            return partitions.place(
+            return partitions.place_again(
                 self._core,
                 waiter.spec,
                 waiter.asked,
                 owner=waiter.caller.name,
                 duration=waiter.duration,
-                quick=True,
             )
         except NoCapacity:
             return None

@@ -50,13 +50,12 @@ def place(
     *,
     owner: str,
     duration: float = 0.0,
-    quick: bool = False,
     instead_of: PartitionRecord | None = None,
 ) -> Taken:
     """Take devices for a partition in the first cluster that has them.
 
-    owner: whose it will be. duration: seconds for which they are needed, if that is known. quick:
-    without the reasons of NoCapacity, which cost time. instead_of: a partition that goes.
+    owner: whose it will be. duration: seconds for which they are needed, if that is known.
+    instead_of: a partition that goes.
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
@@ -81,9 +80,6 @@ def place(
             if slipped is not None:
                 return Taken(site, slipped)
         if isinstance(found, Refusal):
-            if quick and not found.never:
-                refused = NoCapacity("nothing is free")
-                continue
             error = no_place(found, site, spec, asked, partial(in_the_way, core, site, spec, found))
             if refused is None or isinstance(error, NoCapacity):
                 refused = error
@@ -94,6 +90,28 @@ def place(
         return Taken(site, found)
     assert refused is not None
     raise refused
+
+
+def place_again(
+    core: Core, spec: PartitionSpec, asked: str, *, owner: str, duration: float
+) -> Taken | None:
+    """The same for a request that was checked before and found nothing free, without reasons.
+
+    Raises NoCapacity for a quota, InvalidRequest, NotFound.
+    """
+    for site in core.inventory.candidates(spec.cluster, spec.allocation, asked):
+        request = to_request(spec, site.cluster)
+        found = site.index.find(request)
+        if found is not None:
+            routing_for(spec.routing, site.cluster, found.blocks, asked)
+            quotas.check(core, owner, found.allocation, found.size, asked)
+            site.index.take(found)
+            return Taken(site, found)
+        if duration and core.reservations:
+            slipped = slip(core, site, request, core.now() + duration)
+            if slipped is not None:
+                return Taken(site, slipped)
+    return None
 
 
 def make_record(

@@ -159,6 +159,11 @@ class Index:
         place = self._find(request)
         return self._refuse(request) if place is None else place.placement
 
+    def find(self, request: Request) -> Placement | None:
+        """As `plan`, but without the reasons of a refusal, which cost time."""
+        place = self._find(request)
+        return None if place is None else place.placement
+
     def allocate(self, request: Request) -> Placement | Refusal:
         """Plan and take."""
         place = self._find(request)
