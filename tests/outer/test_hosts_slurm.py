@@ -1,0 +1,80 @@
+"""poprun inside a Slurm job: it finds the job's nodes, and srun leads there without ssh."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import HostsLab, SlurmLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+REPOSITORY = Path(__file__).parents[2]
+POPRUN = f"cd {REPOSITORY}; export CALLS=/tmp/calls; exec {sys.executable} -m tests.launch.alone"
+
+
+class Cluster:
+    """Three nodes with an ssh that lets nobody in."""
+
+    def __init__(self, hosts: HostsLab, slurm: SlurmLab) -> None:
+        self.hosts, self.slurm = hosts, slurm
+
+    def run(self, line: str, *options: str) -> tuple[str, str]:
+        """A job's state at its end, and what it wrote."""
+        path = str(Path(sys.executable).parent)
+        job = self.slurm.submit(f"export PATH={path}:$PATH; {POPRUN} {line}", *options)
+        state = self.slurm.wait_over(job)[job].state
+        return state, (self.slurm.folder / "out" / f"slurm-{job}.out").read_text()
+
+    def left(self) -> list[str]:
+        found = []
+        for name in self.hosts.names[1:]:
+            for line in self.hosts.exec(name, "ps", "-eo", "args=").stdout.splitlines():
+                if any(mark in line for mark in ("_relay", "prted", "mpirun")):
+                    found.append(f"{name}: {line}")
+            found += [f"{name}: {n}" for n in self.hosts.exec(name, "ls", "/tmp").stdout.split()]
+        return [line for line in found if "calls" not in line]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with HostsLab(["ctl", "n1", "n2", "n3"]) as hosts, SlurmLab(hosts=hosts) as slurm:
+        for name in hosts.names:
+            (hosts.folder / name / "ssh" / "authorized_keys").write_text("")
+        yield Cluster(hosts, slurm)
+
+
+@pytest.mark.parametrize("launcher", ["auto", "srun"])
+def test_the_nodes_of_a_job_are_its_hosts(cluster: Cluster, launcher: str) -> None:
+    script = "echo $RANK $LOCAL_RANK $(hostname) $SLURMD_NODENAME"
+    line = f"--launcher={launcher} --num-replicas=6 --num-instances=6 sh -c '{script}'"
+    state, out = cluster.run(line, "-N3")
+    assert state == "COMPLETED", out
+    for i in range(6):
+        assert f"[1,{i}]<stdout>: {i} {i % 2} n{i // 2 + 1} n{i // 2 + 1}\n" in out
+    assert cluster.left() == []
+
+
+def test_mpi_in_a_job(cluster: Cluster) -> None:
+    program = "from mpi4py import MPI; print(MPI.COMM_WORLD.allreduce(1))"
+    line = f'--num-replicas=3 --num-instances=3 {sys.executable} -c "{program}"'
+    state, out = cluster.run(line, "-N3")
+    assert state == "COMPLETED", out
+    assert out.count(">: 3\n") == 3
+
+
+def test_a_failure_ends_the_job_with_its_code(cluster: Cluster) -> None:
+    line = "--launcher=srun --num-replicas=3 --num-instances=3 sh -c 'test $RANK != 1; exit $?'"
+    state, out = cluster.run(line, "-N3")
+    assert state == "FAILED"
+    assert "instance 1 on n2 ended with exit code 1" in out
+    assert cluster.left() == []
+
+
+def test_a_host_outside_the_job_is_refused_to_srun(cluster: Cluster) -> None:
+    line = "--launcher=srun --host=n1,nx --num-replicas=2 --num-instances=2 true"
+    state, out = cluster.run(line, "-N1", "-wn1")
+    assert state == "FAILED"
+    assert "--launcher=srun works only on nodes of a Slurm job" in out
