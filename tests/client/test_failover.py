@@ -12,6 +12,7 @@ from podwright.wire import (
     Empty,
     Fenced,
     LeaseInfo,
+    NewUser,
     NotFound,
     PartitionList,
     PodwrightError,
@@ -19,6 +20,8 @@ from podwright.wire import (
     ServerInfo,
     TimedOut,
     Unavailable,
+    UserInfo,
+    UserRequest,
     Value,
 )
 
@@ -158,6 +161,16 @@ def test_one_that_hangs_is_left_after_its_time() -> None:
         pair.client.renew("l1", 1, timeout=3)
     pair.client.renew("l1", 1, timeout=3)
     assert pair.places() == ["a", "b"]
+
+
+def test_what_can_carry_no_id_is_not_asked_twice() -> None:
+    lost = Pair(a=[GONE], b=[Empty()])
+    with pytest.raises(Unavailable, match="without an answer"):
+        lost.client.call("CreateUser", UserRequest(name="u"))
+    assert lost.places() == ["a"]
+    refused = Pair(a=[STANDS_BY], b=[NewUser(user=UserInfo(name="u"), access_key="k")])
+    refused.client.call("CreateUser", UserRequest(name="u"))
+    assert refused.places() == ["a", "b"], "nothing was done there"
 
 
 def test_the_vendors_protocol_never_changes_anything_twice() -> None:

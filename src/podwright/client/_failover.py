@@ -2,7 +2,8 @@
 
 A call that meets nobody, or the one that stands by, goes on to the next address until somebody
 answers. One whose answer got lost is made again: reading twice does no harm, and what changes
-something carries an id under which a server does it once (`request_id`).
+something carries an id under which a server does it once (`request_id`). What can carry none and
+may have been done is not asked again: the refusal says so.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ PATIENCE = 10.0
 _PAUSE = 0.1
 #: Seconds to connect to one of several: one that is switched off must not use up the patience.
 _CONNECT = 1.5
+
+#: Calls that change something, but twice no more than once.
+_TWICE_IS_ONCE = frozenset({"Renew", "Release", "SetQuota", "DrainMachine", "ResumeMachine"})
 
 #: Connects within the seconds given. Raises Unavailable or TimedOut.
 Opener = Callable[[float], Transport]
@@ -97,7 +101,7 @@ class FailoverTransport:
                 if repeated and method.name == "Release":
                     return Empty()  # the first time it was done, and the answer lost
                 raise
-            if lost and method.changes and not getattr(transport, "remembers", True):
+            if lost and not _repeatable(method, request, transport):
                 self._next()
                 raise failures[-1]
             repeated = repeated or lost
@@ -134,6 +138,17 @@ class FailoverTransport:
         last = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
         told = "; ".join(str(error) for error in last)
         return unreachable(self._all, f"none of them answers as the active server ({told})")
+
+
+def _repeatable(method: Method, request: Value, transport: Transport) -> bool:
+    """Whether a call does no harm when it is made again, although it may have been done."""
+    if not method.changes:
+        return True
+    return getattr(transport, "remembers", True) and (
+        method.name in _TWICE_IS_ONCE
+        or bool(getattr(request, "request_id", ""))
+        or (method.name == "Wait" and bool(getattr(request, "id", "")))
+    )
 
 
 def _with_id(request: Value) -> Value:
