@@ -169,9 +169,10 @@ class Index:
         place = self._find(request)
         if place is None:
             return self._refuse(request)
-        turn = place.pool.turn
-        for spot in place.spots:
-            turn(spot, 1)
+        place.pool.turn(place, 1)
+        if place.rest:
+            for spot in place.rest:
+                place.pool.turn(spot, 1)
         placement = place.placement
         self._held[placement.blocks[0]] = place
         return placement
@@ -196,8 +197,7 @@ class Index:
         if not pool.has_free(place.slots, shape.order, drained_too=True):
             raise ValueError("some of the devices are taken")
         self._held[placement.blocks[0]] = place
-        for spot in place.spots:
-            pool.turn(spot, 1)
+        place.turn(1)
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
@@ -207,9 +207,10 @@ class Index:
             if place is not None:
                 self._held[blocks[0]] = place
             raise ValueError("that placement is not held")
-        turn = place.pool.turn
-        for spot in place.spots:
-            turn(spot, -1)
+        place.pool.turn(place, -1)
+        if place.rest:
+            for spot in place.rest:
+                place.pool.turn(spot, -1)
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:

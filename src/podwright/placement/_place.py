@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podwright.placement._tables import QUARTER_ORDER
+from podwright.placement._tables import HALF_ORDER, QUARTER_ORDER
 from podwright.placement._values import Placement
 
 if TYPE_CHECKING:
@@ -13,32 +13,47 @@ if TYPE_CHECKING:
 
 
 class Spot:
-    """One block of 2**order devices.
+    """One block of 2**order devices, and what of its pool it touches, by number.
 
-    bits: in the mask of its quarter; 0 if it is larger. shift: the bit of its half in a file.
+    half, beside: its half of the link domain and the other one. quarter, other_quarter: alike,
+    in that half. shift: the bit of its half in a file. bits: in the mask of its quarter; 0 if
+    it is larger.
     """
 
-    __slots__ = ("bits", "order", "quarter", "shift", "slot")
+    __slots__ = (
+        "beside", "bits", "half", "order", "other_quarter", "quarter", "shift", "slot",
+    )  # fmt: skip
 
-    def __init__(self, slot: int, order: int, shift: int) -> None:
+    def __init__(self, slot: int, order: int, halves: int) -> None:
         self.slot = slot
         self.order = order
-        self.shift = shift
+        self.half = slot >> HALF_ORDER
+        self.beside = self.half ^ 1
         self.quarter = slot >> QUARTER_ORDER
+        self.other_quarter = self.quarter ^ 1
+        self.shift = halves - 1 - self.half
         self.bits = 0 if order > QUARTER_ORDER else (1 << (1 << order)) - 1 << (slot & 15)
 
 
-class Place:
-    """A placement, and its blocks in its pool."""
+class Place(Spot):
+    """A placement, and its blocks in its pool: itself the first, `rest` the others."""
 
-    __slots__ = ("placement", "pool", "spots")
+    __slots__ = ("placement", "pool", "rest")
 
     def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
+        super().__init__(slots[0], order, pool.halves)
         self.placement = placement
         self.pool = pool
-        self.spots = tuple(pool.spot(slot, order) for slot in slots)
+        self.rest = tuple(Spot(slot, order, pool.halves) for slot in slots[1:])
 
     @property
     def slots(self) -> list[int]:
         """Where the blocks begin."""
-        return [spot.slot for spot in self.spots]
+        return [self.slot, *(spot.slot for spot in self.rest)]
+
+    def turn(self, step: int) -> None:
+        """Take (`step` 1) or give back (-1) all blocks."""
+        turn = self.pool.turn
+        turn(self, step)
+        for spot in self.rest:
+            turn(spot, step)

@@ -1,7 +1,7 @@
 """The free devices of one allocation, filed so that a place is found without looking around.
 
 Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed
-under how much harm one more partition does there (`_tables.RANKS`) and their largest hole. All
+under how much harm one more partition does there (`_tables.FILES`) and their largest hole. All
 files that are not empty are the bits of one integer, the best file highest, and so are the
 halves in a file, the first half highest: the place for a block is the highest bit among the
 files whose holes are large enough, and an integer's length tells its highest bit. Devices are
@@ -20,30 +20,28 @@ from podwright.placement._tables import (
     BESIDE_SAME_FROM,
     BEST_HOLES,
     CRIPPLED,
+    FILE_COUNT,
+    FILES,
     HALF_ORDER,
     JOINED,
     LARGEST_HOLES,
-    NO_HOLE,
+    NOT_FILED,
     QUARTER,
     QUARTER_FULL,
-    QUARTER_ORDER,
-    RANK_COUNT,
-    RANKS,
+    TAKE,
     WHOLE_ORDER,
 )
 from podwright.placement._values import Block
 
 DOMAIN = 4 * QUARTER
 
-_FILES = RANK_COUNT * 8
-_BIT = [1 << file for file in range(_FILES)]
-#: By order: the files whose largest hole takes a block of that order.
-_TAKES = [
-    sum(_BIT[file] for file in range(_FILES) if file % 8 < NO_HOLE - order)
-    for order in range(HALF_ORDER + 1)
-]
+_BIT = [1 << file for file in range(FILE_COUNT)]
+#: By order: the files whose halves take a block of that order, as bits.
+_TAKES = [sum(_BIT[file] for file in files) for files in TAKE]
+#: How many link domains are searched at once for blocks in several.
+_WINDOW = 64
 #: Where both halves of the link domains are that are wholly free.
-_WHOLE_FILE = RANKS[0][0] | NO_HOLE - 1 - HALF_ORDER
+_WHOLE_FILE = FILES[0][0][HALF_ORDER + 1]
 
 
 class Pool:
@@ -55,8 +53,8 @@ class Pool:
     """
 
     __slots__ = (
-        "_count", "_down", "_file", "_files", "_free", "_full", "_halves", "_idle", "_owned",
-        "_starts", "cluster_domains", "domains", "known", "largest_ever", "name", "place",
+        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_owned",
+        "_starts", "cluster_domains", "domains", "halves", "known", "largest_ever", "name", "place",
     )  # fmt: skip
 
     def __init__(self, name: str, owned: Sequence[int]) -> None:
@@ -70,22 +68,18 @@ class Pool:
         self._free = list(quarters)  # neither taken nor drained
         self._down: dict[int, int] = {}  # by quarter that has any: its drained devices
         self._idle: dict[int, int] = {}  # of these, those not taken
-        self._halves = len(quarters) // 2
-        halves = range(self._halves)
+        self.halves = len(quarters) // 2
+        halves = range(self.halves)
         self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
-        self._file = [NO_HOLE for _ in halves]
-        self._files = [0] * _FILES
-        self._files[NO_HOLE] = (1 << self._halves) - 1
-        self._full = _BIT[NO_HOLE]  # the files that are not empty
+        self._file = [NOT_FILED for _ in halves]
+        self._files = [0] * FILE_COUNT
+        self._files[NOT_FILED] = (1 << self.halves) - 1
+        self._full = _BIT[NOT_FILED]  # the files that are not empty
         for half in halves:
             self._refile(half)
         self.largest_ever = self.largest()
         self._starts: dict[int, int] = {}
         self.known: dict[int, Place] = {}
-
-    def spot(self, slot: int, order: int) -> Spot:
-        """The block of 2**order devices at a slot."""
-        return Spot(slot, order, self._halves - 1 - (slot >> HALF_ORDER))
 
     # One block in one link domain: the hot path.
 
@@ -95,7 +89,7 @@ class Pool:
             full = self._full & _TAKES[order]
             if not full:
                 return -1
-            half = self._halves - self._files[full.bit_length() - 1].bit_length()
+            half = self.halves - self._files[full.bit_length() - 1].bit_length()
             quarter = half + half
             best = BEST_HOLES[order]
             low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
@@ -105,11 +99,11 @@ class Pool:
             halves = self._files[full.bit_length() - 1] if full else 0
         else:
             halves = self._files[_WHOLE_FILE]
-        return self._halves - halves.bit_length() << 5 if halves else -1
+        return self.halves - halves.bit_length() << 5 if halves else -1
 
     def turn(self, spot: Spot, step: int) -> None:
         """Take (`step` 1) a block that is not taken, or give back (-1) one that is."""
-        bits, quarter, free = spot.bits, spot.quarter, self._free
+        bits, quarter, half, free = spot.bits, spot.quarter, spot.half, self._free
         if not bits:
             self._turn_halves(spot, step)
             return
@@ -118,16 +112,15 @@ class Pool:
         else:
             mask = free[quarter] ^ bits
             free[quarter] = mask
-        half = quarter >> 1
-        count = self._count
+        count, file, files = self._count, self._file, self._files
         mine = count[half] + step
         count[half] = mine
         # What _refile does, written out: most placements need no more than this.
-        hole = JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[quarter ^ 1]]]
-        new = RANKS[mine][count[half ^ 1]] | hole
-        old = self._file[half]
-        self._file[half] = new
-        files = self._files
+        beside = spot.beside
+        hole = JOINED[LARGEST_HOLES[mask]][LARGEST_HOLES[free[spot.other_quarter]]]
+        new = FILES[mine][count[beside]][hole]
+        old = file[half]
+        file[half] = new
         bit = 1 << spot.shift
         left = files[old] ^ bit
         files[old] = left
@@ -137,23 +130,24 @@ class Pool:
         if not there:
             self._full |= _BIT[new]
         files[new] = there | bit
-        if mine + mine - step < 2 * BESIDE_SAME_FROM:  # the larger of both counts, before or now
-            self._refile(half ^ 1)
+        if mine <= BESIDE_SAME_FROM and file[beside]:
+            self._refile(beside)
 
     def _turn_halves(self, spot: Spot, step: int) -> None:
         """Take or give back a block of one half or two."""
-        first, free = spot.quarter, self._free
-        for quarter in range(first, first + (1 << spot.order - QUARTER_ORDER)):
-            if quarter in self._down:
-                self._turn_drained(quarter, QUARTER_FULL, step)
-            else:
-                free[quarter] ^= QUARTER_FULL
-        half = first >> 1
-        self._count[half] += step
+        free, down, quarter, half = self._free, self._down, spot.quarter, spot.half
+        last = quarter + 2
         if spot.order == WHOLE_ORDER:
+            last += 2
             self._count[half + 1] += step
+        self._count[half] += step
+        for each in range(quarter, last):
+            if each in down:
+                self._turn_drained(each, QUARTER_FULL, step)
+            else:
+                free[each] ^= QUARTER_FULL
         self._refile(half)
-        self._refile(half ^ 1)
+        self._refile(spot.beside)
 
     def _turn_drained(self, quarter: int, bits: int, step: int) -> int:
         """Take or give back devices of a quarter with drained ones. Its free ones then."""
@@ -171,14 +165,12 @@ class Pool:
         """File a half anew, after its devices, its count or that beside it changed."""
         free, count, files, quarter = self._free, self._count, self._files, half + half
         hole = JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
+        new = FILES[count[half]][count[half ^ 1]][hole]
         old = self._file[half]
-        if hole == NO_HOLE == old & 7:
-            return  # how full it is only matters once something is free again
-        new = RANKS[count[half]][count[half ^ 1]] | hole
         if new == old:
             return
         self._file[half] = new
-        bit = 1 << self._halves - half - 1
+        bit = 1 << self.halves - half - 1
         left = files[old] ^ bit
         files[old] = left
         if not left:
@@ -198,12 +190,23 @@ class Pool:
         places = len(self.domains)
         if places < count:
             return []
-        free = _bits(self._owned if empty else self._free)
+        masks = self._owned if empty else self._free
         if not looped:
-            found = _spans.in_any(free, places, order, count)
+            found = _spans.in_any(_bits(masks), places, order, count)
             return [place * DOMAIN + found[1] for place in found[0]] if found else []
-        run = _spans.in_loop(free, places, self._run_starts(count), order, count)
-        return [(run[0] + i) % places * DOMAIN + run[1] for i in range(count)] if run else []
+        starts = self._run_starts(count)
+        for first in range(0, places, _WINDOW):
+            width = min(_WINDOW, places - first)
+            window = masks[4 * first : 4 * (first + width + count - 1)]
+            over = first + width + count - 1 - places
+            if over > 0:
+                window = [*window, *masks[: 4 * over]]
+            here = starts >> DOMAIN * first & (1 << DOMAIN * width) - 1
+            run = _spans.in_run(_bits(window), width + count - 1, here, order, count)
+            if run is not None:
+                at = run + DOMAIN * first
+                return [(at + i * DOMAIN) % (places * DOMAIN) for i in range(count)]
+        return []
 
     def _run_starts(self, count: int) -> int:
         """All bits of the places where `count` link domains of the cluster's loop begin."""

@@ -68,11 +68,9 @@ BEST_HOLES = [_best_holes(order) for order in range(QUARTER_ORDER + 1)]
 #: LARGEST_HOLES[mask]: 0 for none, else the order of the largest hole, plus one. A list, since
 #: it is read most often and lists are read faster than bytes.
 LARGEST_HOLES = list(_largest_holes())
-#: By LARGEST_HOLES of the quarters of a half (two that are wholly free are one hole): 7 less the
-#: same of the half, so that smaller holes come out higher; NO_HOLE where it has none.
-NO_HOLE = 7
+#: Of a half, by LARGEST_HOLES of its quarters; two that are wholly free are one hole.
 JOINED = [
-    [NO_HOLE - max(a, b) - (a == b == QUARTER_ORDER + 1) for b in range(QUARTER_ORDER + 2)]
+    [max(a, b) + (a == b == QUARTER_ORDER + 1) for b in range(QUARTER_ORDER + 2)]
     for a in range(QUARTER_ORDER + 2)
 ]
 
@@ -91,19 +89,29 @@ def _harm(here: int, beside: int) -> float:
     return half + 1.5 * domain
 
 
-def _ranks() -> list[list[int]]:
+def _files() -> list[list[list[int]]]:
     most, most_beside = _HERE_SAME_FROM, BESIDE_SAME_FROM
     classes = [(here, beside) for here in range(most + 1) for beside in range(most_beside + 1)]
     by_harm = sorted(classes, key=lambda pair: (-_harm(*pair), pair))
-    rank = {pair: i << 3 for i, pair in enumerate(by_harm)}
+    holes = range(HALF_ORDER + 2)
+    files = {
+        pair: [rank * len(holes) + len(holes) - hole if hole else NOT_FILED for hole in holes]
+        for rank, pair in enumerate(by_harm)
+    }
     rows = [
-        [rank[here, min(beside, most_beside)] for beside in range(_COUNTS)]
+        [files[here, min(beside, most_beside)] for beside in range(_COUNTS)]
         for here in range(most + 1)
     ]
     return rows + rows[-1:] * (_COUNTS - len(rows))
 
 
-#: RANKS[here][beside], by partition counts: 8 times a rank; the highest is where one more does
-#: least harm.
-RANKS = _ranks()
-RANK_COUNT = (_HERE_SAME_FROM + 1) * (BESIDE_SAME_FROM + 1)
+#: FILES[here][beside][JOINED of a half], by partition counts: the number of its file. The higher,
+#: the less harm one more partition does; at equal harm smaller holes are higher.
+NOT_FILED = 0
+FILES = _files()
+#: By order: the numbers of the files whose halves take a block of 2**order devices.
+TAKE = [
+    sorted({row[hole] for rows in FILES for row in rows for hole in range(order + 1, 7)})
+    for order in range(HALF_ORDER + 1)
+]
+FILE_COUNT = TAKE[0][-1] + 1
