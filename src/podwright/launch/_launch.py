@@ -127,7 +127,7 @@ class _Run:
             shim = make_shim(folder, [instance.rank for instance in here])
             program = [*restore(folder, environ), *plan.program]
             command = self._engine.command(plan, folder, shim, program, remotes)
-            for note in command.notes:
+            for note in command.notes if not self._restarts else ():
                 output.warn(note)
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
             own = {**self._cache(), **self._secret(folder, remotes)}
