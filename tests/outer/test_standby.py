@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
@@ -27,6 +28,7 @@ from podwright.wire import (
     ReadyState,
     RemoveRequest,
     Unavailable,
+    virm,
 )
 from tests.outer.postgres import Postgres
 
@@ -265,6 +267,15 @@ def test_a_standby_says_so_and_refuses_the_rest(servers: Servers) -> None:
             http.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             answer = b"".join(iter(lambda: http.recv(4096), b""))
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == state
+    channel = grpc.insecure_channel(f"127.0.0.1:{servers.ports['b']}")
+    for method in (virm.VIRM_METHODS["GetVersion"], virm.VIRM_METHODS["ListPartitions"]):
+        call = channel.unary_unary(
+            method.path, method.request.SerializeToString, method.reply.FromString
+        )
+        with pytest.raises(grpc.RpcError) as caught:
+            call(method.request(), timeout=10)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    channel.close()
     over_tcp = subprocess.run(
         [
             *(BIN / "vipu", "list", "partitions", "--api-host"),

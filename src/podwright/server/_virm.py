@@ -29,6 +29,8 @@ _pb = virm.pb
 
 
 async def _version(calls: Calls, caller: Caller, message: Any) -> Any:
+    if (standby := calls.standby) is not None:
+        raise standby.refusal("GetVersion")  # else a client would think it had found its server
     return _pb.VersionReply(version=__version__)
 
 
