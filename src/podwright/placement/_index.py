@@ -27,8 +27,8 @@ _Option = tuple[Shape, int, int, int, Pool]
 
 
 def _code(shape: Shape) -> int:
-    """What tells places at one slot apart, as far as they are kept: ten bits."""
-    return shape.order << 7 | shape.gcd
+    """What tells the kept places at one slot apart: 11 bits, for a GCD has at most 64 devices."""
+    return (shape.domains - 1) << 10 | shape.order << 7 | shape.gcd
 
 
 class Index:
@@ -225,13 +225,14 @@ class Index:
                 slot = pool.find(order)
                 if slot >= 0:
                     try:
-                        return pool.known[slot << 10 | code]
+                        return pool.known[slot << 11 | code]
                     except KeyError:
                         return self._place(pool, shape, (slot,))
             else:
                 slots = pool.find_span(order, count, looped=self._looped)
                 if slots:
-                    return self._place(pool, shape, slots)
+                    known = pool.known.get(slots[0] << 11 | code) if self._kept(count) else None
+                    return known or self._place(pool, shape, slots)
         return None
 
     def _learn(self, asked: _Asked) -> tuple[_Option, ...]:
@@ -251,17 +252,21 @@ class Index:
         return options
 
     def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
-        """The placement of a shape in these slots; one in a single link domain is remembered."""
+        """The placement of a shape in these slots."""
         count, order, gcd = shape
         part = 1 << order
         blocks = tuple(Block(pool.domains[s // DOMAIN], s % DOMAIN, part) for s in slots)
         gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
         place = Place(Placement(pool.name, blocks, gcds), pool, slots, order)
-        if count == 1:
+        if self._kept(count):
             if len(pool.known) >= _KNOWN_MAX:
                 pool.known.clear()
-            pool.known[slots[0] << 10 | _code(shape)] = place
+            pool.known[slots[0] << 11 | _code(shape)] = place
         return place
+
+    def _kept(self, count: int) -> bool:
+        """Is a place over that many link domains kept? Its first slot must tell the others."""
+        return count == 1 or (count == 2 and self._looped)
 
     def _find_named(self, request: Request) -> Place | None:
         try:
