@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright import __version__
-from podwright.cli import _slurm
+from podwright.cli import _doctor, _slurm
 from podwright.cli._arguments import Parser, run
 from podwright.cli._completion import COMMANDS, SHELLS, completion
 
@@ -35,6 +35,7 @@ def build_parser() -> Parser:
         help="only of this command; of all by default",
     )
     verbs.add_parser("version", help="print the version")
+    _doctor.add_parser(verbs)
     _slurm.add_parsers(verbs)
     return parser
 
@@ -50,6 +51,8 @@ def _main(argv: Sequence[str] | None) -> int:
         commands = (arguments.command,) if arguments.command else tuple(COMMANDS)
         for command in commands:
             print(completion(arguments.shell, command))
+    elif arguments.verb == "doctor":
+        return _doctor.main(arguments)
     elif arguments.verb == "slurm":
         return _slurm.main(arguments)
     else:

@@ -9,6 +9,7 @@ from podwright.hosts._cores import (
     read_list,
     write_list,
 )
+from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._local import find_program, free_port, host_name
@@ -27,9 +28,14 @@ from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 
 __all__ = [
+    "OK",
+    "PROBLEM",
+    "WARNING",
+    "Answer",
     "BadHostList",
     "Core",
     "Cores",
+    "Finding",
     "HostsError",
     "Process",
     "Subnet",
@@ -40,6 +46,7 @@ __all__ = [
     "cores_of_sys",
     "cores_of_xml",
     "descendants",
+    "examine",
     "expand",
     "explain",
     "find_program",
@@ -48,6 +55,7 @@ __all__ = [
     "host_name",
     "is_here",
     "job_hosts",
+    "judge",
     "kill_all",
     "marked",
     "processes",

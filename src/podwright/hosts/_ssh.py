@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 
 from podwright.hosts._local import find_program
@@ -29,7 +30,7 @@ _SAID = (
     (
         r"Permission denied|Too many authentication failures",
         "it refuses the key",
-        "poprun --distribute-ssh-key --host={host}, or: ssh-copy-id {host}",
+        "Put your key there: ssh-copy-id {host}",
     ),
     (
         r"Could not resolve hostname",
@@ -49,13 +50,13 @@ _SAID = (
     (
         r"No module named .?podwright",
         "Podwright is not installed there",
-        "Install it there too, at the same place as here, or: --synchronise-python-venv",
+        "Put it there, at the same place: rsync -a {prefix}/ {host}:{prefix}/",
     ),
     (
         r"[Pp]ython\S*: .*(not found|No such file|Permission denied)"
         r"|(not found|No such file).*[Pp]ython",
         "this host's Python is not there",
-        "Install it there at the same place as here, or: --synchronise-python-venv",
+        "Put it there, at the same place: rsync -a {prefix}/ {host}:{prefix}/",
     ),
 )
 
@@ -81,7 +82,7 @@ def explain(host: str, said: str, code: int | None) -> tuple[str, str]:
     """Why a host could not be had, from what ssh or the shell there said: problem, what to do."""
     for pattern, problem, hint in _SAID:
         if re.search(pattern, said):
-            return problem, hint.format(host=host)
+            return problem, hint.format(host=host, prefix=sys.prefix)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     if lines:
         return lines[-1][:300], f"See: ssh {host} true"

@@ -127,7 +127,7 @@ class Remote:
         if self.line.version not in (None, __version__):
             self.problem = (
                 f"it has Podwright {self.line.version}, this host has {__version__}",
-                "Install the same version on both, or: --synchronise-python-venv",
+                f"Put this one there too: rsync -a {sys.prefix}/ {self.host}:{sys.prefix}/",
                 HostsUnusable.exit_code,
             )
         elif self.line.version and not self.heard:

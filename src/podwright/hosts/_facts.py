@@ -1,0 +1,104 @@
+"""What a host says of itself to `podwright doctor`, as `python -m podwright.hosts._facts` there.
+
+Arguments: a folder, the name of a file that its owner has just put there, the address that leads
+back to the asking host, and the server's host and port (any may be empty). The answer is one line
+of JSON after a mark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from podwright import __version__
+from podwright.hosts._doctor import MARK
+from podwright.hosts._local import find_program, free_port
+from podwright.hosts._network import subnets
+
+#: Seconds for what is asked over the network from there.
+_TIMEOUT = 4
+
+
+def facts(folder: str, token: str, back: str, server: str, port: str) -> dict[str, Any]:
+    """All that is asked of a host; what could not be found out is None or empty."""
+    return {
+        "time": time.time(),
+        "name": os.uname().nodename,
+        "python": platform.python_version(),
+        "podwright": __version__,
+        "mpirun": _mpirun(),
+        "folder": os.path.isdir(folder),
+        "same_files": os.path.exists(os.path.join(folder, token)) if token else None,
+        "subnets": [list(subnet) for subnet in subnets()],
+        "port": _port(),
+        "locked": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
+        "back": _back(back) if back else None,
+        "server": _server(server, int(port)) if server else None,
+    }
+
+
+def _mpirun() -> str:
+    program = find_program("mpirun", os.environ, os.path.dirname(sys.executable))
+    if program is None:
+        return ""
+    try:
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    words = done.stdout.split()
+    return next((word for word in words if word[:1].isdigit()), "")
+
+
+def _port() -> int:
+    try:
+        return free_port("")
+    except OSError:
+        return 0
+
+
+def _back(address: str) -> str:
+    """Empty if ssh leads back; else what it said."""
+    options = ["-oBatchMode=yes", f"-oConnectTimeout={_TIMEOUT}"]
+    try:
+        done = subprocess.run(
+            ["ssh", "-T", *options, "--", address, "true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=2 * _TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip() or "ssh failed"
+
+
+def _server(host: str, port: int) -> str:
+    """Empty if a connection to the server is made; else why not."""
+    import socket
+
+    try:
+        socket.create_connection((host, port), timeout=_TIMEOUT).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the facts."""
+    folder, token, back, server, port = argv
+    print(MARK + json.dumps(facts(folder, token, back, server, port)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
