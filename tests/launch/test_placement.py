@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
 from podwright.hosts import Cores, cores_of_xml, write_list
-from podwright.launch import make_plan, parse, places_instances
+from podwright.launch import _shim, make_plan, parse, places_instances
+from podwright.launch._folder import RunFolder
 from podwright.launch._placement import STRATEGIES, places
 from podwright.wire import InvalidRequest
 from tests.hosts.topologies import xml
@@ -146,3 +148,29 @@ def test_without_taskset_nothing_is_bound_and_poprun_says_so(launcher: Launcher)
     assert ran.code == 0, ran
     assert "no taskset (util-linux) on PATH" in ran.err
     assert ran.out.count("free\n") == 2
+
+
+def test_each_of_several_hosts_places_its_own(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host other than poprun's own says in files what the script in front of instances reads."""
+    folder = RunFolder("run", str(tmp_path), str(tmp_path), ())
+    monkeypatch.setattr(_shim, "read_cores", lambda environ: TWO)
+    _shim.bind(folder, [4, 5], "spreadnuma", os.environ)
+    _shim.bind(folder, [6], "spreadnuma", os.environ)
+    _shim.bind(folder, [7], "disabled", os.environ)
+    found = {path.name: path.read_text() for path in tmp_path.glob("cpus.*")}
+    assert found == {"cpus.4": "0-3\n", "cpus.5": "4-7\n"}
+
+
+def test_hosts_with_two_names(launcher: Launcher) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    words = ("--num-replicas=2", "--num-instances=2", "--process-placement=close")
+    hosts = ("--host", f"localhost,{os.uname().nodename}", "--launcher=local")
+    program = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['PODWRIGHT_CPUS'])"
+    ran = launcher.run(*words, *hosts, sys.executable, "-c", program)
+    assert ran.code == 0, ran
+    wanted = [cpus[0], cpus[1 % len(cpus)]]
+    said = sorted(line.partition(": ")[2] for line in ran.out.splitlines())
+    assert said == [f"[{cpu}] {cpu}" for cpu in wanted], ran
+    launcher.leaves_nothing()

@@ -16,7 +16,8 @@ TIMEOUT_VARIABLE = "IPUOF_VIPU_API_TIMEOUT"
 TARGET_VARIABLE = "POPLAR_TARGET_OPTIONS"
 SIMULATED_VARIABLE = "PODWRIGHT_SIMULATED"
 #: Unset for all instances: it would lead the IPUoF library past the server (PopRun guide, 2.4.3).
-UNSET = ("IPUOF_CONFIG_PATH",)
+#: The others are of the launch that poprun itself is an instance of, if it is one.
+UNSET = ("IPUOF_CONFIG_PATH", "PODWRIGHT_CPUS", "POPDIST_SECRET", "POPDIST_SECRET_FILE")
 
 _LINKS = {
     Routing.RINGSWNC: ("slidingWindow", "torus"),

@@ -19,7 +19,7 @@ from podwright.launch._lease import Find, Lease, acquire, find
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
 from podwright.launch._plan import Instance, Plan
-from podwright.launch._shim import make_shim, restore
+from podwright.launch._shim import bind, make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
 from podwright.launch._watch import Watch
 from podwright.wire import InvalidRequest, NotFound
@@ -125,6 +125,7 @@ class _Run:
             remotes = meet(plan, folder, environ, output)
             here = [i for i in plan.instances if i.rank not in remotes.ranks]
             shim = make_shim(folder, [instance.rank for instance in here])
+            bind(folder, [instance.rank for instance in here], plan.placement, environ)
             program = [*restore(folder, environ), *plan.program]
             command = self._engine.command(plan, folder, shim, program, remotes)
             for note in command.notes if not self._restarts else ():
@@ -211,9 +212,10 @@ class _Run:
 
     def _secret(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         """What instances that no MPI joins need to believe each other (popdist)."""
-        if self._plan.launcher == "mpirun":
+        chosen = self._environ.get(BACKEND_VARIABLE)
+        if self._plan.launcher == "mpirun" and chosen != "tcp":
             return {}
-        found = {BACKEND_VARIABLE: self._environ.get(BACKEND_VARIABLE) or "tcp"}
+        found = {BACKEND_VARIABLE: chosen or "tcp"}
         secret = os.urandom(32).hex()
         if remotes:  # no file is on all hosts; nobody else may read a process's environment
             return {**found, "POPDIST_SECRET": secret}

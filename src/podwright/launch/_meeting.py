@@ -42,6 +42,7 @@ def meet(plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Outp
             "ranks": list(remote.ranks),
             "folder": _here(environ),
             "program": needed,
+            "placement": plan.placement,
             "environ": dict(environ),
             "session": folder.path,
         }

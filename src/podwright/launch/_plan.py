@@ -26,7 +26,13 @@ from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
 from podwright.launch._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launch._topology import topology_table
 from podwright.launch._where import choose_hosts
-from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
+from podwright.wire import (
+    SOCKET_VARIABLE,
+    AcquireRequest,
+    InvalidRequest,
+    PartitionSpec,
+    SyncType,
+)
 
 BY_SERVER = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
@@ -61,6 +67,7 @@ class Plan(NamedTuple):
     timeout, grace: seconds for all of it, and from the polite signal to the sure one.
     notes: what a user should hear about the options that were given.
     launcher: mpirun, local or srun. by_slurm: other hosts are reached by srun, and not by ssh.
+    placement: how each of several hosts places its instances; on one host they have places.
     subnet: the one between the hosts, as told; empty if it is to be found.
     """
 
@@ -90,6 +97,7 @@ class Plan(NamedTuple):
     launcher: str = "mpirun"
     by_slurm: bool = False
     subnet: str = ""
+    placement: str = "disabled"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -117,6 +125,7 @@ class Plan(NamedTuple):
             way = "srun" if self.by_slurm else "ssh"
             lines.append(("hosts", f"{len(self.hosts)}, by {way}: {fold(self.hosts)}"))
             lines.append(("  subnet", self.subnet or "found when hosts are met"))
+            lines.append(("  placement", f"{self.placement}, from the cores of each host"))
         if self.launcher != "mpirun":
             lines.append(("launcher", self.launcher))
         return lines
@@ -206,6 +215,8 @@ def make_plan(
         own[AUTOREPORT_VARIABLE] = options.autoreport_dir
     if options.offline_target:
         own[TARGET_VARIABLE] = _offline_target(options)
+    # A socket says who calls, which an address does not: where both are named, it is asked.
+    named = {} if environ.get(SOCKET_VARIABLE) else environ
     return Plan(
         program=options.program,
         replicas=replicas,
@@ -219,8 +230,8 @@ def make_plan(
                 **own,
             }.items()
         ),
-        server_host=options.vipu_server_host or environ.get(HOST_VARIABLE, ""),
-        server_port=str(options.vipu_server_port or environ.get(PORT_VARIABLE, "")),
+        server_host=options.vipu_server_host or named.get(HOST_VARIABLE, ""),
+        server_port=str(options.vipu_server_port or named.get(PORT_VARIABLE, "")),
         server_timeout=timeout,
         attempts=options.vipu_partition_attempts,
         mpi_arguments=_split("--mpi-global-args", options.mpi_global_args),
@@ -239,6 +250,7 @@ def make_plan(
         launcher="mpirun" if options.launcher == "auto" else options.launcher,
         by_slurm=where.by_slurm,
         subnet=options.host_subnet or "",
+        placement=strategy if len(where.hosts) > 1 else "disabled",
     )
 
 
@@ -288,7 +300,8 @@ def _grace(options: Options, environ: Mapping[str, str]) -> float:
 
 def places_instances(options: Options) -> bool:
     """Whether the cores of hosts matter to this launch."""
-    return options.num_instances > 1 and _strategy(options, []) != "disabled"
+    strategy = _strategy(options, [])
+    return strategy != "disabled" and (options.num_instances > 1 or strategy != "spreadnuma")
 
 
 def _strategy(options: Options, notes: list[str]) -> str:

@@ -29,7 +29,7 @@ from podwright.launch._folder import (
 )
 from podwright.launch._guardian import END, ENDED, ORPHAN_GRACE, START, Ending, start_guardian
 from podwright.launch._line import Line
-from podwright.launch._shim import make_shim, open_status, open_stream, read_events, restore
+from podwright.launch._shim import bind, make_shim, open_status, open_stream, read_events, restore
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
@@ -122,12 +122,13 @@ class _Relay:
         ranks: Sequence[int],
         folder: str,
         program: str,
+        placement: str = "disabled",
         environ: Mapping[str, str],
         session: str,
         silence: float = SILENCE,
     ) -> None:
         self._line, self._ranks, self._silence = line, ranks, silence
-        self._session = session
+        self._session, self._placement = session, placement
         own = {n: v for n, v in os.environ.items() if n in OWN_VARIABLES}
         rest = {n: v for n, v in environ.items() if n not in OWN_VARIABLES}
         self._environ = {**rest, **own}
@@ -158,6 +159,7 @@ class _Relay:
     def _begin(self) -> None:
         folder = self._folder
         self._shim = make_shim(folder, self._ranks, memory_settings(folder))
+        bind(folder, self._ranks, self._placement, self._environ)
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""

@@ -17,10 +17,12 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from podwright.hosts import find_program, read_cores, write_list
 from podwright.launch._folder import RunFolder
+from podwright.launch._placement import places
 
 _SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
@@ -29,6 +31,8 @@ echo "$1 start $$" >&3
 (
   [ "$POPDIST_EXECUTABLE_CACHE_PATH" != temporary ] ||
     export POPDIST_EXECUTABLE_CACHE_PATH="${0%/*}/cache"
+  [ ! -r "${0%/*}/cpus.$1" ] || read -r PODWRIGHT_CPUS <"${0%/*}/cpus.$1"
+  export PODWRIGHT_CPUS
   shift
   exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
 ) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-
@@ -73,6 +77,17 @@ def make_shim(
     own = [f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()]
     _write(folder.file("shim"), "".join([*own, _SCRIPT]).encode())
     return ["/bin/sh", folder.file("shim")]
+
+
+def bind(folder: RunFolder, ranks: Sequence[int], how: str, environ: Mapping[str, str]) -> None:
+    """Say in files which hardware threads of this host its instances are to be bound to."""
+    if how == "disabled" or not ranks or find_program("taskset", environ) is None:
+        return
+    cores = read_cores(environ)
+    found = places(how, cores, len(ranks)) if cores else ()
+    for rank, place in zip(ranks, found, strict=False):
+        if place.bound:
+            _write(folder.file(f"cpus.{rank}"), f"{write_list(place.cpus)}\n".encode())
 
 
 def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
