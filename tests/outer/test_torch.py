@@ -1,0 +1,80 @@
+"""The example in torch under poprun, torchrun and alone; tensors in popdist's collectives.
+
+torch comes into an environment of its own: it is no dependency of Podwright. Its size makes this
+a test of the long ring (make soak).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
+
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLE = str(REPOSITORY / "examples" / "train_torch.py")
+BIN = Path(sys.executable).parent
+TWO = ("--num-replicas=2", "--num-instances=2")
+
+TENSORS = """
+import torch, popdist
+popdist.init()
+me = popdist.getInstanceIndex()
+total = popdist.allReduceSum(torch.arange(3, dtype=torch.float32, requires_grad=True) + me)
+every = popdist.allGather(torch.tensor([me == 1]))
+sent = popdist.broadcast(torch.full((2,), float(me)), 1)
+try:
+    popdist.allReduceSum(torch.ones(2, dtype=torch.bfloat16))
+except popdist.BadUse as error:
+    why = str(error)
+assert all(isinstance(values, torch.Tensor) for values in (total, every, sent))
+popdist.execute_on_instances({0}, print, total.tolist(), every.tolist(), sent.tolist(), why)
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with torch, numpy, and popdist as it is here."""
+    folder = tmp_path_factory.mktemp("torch")
+    venv.create(folder, with_pip=True)
+    found = folder / "bin" / "python"
+    subprocess.run(
+        [found, "-m", "pip", "install", "-q", "torch==2.13.0", "numpy", "mpi4py"], check=True
+    )
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "here.pth").write_text(f"{REPOSITORY / 'src'}\n")
+    return str(found)
+
+
+def run(*words: str) -> str:
+    environ = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environ, timeout=600)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def test_the_example_learns_whoever_starts_it(python: str) -> None:
+    torchrun = str(Path(python).parent / "torchrun")
+    poprun = (str(BIN / "poprun"), *TWO)
+    said = [
+        run(python, EXAMPLE),
+        run(*poprun, "--launcher=local", python, EXAMPLE),
+        run(*poprun, python, EXAMPLE),
+        run(torchrun, "--standalone", "--nproc-per-node=2", EXAMPLE),
+    ]
+    ends = [text.splitlines()[-1].partition("instances ")[2] for text in said]
+    assert ends == [f"{n}, the same weights: True, accuracy 1.00" for n in (1, 2, 2, 2)]
+
+
+@pytest.mark.parametrize("launcher", ["local", "mpirun"])
+def test_tensors(python: str, launcher: str) -> None:
+    words = (str(BIN / "poprun"), *TWO, f"--launcher={launcher}", python, "-c", TENSORS)
+    assert run(*words) == (
+        "[1,0]<stdout>: [1.0, 3.0, 5.0] [[False], [True]] [1.0, 1.0] "
+        "popdist sums numbers, not torch.bfloat16: numpy has nothing like it\n"
+    )
