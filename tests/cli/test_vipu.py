@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from podwright.cli.vipu import main
-from podwright.client import Client, FakeTransport, Found
+from podwright.client import Client, FakeTransport, Found, ServerOptions
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
@@ -581,15 +581,17 @@ def test_options_stand_before_and_after_the_verb(
         return Found(Client(transport), ServerInfo(version="1"), "named")
 
     assert main(words, connect) == 0
-    assert chosen(seen[0]) == ("h", "7", "")
+    assert chosen(seen[0]) == ServerOptions("h", "7")
     assert seen[0].timeout == 3
     assert capsys.readouterr().err == ""
 
 
-def test_access_keys_are_refused_not_ignored(capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_of_a_users_identity_is_refused_not_ignored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["--api-access-key", "s3cret", "list", "partitions"]) == 2
     err = capsys.readouterr().err
-    assert "--api-access-key: access keys are not supported yet" in err
+    assert "a user id and an access key belong together, and there is no user id" in err
     assert "s3cret" not in err
 
 

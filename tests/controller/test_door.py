@@ -13,7 +13,8 @@ from podwright.wire import METHODS
 
 
 def test_the_door() -> None:
-    assert controller.__all__ == ["Caller", "Controller", "Discovery", "Machines", "Role"]
+    expected = ["Caller", "Controller", "Discovery", "Machines", "Role", "first_user"]
+    assert controller.__all__ == expected
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"GetServerInfo", "IssueToken"}))

@@ -34,27 +34,31 @@ def server_options() -> Parser:
     group.add_argument(
         "--timeout", metavar="S", type=seconds, help="seconds that a call may take, 120"
     )
-    group.add_argument("--api-user-id", metavar="ID", help="not supported yet")
-    group.add_argument("--api-access-key", metavar="KEY", help="not supported yet")
+    group.add_argument("--api-user-id", metavar="ID", help="your name there (VIPU_CLI_API_USER_ID)")
+    group.add_argument(
+        "--api-access-key",
+        metavar="KEY",
+        help="your key; others can read it here, so rather use --config (VIPU_CLI_API_ACCESS_KEY)",
+    )
+    group.add_argument(
+        "--tls-certs",
+        metavar="DIR",
+        help="folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)",
+    )
     return parent
 
 
 def chosen(arguments: argparse.Namespace) -> ServerOptions:
-    """What the options say of the server. Raises wire.InvalidRequest for an access key."""
+    """What the options say of the server."""
     from podwright.client import ServerOptions
-    from podwright.wire import InvalidRequest
 
-    for name in ("api_user_id", "api_access_key"):
-        if hasattr(arguments, name):
-            raise InvalidRequest(
-                f"--{name.replace('_', '-')}: access keys are not supported yet",
-                would_work="leave it out: on the server's own machine the operating system says "
-                "who calls, and from elsewhere everybody is anonymous",
-            )
     return ServerOptions(
         host=getattr(arguments, "api_host", ""),
         port=str(getattr(arguments, "api_port", "")),
         config=getattr(arguments, "config", ""),
+        user=getattr(arguments, "api_user_id", ""),
+        key=getattr(arguments, "api_access_key", ""),
+        certs=getattr(arguments, "tls_certs", ""),
     )
 
 

@@ -85,6 +85,23 @@ def build_parser() -> Parser:
         default="",
         help="where agents may announce themselves: eth0,eth1",
     )
+    trust = parser.add_argument_group("who may call")
+    trust.add_argument("--init", action="store_true", help="make a new store, and end")
+    trust.add_argument(
+        "--secure",
+        action="store_true",
+        help="callers on TCP show an access key; with --init: from the first start on, "
+        "with an administrator whose key is printed",
+    )
+    trust.add_argument(
+        "--default-user-id", metavar="NAME", default="", help="that administrator; your own name"
+    )
+    trust.add_argument(
+        "--tls-init", action="store_true", help="make certificates in vipu-certs, and end"
+    )
+    trust.add_argument(
+        "--tls-certs", metavar="DIR", help="folder with ca.pem, cert.pem and key.pem: speak TLS"
+    )
     life = parser.add_argument_group("life")
     life.add_argument(
         "--user", action="store_true", help="this user's own server, silent, in the background"
@@ -130,6 +147,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
     _log_to_stderr(arguments.verbose)
     options = _options(arguments)
+    if arguments.init or arguments.tls_init:
+        return _prepare(arguments, options)
     asyncio.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
     return 0
 
@@ -203,8 +222,33 @@ def _options(arguments: argparse.Namespace) -> Options:
         private=not named and not for_all,
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
         silence=arguments.agent_silence,
+        secure=arguments.secure,
+        certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
     )
+
+
+def _prepare(arguments: argparse.Namespace, options: Options) -> int:
+    import asyncio
+    import getpass
+    from pathlib import Path
+
+    from podwright.server import is_loopback, make_certificates, make_store
+    from podwright.wire import InvalidRequest
+
+    if arguments.tls_init:
+        hosts = [] if is_loopback(options.host) else [options.host]
+        make_certificates(Path("vipu-certs"), hosts)
+        print("certificates: vipu-certs/server and vipu-certs/client")
+    if arguments.init:
+        if not isinstance(options.storage, Path):
+            raise InvalidRequest("--init makes files alone", would_work="create the database")
+        user = (arguments.default_user_id or getpass.getuser()) if arguments.secure else ""
+        key = asyncio.run(make_store(options.storage, user))
+        print(f"store: {options.storage}")
+        if key:
+            print(f"create user ({user}): success. Access key is '{key}'.")
+    return 0
 
 
 def _say(options: Options, server: Server, hardware: Hardware) -> None:

@@ -11,6 +11,7 @@ from podwright.client._addresses import (
     HOST_VARIABLE,
     PORT_VARIABLE,
     Address,
+    Credentials,
     ServerOptions,
     parse_addresses,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "TIMEOUT",
     "Address",
     "Client",
+    "Credentials",
     "FailoverTransport",
     "FakeTransport",
     "Found",

@@ -19,7 +19,9 @@ PORT_VARIABLE = "VIPU_CLI_API_PORT"
 
 _LINE = re.compile(r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$')
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
-_UNREADY_KEYS = ("api-user-id", "api-access-key")
+USER_VARIABLE = "VIPU_CLI_API_USER_ID"
+KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
+CERTS_VARIABLE = "VIPU_CLI_TLS_CERTS"
 
 
 class Address(NamedTuple):
@@ -32,16 +34,37 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class Credentials(NamedTuple):
+    """Who we are to a server on TCP; empty: anonymous.
+
+    user, key: a user's name and access key. certs: the folder with ca.pem, cert.pem and key.pem
+    for TLS; without it nothing is encrypted, and keys go to this machine alone.
+    """
+
+    user: str = ""
+    key: str = ""
+    certs: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user!r})"  # a key must not get into a log
+
+
+NOBODY = Credentials()
+
+
 class ServerOptions(NamedTuple):
     """What a command's options say of the server; empty is: nothing.
 
     host: one or several, with or without port, separated by commas. config: a file to read
-    in place of /etc/vipu/vipu-cli.hcl.
+    in place of /etc/vipu/vipu-cli.hcl. user, key, certs: as Credentials have them.
     """
 
     host: str = ""
     port: str = ""
     config: str = ""
+    user: str = ""
+    key: str = ""
+    certs: str = ""
 
 
 class Named(NamedTuple):
@@ -50,6 +73,7 @@ class Named(NamedTuple):
     by: str
     socket: str = ""
     addresses: tuple[Address, ...] = ()
+    credentials: Credentials = NOBODY
 
 
 def named_server(
@@ -61,20 +85,41 @@ def named_server(
         config = options.config
         file = _read(config)
     socket = environ.get(SOCKET_VARIABLE, "")
-    if socket and not options.host and not options.port:
-        return Named(SOCKET_VARIABLE, socket=socket)
     host = options.host or environ.get(HOST_VARIABLE, "")
     port = options.port or environ.get(PORT_VARIABLE, "")
+    credentials = _credentials(options, environ, file)
+    if socket and not options.host and not options.port and not credentials.key:
+        return Named(SOCKET_VARIABLE, socket=socket)
     if not options.config and not (host and port) and os.path.exists(config):
         file = _read(config)
+        credentials = _credentials(options, environ, file)
     by = "an option" if options.host or options.port else "the environment"
     if not host and not port:
         by = config
     host = host or file.get("api-host", "")
     port = port or file.get("api-port", "")
-    if not host and not port:
+    if not host and not port and not credentials.key:
         return None
-    return Named(by, addresses=parse_addresses(host or DEFAULT_HOST, port, by))
+    addresses = parse_addresses(host or DEFAULT_HOST, port, by)
+    return Named(by, addresses=addresses, credentials=credentials)
+
+
+def _credentials(
+    options: ServerOptions, environ: Mapping[str, str], file: Mapping[str, str]
+) -> Credentials:
+    """Who we are. Raises InvalidRequest for half of a user's name and key."""
+    found = Credentials(
+        options.user or environ.get(USER_VARIABLE, "") or file.get("api-user-id", ""),
+        options.key or environ.get(KEY_VARIABLE, "") or file.get("api-access-key", ""),
+        options.certs or environ.get(CERTS_VARIABLE, "") or file.get("tls-certs", ""),
+    )
+    if bool(found.user) != bool(found.key):
+        missing = "access key" if found.user else "user id"
+        raise InvalidRequest(
+            f"a user id and an access key belong together, and there is no {missing}",
+            would_work="set both, in a file for --config, say",
+        )
+    return found
 
 
 def parse_addresses(hosts: str, port: str = "", by: str = "") -> tuple[Address, ...]:
@@ -137,11 +182,4 @@ def _read(path: str) -> dict[str, str]:
                 would_work='Write, say, api-host = "localhost"',
             )
         found[match[1]] = match[2] if match[2] is not None else match[3]
-    for key in _UNREADY_KEYS:
-        if key in found:
-            raise InvalidRequest(
-                f"{path}: {key} is set, but access keys are not supported yet",
-                would_work="remove it, and call the server on its own machine: there the "
-                "operating system says who calls",
-            )
     return found

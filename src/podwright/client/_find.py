@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from podwright.client._addresses import Address, Named, ServerOptions, named_server
+from podwright.client._addresses import NOBODY, Address, Named, ServerOptions, named_server
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport, Opener
-from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG, private_folder
+from podwright.client._places import DEFAULT_HOST, LOOPBACK, SYSTEM_CONFIG, private_folder
 from podwright.client._start import start_server
 from podwright.client._tcp import connect_tcp, listens
 from podwright.client._transport import Transport
@@ -36,8 +36,7 @@ from podwright.wire import (
 
 #: Seconds in which a server must say who it is.
 PROBE_TIMEOUT = 5.0
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_NOBODY = (errno.ENOENT, errno.ECONNREFUSED)
+_NOBODY_THERE = (errno.ENOENT, errno.ECONNREFUSED)
 
 
 class Found(NamedTuple):
@@ -95,8 +94,10 @@ class _Search:
         self.user = user
         self.folder = os.path.dirname(user)
         self.places = places
+        self.credentials = NOBODY
 
     def named(self, named: Named) -> Found:
+        self.credentials = named.credentials
         paths = [path for path in named.socket.split(",") if path]
         openers: list[Opener] = [partial(self._open_socket, path) for path in paths]
         openers += [partial(self._open_tcp, address) for address in named.addresses]
@@ -119,7 +120,7 @@ class _Search:
     def _open_tcp(self, address: Address, timeout: float) -> Transport:
         if local := self._local(address):
             return local.client.transport
-        return connect_tcp(address, timeout)[0]
+        return connect_tcp(address, timeout, self.credentials)[0]
 
     def system(self) -> Found | None:
         """The system's server. A socket that nobody serves is a server that is down."""
@@ -136,7 +137,7 @@ class _Search:
         try:
             return self._ask(self.user, how)
         except Unavailable as error:
-            if error.data.get("errno") in _NOBODY:
+            if error.data.get("errno") in _NOBODY_THERE:
                 return None
             raise
 
@@ -162,7 +163,7 @@ class _Search:
 
     def _local(self, address: Address) -> Found | None:
         """A named server on this machine, by its socket: there the kernel says who calls."""
-        if address.host not in _LOOPBACK:
+        if address.host not in LOOPBACK or self.credentials.key:
             return None
         for path in (self.places.system, self.user):
             try:
@@ -185,5 +186,5 @@ class _Search:
             raise
 
     def _tcp(self, address: Address, how: str) -> Found:
-        transport, info = connect_tcp(address, self.probe)
+        transport, info = connect_tcp(address, self.probe, self.credentials)
         return Found(Client(transport, timeout=self.timeout), info, how)

@@ -6,12 +6,14 @@ Importing this module imports grpc and protobuf; nothing else in this package do
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import grpc
 
-from podwright.client._addresses import Address
+from podwright.client._addresses import NOBODY, Address, Credentials
+from podwright.client._places import LOOPBACK
 from podwright.client._tcp import unreachable
 from podwright.wire import (
     InvalidRequest,
@@ -23,7 +25,14 @@ from podwright.wire import (
     error_from_code,
     error_from_json,
 )
-from podwright.wire.messages import ERROR_KEY, decode, encode, method_path
+from podwright.wire.messages import (
+    ACCESS_KEY,
+    ERROR_KEY,
+    USER_KEY,
+    decode,
+    encode,
+    method_path,
+)
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),  # a controller is no web site
@@ -36,13 +45,50 @@ class Unsupported(InvalidRequest):
     """The server does not know this call."""
 
 
+def _check_private(address: Address, credentials: Credentials) -> None:
+    if not credentials.certs and address.host not in LOOPBACK:
+        raise InvalidRequest(
+            f"the access key would travel to {address} for all to read",
+            would_work="name the folder of TLS certificates with --tls-certs",
+        )
+
+
+def _tls(folder: str) -> Any:
+    parts = []
+    for name in ("ca.pem", "key.pem", "cert.pem"):
+        path = os.path.join(folder, name)
+        try:
+            with open(path, "rb") as file:
+                parts.append(file.read())
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot read {path}: {(error.strerror or '').lower()}",
+                would_work="vipu-server --tls-init makes vipu-certs/client",
+            ) from None
+    return grpc.ssl_channel_credentials(*parts)
+
+
 class Channel:
     """A gRPC channel that answers in our errors. The kernel's connection opens with a call."""
 
-    def __init__(self, address: Address, token: str | None = None) -> None:
+    def __init__(
+        self,
+        address: Address,
+        token: str | None = None,
+        credentials: Credentials = NOBODY,
+    ) -> None:
         self.where = str(address)
-        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        self._channel = grpc.insecure_channel(str(address), options=_OPTIONS)
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        if token:
+            self._metadata = (("authorization", f"Bearer {token}"),)
+        elif credentials.key:
+            _check_private(address, credentials)
+            self._metadata = ((USER_KEY, credentials.user), (ACCESS_KEY, credentials.key))
+        if credentials.certs:
+            tls = _tls(credentials.certs)
+            self._channel = grpc.secure_channel(str(address), tls, options=_OPTIONS)
+        else:
+            self._channel = grpc.insecure_channel(str(address), options=_OPTIONS)
 
     def call(
         self,
@@ -92,8 +138,14 @@ class Channel:
 class GrpcTransport:
     """Calls podwright.v1 at a TCP address. token: from `Client.issue_token`, or none."""
 
-    def __init__(self, host: str, port: int, token: str | None = None) -> None:
-        self.channel = Channel(Address(host, port), token)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token: str | None = None,
+        credentials: Credentials = NOBODY,
+    ) -> None:
+        self.channel = Channel(Address(host, port), token, credentials)
         self.where = self.channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:

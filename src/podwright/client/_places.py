@@ -9,6 +9,7 @@ from podwright.wire import Denied
 
 SYSTEM_CONFIG = "/etc/vipu/vipu-cli.hcl"  # V-IPU's own place for it
 DEFAULT_HOST = "localhost"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def private_folder(folder: str, *, create: bool = False) -> bool:

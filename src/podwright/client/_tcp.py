@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 
-from podwright.client._addresses import Address
+from podwright.client._addresses import NOBODY, Address, Credentials
 from podwright.client._transport import Transport
 from podwright.wire import METHODS, ServerInfo, ServerInfoRequest, Unavailable
 
@@ -37,7 +37,9 @@ def listens(address: Address, timeout: float) -> bool:
     return True
 
 
-def connect_tcp(address: Address, timeout: float) -> tuple[Transport, ServerInfo]:
+def connect_tcp(
+    address: Address, timeout: float, credentials: Credentials = NOBODY
+) -> tuple[Transport, ServerInfo]:
     """A transport for what answers there, and who it says it is.
 
     A server that does not know podwright.v1 is spoken to in the vendor's protocol alone.
@@ -51,7 +53,7 @@ def connect_tcp(address: Address, timeout: float) -> tuple[Transport, ServerInfo
     from podwright.client._grpc import GrpcTransport, Unsupported
     from podwright.client._virm import VirmTransport
 
-    ours = GrpcTransport(address.host, address.port)
+    ours = GrpcTransport(address.host, address.port, credentials=credentials)
     transport: Transport = ours
     method = METHODS["GetServerInfo"]
     try:

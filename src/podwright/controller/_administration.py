@@ -46,6 +46,7 @@ from podwright.wire import (
     PodwrightError,
     UserList,
     UserRequest,
+    Value,
     WrongState,
 )
 
@@ -213,6 +214,7 @@ class Administration:
                     partitions=inside[:100],
                 )
             await core.journal.commit([registry.drop_cluster(request.name)])
+            core.lift(self._site(request.name))
             self._registry.end_cluster(request.name)
         return Empty()
 
@@ -238,6 +240,7 @@ class Administration:
             granted = [self._users.granted(name, record.name, asked) for name in request.users]
             changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
             await core.journal.commit(changes)
+            core.lift(core.inventory.sites[record.cluster])
             allocations.define(core.inventory.sites[record.cluster], record)
             for user in granted:
                 self._users.add(user)
@@ -254,6 +257,7 @@ class Administration:
         async with self._changing:
             site = allocations.found(core, request.name, asked)
             await core.journal.commit([allocations.drop_allocation(request.name)])
+            core.lift(site)
             allocations.undefine(site, request.name)
             core.freed(None, (), "")
         return Empty()
@@ -294,6 +298,13 @@ class Administration:
     async def authenticate(self, name: str, key: str) -> Caller:
         """The caller behind a name and an access key. Raises Unauthenticated."""
         return await self._users.authenticate(name, key)
+
+    def granted(self, caller: Caller, request: Value) -> Value:
+        """The request of a user with an access key, kept to the allocations granted to that one.
+
+        Raises Denied for another, InvalidRequest where it must be said which.
+        """
+        return self._users.kept_to_grants(caller, request)
 
     # -- inside ------------------------------------------------------------------------------
 

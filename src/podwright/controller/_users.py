@@ -19,7 +19,19 @@ from podwright.controller._caller import ANONYMOUS, Caller, Role
 from podwright.controller._records import Record, decode
 from podwright.controller._registry import check_name
 from podwright.store import Delete, Put
-from podwright.wire import AlreadyExists, InvalidRequest, NotFound, Unauthenticated, UserInfo
+from podwright.wire import (
+    AcquireRequest,
+    AlreadyExists,
+    CreateRequest,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    PartitionSpec,
+    Unauthenticated,
+    UserInfo,
+    Value,
+    WaitRequest,
+)
 
 USER: Final = "user"
 _COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
@@ -113,10 +125,21 @@ class Users:
         self._users.pop(name, None)
         self._right.pop(name, None)
 
-    def allocations(self, caller: Caller) -> tuple[str, ...]:
-        """Those that the caller is restricted to; none: no restriction."""
-        record = self._users.get(caller.name) if caller.origin == "key" else None
-        return record.allocations if record else ()
+    def kept_to_grants(self, caller: Caller, request: Value) -> Value:
+        """See `Administration.granted`."""
+        record = self._users.get(caller.name)
+        if record is None or not record.allocations:
+            return request
+        if isinstance(request, CreateRequest | AcquireRequest):
+            spec = _kept(request.spec, record)
+            return msgspec.structs.replace(request, spec=spec)
+        if isinstance(request, WaitRequest):
+            inner = request.create or request.acquire
+            if inner is not None:
+                field = "create" if request.create else "acquire"
+                kept = self.kept_to_grants(caller, inner)
+                return msgspec.structs.replace(request, **{field: kept})
+        return request
 
     async def authenticate(self, name: str, key: str) -> Caller:
         """The caller behind a name and an access key. Raises Unauthenticated, which does not say
@@ -135,6 +158,32 @@ class Users:
                 )
             self._right[name] = seen
         return Caller(name=name, uid=None, role=Role(record.role), origin="key")
+
+
+def first_user(name: str, now: float) -> tuple[Put, str]:
+    """An administrator for a new store, and the access key. Raises InvalidRequest."""
+    record, key = Users().draft(name, Role.ADMINISTRATOR.value, (), now)
+    return put_user(record), key
+
+
+def _kept(spec: PartitionSpec, record: UserRecord) -> PartitionSpec:
+    names = ", ".join(record.allocations)
+    if spec.allocation in record.allocations:
+        return spec
+    if spec.allocation:
+        raise Denied(
+            f"allocation {spec.allocation} is not granted to {record.name}",
+            asked=f"create partition {spec.name[:80]}",
+            would_work=f"use {names}",
+            allocation=spec.allocation,
+        )
+    if len(record.allocations) > 1:
+        raise InvalidRequest(
+            f"several allocations are granted to {record.name}",
+            asked=f"create partition {spec.name[:80]}",
+            would_work=f"say which one with --allocation: {names}",
+        )
+    return msgspec.structs.replace(spec, allocation=record.allocations[0])
 
 
 def put_user(record: UserRecord) -> Put:

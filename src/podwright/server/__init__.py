@@ -3,6 +3,7 @@
 from podwright.server._backups import back_up, restore_from
 from podwright.server._hardware import Hardware
 from podwright.server._identity import TOKEN_TTL, Identity
+from podwright.server._init import make_certificates, make_store
 from podwright.server._server import Server, is_loopback
 from podwright.server._serving import Options, serve
 
@@ -14,6 +15,8 @@ __all__ = [
     "Server",
     "back_up",
     "is_loopback",
+    "make_certificates",
+    "make_store",
     "restore_from",
     "serve",
 ]

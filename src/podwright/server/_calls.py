@@ -81,6 +81,8 @@ class Calls:
         self.under_way += 1
         self.count += 1
         try:
+            if caller.origin == "key":
+                request = self.controller.granted(caller, request)
             return await self._table[method.name](caller, request)
         except PodwrightError as error:
             if _log.isEnabledFor(logging.DEBUG):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from podwright.server._calls import Calls
+from podwright.server._identity import ANONYMOUS
 from podwright.server._virm import ANSWERS, Answer
 from podwright.wire import (
     METHODS,
@@ -40,10 +42,11 @@ _Handler = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 class GrpcFront:
-    """Serves both protocols on TCP."""
+    """Serves both protocols on TCP. certs: the folder of TLS certificates; None: no TLS."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, certs: Path | None = None) -> None:
         self._calls = calls
+        self._certs = certs
         self._server: Any = None
 
     async def start(self, host: str, port: int) -> int:
@@ -60,7 +63,10 @@ class GrpcFront:
         else:
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = server.add_insecure_port(address)
+            if self._certs is None or host.startswith("unix:"):
+                bound = server.add_insecure_port(address)
+            else:
+                bound = server.add_secure_port(address, _tls(self._certs))
         except RuntimeError:
             bound = 0
         if not bound:
@@ -76,6 +82,22 @@ class GrpcFront:
         """Accept no more; calls under way have `grace` seconds."""
         if self._server is not None:
             await self._server.stop(grace)
+
+
+def _tls(folder: Path) -> Any:
+    """Both sides show a certificate of the same authority. Raises wire.InvalidRequest."""
+    parts = {}
+    for name in ("ca", "key", "cert"):
+        try:
+            parts[name] = (folder / f"{name}.pem").read_bytes()
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot read {folder / name}.pem: {(error.strerror or '').lower()}",
+                would_work="make them with: vipu-server --tls-init",
+            ) from None
+    return grpc.ssl_server_credentials(
+        [(parts["key"], parts["cert"])], root_certificates=parts["ca"], require_client_auth=True
+    )
 
 
 class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -96,7 +118,10 @@ class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 def _ours(calls: Calls, method: Method) -> _Handler:
     async def answer(data: bytes, context: Any) -> bytes:
-        caller = await calls.identity.of_metadata(context.invocation_metadata())
+        if method.name == "AnnounceAgent":  # a hint, which anybody may give
+            caller = ANONYMOUS
+        else:
+            caller = await calls.identity.of_metadata(context.invocation_metadata())
         reply = await calls(caller, method, messages.decode(method.request, data))
         return messages.encode(reply)
 

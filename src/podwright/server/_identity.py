@@ -15,7 +15,7 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from podwright.controller import Caller, Role
 from podwright.wire import Token, Unauthenticated
@@ -24,6 +24,7 @@ from podwright.wire import Token, Unauthenticated
 TOKEN_TTL = 60.0
 _CLAIM = struct.Struct("!qd")  # uid, end of life by our clock
 _REMEMBERED = 4096
+_USER, _ACCESS = "podwright-user-id", "podwright-access-key"  # wire.messages imports protobuf
 
 ANONYMOUS = Caller(name="anonymous", uid=None, role=Role.READER, origin="tcp")
 
@@ -33,7 +34,11 @@ class Identity:
 
     server_uid: whose server this is; that one and root are administrators.
     clock: seconds, never backwards. name_of: the name of a uid, or None; may block.
+    secure: refuse callers on TCP who do not say who they are.
     """
+
+    #: Asked for the caller behind a user's name and access key; set by the server.
+    authenticate: Callable[[str, str], Awaitable[Caller]] | None = None
 
     def __init__(
         self,
@@ -41,7 +46,9 @@ class Identity:
         server_uid: int | None = None,
         clock: Callable[[], float] = time.monotonic,
         name_of: Callable[[int], str | None] | None = None,
+        secure: bool = False,
     ) -> None:
+        self.secure = secure
         self._administrators = {0, os.geteuid() if server_uid is None else server_uid}
         self._clock = clock
         self._name_of = name_of or _account_name
@@ -89,13 +96,27 @@ class Identity:
         return await self.of_uid(uid, "tcp")
 
     async def of_metadata(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> Caller:
-        """The caller of a gRPC call: `authorization: Bearer …`, or anonymous."""
+        """The caller of a gRPC call: `authorization: Bearer …`, a user's name and access key, or
+        anonymous."""
+        user, access = "", ""
         for key, text in metadata or ():
             if key == "authorization":
                 scheme, _, token = str(text).partition(" ")
                 if scheme.lower() != "bearer":
                     raise _refused(f"{scheme[:20]!r} is no way to identify here")
                 return await self.of_token(token.strip())
+            if key == _USER:
+                user = str(text)
+            elif key == _ACCESS:
+                access = str(text)
+        if (user or access) and self.authenticate is not None:
+            return await self.authenticate(user[:100], access[:200])
+        if self.secure:
+            raise Unauthenticated(
+                "this server wants to know who calls",
+                would_work="set api-user-id and api-access-key in a file for --config; an "
+                "administrator makes them with vipu-admin create user",
+            )
         return ANONYMOUS
 
     def _sign(self, claim: bytes) -> bytes:

@@ -33,6 +33,7 @@ class Server:
     host, port: where gRPC answers; host None serves none, port 0 takes a free one.
     lazy: import grpc when the first caller comes to the port, not before the server answers.
     anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
+    certs: the folder of TLS certificates for gRPC; None: no TLS.
     connection_idle: seconds until a silent connection to the socket is closed.
     counters: what else GetServerInfo counts. clock: seconds, never backwards.
     Raises wire.InvalidRequest for a host beyond loopback.
@@ -51,10 +52,21 @@ class Server:
         private_folder: bool = False,
         connection_idle: float = IDLE_SECONDS,
         identity: Identity | None = None,
+        certs: Path | None = None,
         counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if host is not None and not anywhere and not is_loopback(host):
+        identity = identity or Identity()
+        identity.authenticate = self._authenticate
+        self._certs = certs
+        if host is not None and identity.secure and certs is None and not is_loopback(host):
+            raise InvalidRequest(
+                "without TLS access keys would travel for all to read",
+                asked=f"listen on {host}",
+                would_work="--tls-certs DIR; vipu-server --tls-init makes it",
+            )
+        safe = anywhere or identity.secure
+        if host is not None and not safe and not is_loopback(host):
             raise InvalidRequest(
                 f"{host} is reachable from other machines, whose users nobody checks",
                 asked=f"listen on {host}",
@@ -71,7 +83,7 @@ class Server:
         )
         self._clock = clock
         self._counters = counters
-        self.calls = Calls(controller, identity or Identity(), self._describe, clock=clock)
+        self.calls = Calls(controller, identity, self._describe, clock=clock)
         self._http = HttpFront(self.calls, idle=connection_idle)
         self._lazy = lazy
         self._grpc: GrpcFront | None = None
@@ -145,7 +157,7 @@ class Server:
     async def _open_grpc(self, host: str, port: int) -> int:
         from podwright.server._grpc import GrpcFront
 
-        self._grpc = GrpcFront(self.calls)
+        self._grpc = GrpcFront(self.calls, self._certs)
         return await self._grpc.start(host, port)
 
     async def _end_tcp(self, grace: float) -> None:
@@ -157,6 +169,9 @@ class Server:
             await self._doorstep.stop()
         if self._inner is not None:
             self._inner.unlink(missing_ok=True)
+
+    async def _authenticate(self, name: str, key: str) -> Caller:
+        return await self.controller.authenticate(name, key)
 
     async def _describe(self, caller: Caller) -> ServerInfo:
         standby = self.calls.standby

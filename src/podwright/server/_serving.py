@@ -19,6 +19,8 @@ from podwright.controller import Controller, Machines
 from podwright.server._agents import reach
 from podwright.server._faults import Fault
 from podwright.server._hardware import Hardware, choose
+from podwright.server._identity import Identity
+from podwright.server._init import is_secure
 from podwright.server._server import Server
 from podwright.server._shared import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
@@ -44,7 +46,8 @@ class Options:
     idle: seconds without partition, lease or call after which it ends; None: never.
     socket_mode: 0600, or 0666 for a server of all users. private: the socket's folder is ours.
     agent_key: what agents of other machines must know. silence: seconds after which one of them
-    is given up. interfaces: where they may announce themselves.
+    is given up. interfaces: where they may announce themselves. secure: callers on TCP say who
+    they are; so does a store that was made so. certs: the folder of TLS certificates.
     """
 
     storage: Path | str
@@ -61,6 +64,8 @@ class Options:
     agent_key: Path | None = None
     silence: float = 10.0
     interfaces: tuple[str, ...] = ()
+    secure: bool = False
+    certs: Path | None = None
 
 
 async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
@@ -150,7 +155,9 @@ async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | 
             await asyncio.wait_for(stop.wait(), 0.5)
 
 
-def _server_for(options: Options, controller: Controller, store: Store) -> Server:
+def _server_for(
+    options: Options, controller: Controller, store: Store, *, secure: bool = False
+) -> Server:
     return Server(
         controller,
         socket_path=options.socket,
@@ -160,6 +167,8 @@ def _server_for(options: Options, controller: Controller, store: Store) -> Serve
         lazy=options.user,
         socket_mode=options.socket_mode,
         private_folder=options.private,
+        identity=Identity(secure=secure or options.secure),
+        certs=options.certs,
         counters=lambda: {"commits": store.commits},
     )
 
@@ -183,7 +192,7 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
             version=__version__,
             machines=_machines(options),
         )
-        server = _server_for(options, controller, store)
+        server = _server_for(options, controller, store, secure=is_secure(records))
         await server.start()
     except BaseException:
         await store.close()

@@ -27,8 +27,10 @@ from podwright.wire._generated import podwright_v1_pb2
 from podwright.wire._values import METHODS, Method, Value
 
 __all__ = [
+    "ACCESS_KEY",
     "ERROR_KEY",
     "SERVICE",
+    "USER_KEY",
     "decode",
     "encode",
     "error_metadata",
@@ -41,6 +43,9 @@ __all__ = [
 SERVICE = "podwright.v1.Podwright"
 #: Trailing metadata that carries a refusal as JSON (`wire.PodwrightError.to_json`).
 ERROR_KEY = "podwright-error-bin"
+#: Metadata of a user's calls: name and access key. Ours, since V-IPU's are not public.
+USER_KEY = "podwright-user-id"
+ACCESS_KEY = "podwright-access-key"
 #: Clients drop an answer whose metadata is over 8 KiB (gRPC's default); stay well below.
 _ERROR_LIMIT = 4096
 
