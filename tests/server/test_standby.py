@@ -1,0 +1,190 @@
+"""A server that stands by, takes over, and ends when another one has; without a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from podwright import wire
+from podwright.controller import Controller
+from podwright.fabric import preset
+from podwright.server import Hardware, Server
+from podwright.server import _shared as shared
+from podwright.server._hardware import Source
+from podwright.server._serving import Options, _machines
+from podwright.server._standby import Standby
+from podwright.store import MemoryStore, Opened, Turn
+from podwright.wire import AlreadyExists, Fenced, PodwrightError, Unavailable
+from tests.server.fakes import Http
+
+
+class SharedMemory(MemoryStore):
+    """A store that somebody else has, until told otherwise."""
+
+    owner, left, held = "the other one", 5.0, True
+    failure: PodwrightError | None = None
+    snatched = False
+
+    async def turn(self) -> Turn:
+        if self.failure is not None:
+            raise self.failure
+        return Turn(self.owner, self.left)
+
+    async def open(self) -> Opened:
+        if self.snatched:  # somebody was quicker between our look and our step
+            self.snatched, self.left = False, 5.0
+            raise AlreadyExists("another server is active", holder="a third one")
+        return await super().open()
+
+    async def renew(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+class Life:
+    """`serve_shared` as a task, and a client of its socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SharedMemory()
+        self.standby = Standby()
+        self.stop = asyncio.Event()
+        self.ready: list[Server] = []
+        self.server = Server(cast(Controller, self.standby), socket_path=folder / "s", host=None)
+        self.task: asyncio.Task[None]
+
+    def begin(self) -> None:
+        hardware = Hardware((preset("pod4"),), Source(preset="pod4"))
+        self.task = asyncio.create_task(
+            shared.serve_shared(
+                self.store,
+                self.server,
+                self.standby,
+                lambda opened: hardware,
+                lambda server, hardware: self.ready.append(server),
+                self.stop,
+                self._until_end,
+                _machines(Options(storage="x", socket=Path("x"))),
+            )
+        )
+
+    async def _until_end(self, failed: Callable[[], PodwrightError | None]) -> None:
+        while not self.stop.is_set() and failed() is None:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.005)
+
+    async def http(self) -> Http:
+        assert self.server.socket_path is not None
+        await self.until(self.server.socket_path.exists)
+        return await Http.connect(self.server.socket_path)
+
+    async def until(self, what: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not what():
+                assert not self.task.done(), self.task
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def life(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
+    monkeypatch.setattr(shared, "_RENEW", 0.01)
+    monkeypatch.setattr(shared, "_POLL", 0.01)
+    return Life(folder)
+
+
+async def ask(http: Http) -> wire.ServerInfo:
+    info: wire.ServerInfo = await http.call("GetServerInfo", wire.ServerInfoRequest())
+    return info
+
+
+async def test_it_refuses_and_names_the_active_one_then_takes_over(life: Life) -> None:
+    life.begin()
+    http = await life.http()
+    await life.until(lambda: life.standby.active)
+    info = await ask(http)
+    assert (info.standby, info.active, info.clusters) == (True, "the other one", [])
+    for method in set(wire.METHODS) - {"GetServerInfo", "IssueToken"}:
+        refusal = life.server.calls._table[method]
+        with pytest.raises(Unavailable, match="stands by for another one; active is the other"):
+            await refusal(None, None)  # type: ignore[arg-type]
+    status, body = await http.post("ListPartitions")
+    assert status == 503
+    assert body["data"]["standby"] is True
+    assert life.server.calls.health() == {"status": "standby", "active": "the other one"}
+    life.store.left = 0.0
+    await life.until(lambda: life.ready)
+    assert (await http.post("ListPartitions"))[0] == 200
+    info = await ask(http)
+    assert (info.standby, info.active, info.clusters) == (False, "", ["pod4"])
+    assert life.server.calls.health() == {"status": "ok"}
+    http.close()
+    life.stop.set()
+    await life.task
+
+
+async def test_told_to_end_while_it_stands_by_it_never_opens_the_store(life: Life) -> None:
+    life.begin()
+    http = await life.http()
+    http.close()
+    life.stop.set()
+    await life.task
+    assert (await life.store.again().open()).epoch == 1
+
+
+async def test_one_who_was_quicker_is_waited_for(life: Life) -> None:
+    life.store.left, life.store.snatched = 0.0, True
+    life.begin()
+    await life.until(lambda: life.standby.active == "a third one" or life.store.left)
+    assert not life.ready
+    life.store.left = 0.0
+    await life.until(lambda: life.ready)
+    life.stop.set()
+    await life.task
+
+
+async def test_a_lease_that_ran_out_silences_it(life: Life) -> None:
+    life.store.left = 0.0
+    life.begin()
+    await life.until(lambda: life.ready)
+    http = await life.http()
+    life.store.held = False
+    status, body = await http.post("ListPartitions")
+    assert (status, body["data"]["standby"]) == (503, True)
+    assert not (await ask(http)).standby
+    assert life.server.calls.health()["status"] == "standby"
+    life.store.held = True
+    assert (await http.post("ListPartitions"))[0] == 200
+    http.close()
+    life.stop.set()
+    await life.task
+
+
+async def test_fenced_it_ends(life: Life) -> None:
+    life.store.left = 0.0
+    life.begin()
+    await life.until(lambda: life.ready)
+    life.store.failure = Fenced("a newer server has opened the store")
+    with pytest.raises(Fenced):
+        async with asyncio.timeout(10):
+            await life.task
+
+
+async def test_a_database_that_is_never_there_is_an_error_and_one_that_goes_is_not(
+    life: Life, folder: Path
+) -> None:
+    life.store.failure = Unavailable("the store cannot be opened")
+    life.begin()
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        async with asyncio.timeout(10):
+            await life.task
+    other = Life(folder)
+    other.begin()
+    await other.until(lambda: other.standby.active)
+    other.store.failure = Unavailable("the connection was lost")
+    await other.until(lambda: not other.standby.active)
+    other.store.failure, other.store.left = None, 0.0
+    await other.until(lambda: other.ready)
+    other.stop.set()
+    await other.task
