@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwright.cli.poprun import main
 from podwright.launch import parse
 from podwright.launch._config import config_text, write_config
 from podwright.wire import InvalidRequest
@@ -120,3 +121,19 @@ def test_both_at_once(tmp_path: Path) -> None:
     words = [f"--import-config={tmp_path}/c", f"--export-config={tmp_path}/d", "t"]
     with pytest.raises(InvalidRequest, match="cannot be used at the same time"):
         parse(words)
+
+
+def test_the_command_writes_it_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c"
+    line = [*GUIDE.split(), "--export-config", str(path), "python3", "train.py"]
+    for _ in range(2):
+        assert main(["--dry-run", *line]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("program:         python3 train.py\n") == 2
+    assert f"POPRUN WARNING: the options are in {path}." in told.err
+    assert main(["--dry-run", "--import-config", str(path)]) == 0
+    assert capsys.readouterr().out * 2 == told.out
+    assert main(["--dry-run", "--num-replicas=3", "--num-instances=2", *line[-4:]]) == 2
+    assert len(list(tmp_path.iterdir())) == 2, "what cannot run is not stored"
