@@ -97,6 +97,13 @@ class Core:
 
     # -- numbers and time --------------------------------------------------------------------
 
+    def lift(self, site: Site) -> None:
+        """Keep nothing of a cluster for waiters, before its allocations change. `freed` follows."""
+        for pool, kept in list(self.reservations.items()):
+            if kept.goal.site is site:
+                kept.lift()
+                del self.reservations[pool]
+
     def begin_epoch(self, server_epoch: int) -> None:
         """Device epochs grow with the server's, so that no counter has to be written down."""
         self._epoch = (server_epoch << EPOCH_SHIFT) + self.epoch_floor

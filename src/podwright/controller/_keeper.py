@@ -13,6 +13,7 @@ from podwright.controller import _recovery as recovery
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._ends import expire
+from podwright.controller._relocate import may_move, relocate
 from podwright.controller._states import BROKEN, state_of
 from podwright.wire import PodwrightError
 
@@ -52,6 +53,9 @@ class Keeper:
             if entry is not None and _may_reset(core, entry, now):
                 entry.retry_at = float("inf")  # until the attempt says otherwise
                 core.spawn(_quietly(self._auto_reset(entry)))
+            elif entry is not None and may_move(core, entry, now):
+                entry.retry_at = float("inf")
+                core.spawn(_quietly(self._relocate(entry)))
         if now >= self._ask_at:
             self._ask_at = now + PROBE
             self._sweep()
@@ -66,6 +70,15 @@ class Keeper:
         try:
             if not entry.gone and state_of(entry.known) == BROKEN and not entry.leases:
                 await steps.reset(core, entry, auto=True)
+        finally:
+            entry.lock.release()
+
+    async def _relocate(self, entry: Entry) -> None:
+        core = self._core
+        await entry.lock.acquire()
+        try:
+            if not entry.gone and state_of(entry.known) == BROKEN:
+                await relocate(core, entry)
         finally:
             entry.lock.release()
 

@@ -32,7 +32,7 @@ MOVES: Final[dict[State, frozenset[State]]] = {
     RESETTING: frozenset({RESETTING, READY, BROKEN, REMOVING}),
     RESETTING_PART: frozenset({RESETTING_PART, READY, BROKEN, REMOVING}),
     REMOVING: frozenset({REMOVING, GONE, BROKEN}),
-    BROKEN: frozenset({RESETTING, REMOVING, BROKEN}),
+    BROKEN: frozenset({RESETTING, REMOVING, BROKEN, CREATING}),  # CREATING: on other devices
     GONE: frozenset(),
 }
 

@@ -1,0 +1,80 @@
+"""Moving a partition to healthy devices when its own have failed (V-IPU 1.18 protocol: on an
+error or a failing reset, where its creator allowed it).
+
+One commit says that the partition is being created on its new devices and that the old ones are
+in quarantine: after a crash at any moment recovery finishes the one and the reset of the other.
+Whoever held the partition is told: his lease is over, so his next renewal is refused.
+"""
+
+from __future__ import annotations
+
+from podwright.controller import _steps as steps
+from podwright.controller._core import AUTO_RESETS, Core, Entry
+from podwright.controller._records import QuarantineRecord, drop_lease, put, put_quarantine
+from podwright.controller._states import BROKEN, CREATING, move, state_of
+from podwright.placement import Request
+
+AGAIN = 5.0  #: seconds until room is looked for again
+
+
+def may_move(core: Core, entry: Entry, now: float) -> bool:
+    """Whether it is time to move a partition: resetting it where it is does not help."""
+    record = entry.record
+    return (
+        record is not None
+        and record.relocatable
+        and not record.transient
+        and entry.site is not None
+        and state_of(record) == BROKEN
+        and now >= entry.retry_at
+        and (record.auto_resets >= AUTO_RESETS or not core.down.isdisjoint(entry.parts()))
+    )
+
+
+async def relocate(core: Core, entry: Entry) -> bool:
+    """Move a partition whose lock is held. Returns whether there was room."""
+    record, site = entry.known, entry.site
+    assert site is not None
+    shape = Request(record.size, record.allocation, record.num_ilds, record.num_gcds)
+    found = site.index.find(shape)
+    if found is None:
+        entry.retry_at = core.now() + AGAIN
+        return False
+    site.index.take(found)
+    left = [
+        QuarantineRecord(
+            cluster=record.cluster,
+            allocation=record.allocation,
+            machine=machine,
+            block=block,
+            epoch=record.epoch,
+            partition=record.name,
+        )
+        for machine, block in site.blocks_by_machine(record.blocks)
+    ]
+    ended = list(entry.leases.values())
+    for lease in ended:
+        lease.ending = True
+    moved = move(
+        record,
+        CREATING,
+        blocks=found.blocks,
+        gcds=found.gcds,
+        epoch=core.next_epoch(),
+        errors=(),
+        dirty="",
+        auto_resets=0,
+    )
+    await core.journal.commit(
+        [put(moved), *map(put_quarantine, left), *(drop_lease(x.record.id) for x in ended)]
+    )
+    site.index.release(record.placement)
+    for quarantined in left:
+        site.index.take(quarantined.placement)
+        core.quarantine[quarantined.key] = quarantined
+    core.set(entry, moved)
+    core.drop_leases(entry, ended)
+    why = "; ".join(record.errors) or "its devices failed"
+    core.tell("Relocate", record.name, record.owner, why)
+    await steps.finish_create(core, entry)
+    return True
