@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podwright.wire import PartitionSpec
+from podwright.client import Client, GrpcTransport, parse_addresses
+from podwright.wire import PartitionSpec, Unauthenticated
 from tests.outer.postgres import Postgres
 from tests.whole.test_killed_server import SEED, Server, command, faults_of, harass
 
@@ -79,3 +80,20 @@ def test_a_password_in_the_arguments_is_refused_unread(server: Server) -> None:
     assert ended.returncode == 2
     assert "carries a password" in ended.stderr
     assert "hush" not in ended.stderr
+
+
+def test_a_secure_store_in_a_database(server: Server) -> None:
+    made = command(server, "--init", "--secure", "--default-user-id", "chief")
+    assert made.returncode == 0, made.stderr
+    assert "Access key is" in made.stdout
+    again = command(server, "--init", "--secure")
+    assert again.returncode != 0
+    assert "there is a store already" in again.stderr
+    assert server.start()
+    with server.client() as client:  # by its socket, where the kernel says who calls
+        info = client.get_server_info()
+        assert client.list_partitions() == []
+    address = parse_addresses(f"127.0.0.1:{info.port}")[0]
+    stranger = Client(GrpcTransport(address.host, address.port))
+    with stranger, pytest.raises(Unauthenticated):
+        stranger.list_partitions()

@@ -234,18 +234,16 @@ def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     from pathlib import Path
 
     from podwright.server import is_loopback, make_certificates, make_store
-    from podwright.wire import InvalidRequest
+    from podwright.store import shown_place
 
     if arguments.tls_init:
         hosts = [] if is_loopback(options.host) else [options.host]
         make_certificates(Path("vipu-certs"), hosts)
         print("certificates: vipu-certs/server and vipu-certs/client")
     if arguments.init:
-        if not isinstance(options.storage, Path):
-            raise InvalidRequest("--init makes files alone", would_work="create the database")
         user = (arguments.default_user_id or getpass.getuser()) if arguments.secure else ""
         key = asyncio.run(make_store(options.storage, user))
-        print(f"store: {options.storage}")
+        print(f"store: {shown_place(options.storage)}")
         if key:
             print(f"create user ({user}): success. Access key is '{key}'.")
     return 0

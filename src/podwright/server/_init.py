@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from podwright.controller import first_user
+from podwright.server._shared import LEASE, owner_name
 from podwright.server._sockets import prepare_folder
-from podwright.store import Change, Put, SQLiteStore
+from podwright.store import Put, open_store, shown_place, storage_file
 from podwright.wire import AlreadyExists, Unavailable
 
 _KIND, _KEY = "server", "secure"
@@ -27,28 +28,36 @@ def is_secure(records: Mapping[tuple[str, str], bytes]) -> bool:
     return (_KIND, _KEY) in records
 
 
-async def make_store(path: Path, user: str) -> str:
+async def make_store(place: Path | str, user: str) -> str:
     """A new store; with a user's name a secure one. Returns that one's access key, or nothing.
 
     Raises wire.AlreadyExists when there is a store.
     """
-    if path.exists():  # noqa: ASYNC240 (one look)
-        raise AlreadyExists(
-            f"there is a store already: {path}", asked="--init", would_work="another --storage"
-        )
-    prepare_folder(path.parent, mode=0o700)
-    store = SQLiteStore(path)
-    await store.open()
-    changes: list[Change] = []
-    key = ""
-    if user:
-        change, key = first_user(user, store.now())
-        changes = [Put(_KIND, _KEY, b"true"), change]
+    path = storage_file(place)
+    if path is not None:
+        if path.exists():
+            raise _exists(place)
+        prepare_folder(path.parent, mode=0o700)
+    store = open_store(place, owner=owner_name("init", 0), ttl=LEASE)
+    opened = await store.open()
     try:
-        await store.commit(changes)
+        if opened.records or opened.epoch > 1:
+            raise _exists(place)
+        if not user:
+            return ""
+        change, key = first_user(user, store.now())
+        await store.commit([Put(_KIND, _KEY, b"true"), change])
+        return key
     finally:
         await store.close()
-    return key
+
+
+def _exists(place: Path | str) -> AlreadyExists:
+    return AlreadyExists(
+        f"there is a store already: {shown_place(place)}",
+        asked="--init",
+        would_work="another --storage",
+    )
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:

@@ -59,12 +59,7 @@ class Server:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
         self._certs = certs
-        if host is not None and identity.secure and certs is None and not is_loopback(host):
-            raise InvalidRequest(
-                "without TLS access keys would travel for all to read",
-                asked=f"listen on {host}",
-                would_work="--tls-certs DIR; vipu-server --tls-init makes it",
-            )
+        self._check_tls(host, identity.secure)
         safe = anywhere or identity.secure
         if host is not None and not safe and not is_loopback(host):
             raise InvalidRequest(
@@ -134,6 +129,22 @@ class Server:
         """
         self.controller = controller
         self.calls.adopt(controller, gate)
+
+    def make_secure(self) -> None:
+        """Callers on TCP must say who they are from now on, as the store demands.
+
+        Raises wire.InvalidRequest where their keys would travel without TLS.
+        """
+        self._check_tls(self.host, True)
+        self.calls.identity.secure = True
+
+    def _check_tls(self, host: str | None, secure: bool) -> None:
+        if host is not None and secure and self._certs is None and not is_loopback(host):
+            raise InvalidRequest(
+                "without TLS access keys would travel for all to read",
+                asked=f"listen on {host}",
+                would_work="--tls-certs DIR; vipu-server --tls-init makes it",
+            )
 
     async def until_idle(self, seconds: float) -> None:
         """Return when nobody was served for so long: no call, partition or lease."""

@@ -127,6 +127,8 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
         hardware = _chosen(opened.records, options)
         if fault is not None:
             fault.arm(hardware)
+        if is_secure(opened.records):
+            server.make_secure()
         return hardware
 
     await serve_shared(
