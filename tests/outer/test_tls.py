@@ -1,0 +1,75 @@
+"""TLS with certificates that openssl made, over the commands: both sides show theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+pytestmark = pytest.mark.outer
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    return subprocess.run(
+        [str(BIN / words[0]), *words[1:]],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A secure server with TLS; its administrator's settings are in chief.hcl."""
+    place = ("--storage", str(tmp_path / "db"), "--socket", str(tmp_path / "s"))
+    made = run(tmp_path, "vipu-server", "--tls-init")
+    assert made.returncode == 0, made.stderr
+    made = run(tmp_path, "vipu-server", "--init", "--secure", "--default-user-id", "chief", *place)
+    found = re.search("Access key is '(.+)'", made.stdout)
+    assert found, made
+    (tmp_path / "chief.hcl").write_text(f'api-user-id="chief"\napi-access-key="{found[1]}"\n')
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    words = [str(BIN / "vipu-server"), "--preset", "pod16", "--api-port", str(port), *place]
+    words += ["--tls-certs", "vipu-certs/server"]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "pod16" in process.stderr.readline()
+        yield f"localhost:{port}"
+        process.kill()
+
+
+def test_only_those_with_certificate_and_key_are_served(address: str, tmp_path: Path) -> None:
+    listing = ("vipu", "-H", address, "list", "partitions")
+    chief = ("--config", "chief.hcl")
+    certs = ("--tls-certs", "vipu-certs/client")
+    create = ("vipu", "-H", address, *chief, *certs, "create", "partition", "p1", "--size", "4")
+    assert run(tmp_path, *create, "--no-ipuof-files").returncode == 0
+    assert "p1" in run(tmp_path, *listing, *chief, *certs).stdout
+    without = run(tmp_path, *listing, *chief)
+    assert (without.returncode, "unable to connect" in without.stderr) == (69, True)
+    nobody = run(tmp_path, *listing, *certs)
+    assert (nobody.returncode, "wants to know who calls" in nobody.stderr) == (1, True)
+
+
+def test_certificates_of_another_authority_are_refused(address: str, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert run(other, "vipu-server", "--tls-init").returncode == 0
+    words = ("vipu", "-H", address, "--config", "chief.hcl", "--tls-certs")
+    refused = run(tmp_path, *words, "other/vipu-certs/client", "list", "partitions")
+    assert refused.returncode == 69, refused
+    for path in (tmp_path / "vipu-certs").rglob("*.pem"):
+        assert path.stat().st_mode & 0o077 == 0
