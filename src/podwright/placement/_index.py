@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
 from podwright.placement._place import Place
-from podwright.placement._pool import DOMAIN, Pool
+from podwright.placement._pool import Pool
 from podwright.placement._refusals import Reasons, refuse_named, unknown_allocation
 from podwright.placement._rules import Illegal, Shape, named_blocks, shapes
+from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Block, Placement, Refusal, Request
 
 #: How many places, and how many kinds of request, are remembered.
@@ -105,7 +106,7 @@ class Index:
         for machine in machines:
             domain, mask = self._machines[machine]
             owned[domain] |= mask
-        pool = self._pools[name] = Pool(name, owned)
+        pool = self._pools[name] = Pool(name, owned, looped=self._looped)
         for machine in machines:
             if machine in self._drained:
                 pool.set_up(*self._machines[machine], up=False)
@@ -169,13 +170,7 @@ class Index:
         place = self._find(request)
         if place is None:
             return self._refuse(request)
-        place.pool.turn(place, 1)
-        if place.rest:
-            for spot in place.rest:
-                place.pool.turn(spot, 1)
-        placement = place.placement
-        self._held[placement.blocks[0]] = place
-        return placement
+        return self._take(place)
 
     def take(self, placement: Placement) -> None:
         """Hold a placement, also on drained machines: that of a plan, or one from before.
@@ -196,8 +191,7 @@ class Index:
             raise ValueError("blocks or GCDs are not in routing order")
         if not pool.has_free(place.slots, shape.order, drained_too=True):
             raise ValueError("some of the devices are taken")
-        self._held[placement.blocks[0]] = place
-        place.turn(1)
+        self._take(place)
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
@@ -207,10 +201,20 @@ class Index:
             if place is not None:
                 self._held[blocks[0]] = place
             raise ValueError("that placement is not held")
-        place.pool.turn(place, -1)
-        if place.rest:
-            for spot in place.rest:
-                place.pool.turn(spot, -1)
+        pool = place.pool
+        pool.taken -= place.size
+        pool.turn(place, -1)
+        for spot in place.rest:
+            pool.turn(spot, -1)
+
+    def _take(self, place: Place) -> Placement:
+        pool, placement = place.pool, place.placement
+        self._held[placement.blocks[0]] = place
+        pool.taken += place.size
+        pool.turn(place, 1)
+        for spot in place.rest:
+            pool.turn(spot, 1)
+        return placement
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
@@ -229,7 +233,7 @@ class Index:
                     except KeyError:
                         return self._place(pool, shape, (slot,))
             else:
-                slots = pool.find_span(order, count, looped=self._looped)
+                slots = pool.find_span(order, count)
                 if slots:
                     known = pool.known.get(slots[0] << 11 | code) if self._kept(count) else None
                     return known or self._place(pool, shape, slots)

@@ -38,22 +38,16 @@ class Spot:
 class Place(Spot):
     """A placement, and its blocks in its pool: itself the first, `rest` the others."""
 
-    __slots__ = ("placement", "pool", "rest")
+    __slots__ = ("placement", "pool", "rest", "size")
 
     def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
         super().__init__(slots[0], order, pool.halves)
         self.placement = placement
         self.pool = pool
+        self.size = len(slots) << order
         self.rest = tuple(Spot(slot, order, pool.halves) for slot in slots[1:])
 
     @property
     def slots(self) -> list[int]:
         """Where the blocks begin."""
         return [self.slot, *(spot.slot for spot in self.rest)]
-
-    def turn(self, step: int) -> None:
-        """Take (`step` 1) or give back (-1) all blocks."""
-        turn = self.pool.turn
-        turn(self, step)
-        for spot in self.rest:
-            turn(spot, step)

@@ -10,12 +10,10 @@ numbered by slot: 64 times the place of the link domain in this pool, plus the o
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Sequence
 
-from podwright.placement import _spans
 from podwright.placement._place import Place, Spot
+from podwright.placement._spans import DOMAIN, Spans, bits
 from podwright.placement._tables import (
     BESIDE_SAME_FROM,
     BEST_HOLES,
@@ -33,13 +31,9 @@ from podwright.placement._tables import (
 )
 from podwright.placement._values import Block
 
-DOMAIN = 4 * QUARTER
-
 _BIT = [1 << file for file in range(FILE_COUNT)]
 #: By order: the files whose halves take a block of that order, as bits.
 _TAKES = [sum(_BIT[file] for file in files) for files in TAKE]
-#: How many link domains are searched at once for blocks in several.
-_WINDOW = 64
 #: Where both halves of the link domains are that are wholly free.
 _WHOLE_FILE = FILES[0][0][HALF_ORDER + 1]
 
@@ -48,18 +42,17 @@ class Pool:
     """Link domains, or parts of them, of one allocation. Changed in place.
 
     owned: by link domain of the cluster, the mask of the devices that are this allocation's.
-    domains: those link domains, place by place; place is its inverse. known: the owner's memory.
-    largest_ever: the order of the largest block in one link domain, were nothing taken.
+    looped: link domains are joined to a loop. domains: those link domains, place by place; place
+    is its inverse. size, taken: devices; taken and known are kept by the pool's owner.
     """
 
     __slots__ = (
-        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_owned",
-        "_starts", "cluster_domains", "domains", "halves", "known", "largest_ever", "name", "place",
+        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_largest_ever",
+        "_owned", "_spans", "domains", "halves", "known", "name", "place", "size", "taken",
     )  # fmt: skip
 
-    def __init__(self, name: str, owned: Sequence[int]) -> None:
+    def __init__(self, name: str, owned: Sequence[int], *, looped: bool) -> None:
         self.name = name
-        self.cluster_domains = len(owned)
         self.domains = [domain for domain, mask in enumerate(owned) if mask]
         self.place = {domain: i for i, domain in enumerate(self.domains)}
         shifts = range(0, DOMAIN, QUARTER)
@@ -77,8 +70,10 @@ class Pool:
         self._full = _BIT[NOT_FILED]  # the files that are not empty
         for half in halves:
             self._refile(half)
-        self.largest_ever = self.largest()
-        self._starts: dict[int, int] = {}
+        self._spans = Spans(self.domains, len(owned) if looped else 0)
+        self._largest_ever = self.largest()
+        self.size = bits(quarters).bit_count()
+        self.taken = 0
         self.known: dict[int, Place] = {}
 
     # One block in one link domain: the hot path.
@@ -182,47 +177,24 @@ class Pool:
 
     # The same block in several link domains.
 
-    def find_span(self, order: int, count: int, *, looped: bool, empty: bool = False) -> list[int]:
-        """The slots of the same block in `count` link domains, in routing order; or none.
+    def find_span(self, order: int, count: int) -> list[int]:
+        """The slots of the same block in `count` link domains, in routing order; or none."""
+        return self._spans.find(self._free, order, count)
 
-        looped: they must follow one another on the loop. empty: as if nothing was taken.
-        """
-        places = len(self.domains)
-        if places < count:
-            return []
-        masks = self._owned if empty else self._free
-        if not looped:
-            found = _spans.in_any(_bits(masks), places, order, count)
-            return [place * DOMAIN + found[1] for place in found[0]] if found else []
-        starts = self._run_starts(count)
-        for first in range(0, places, _WINDOW):
-            width = min(_WINDOW, places - first)
-            window = masks[4 * first : 4 * (first + width + count - 1)]
-            over = first + width + count - 1 - places
-            if over > 0:
-                window = [*window, *masks[: 4 * over]]
-            here = starts >> DOMAIN * first & (1 << DOMAIN * width) - 1
-            run = _spans.in_run(_bits(window), width + count - 1, here, order, count)
-            if run is not None:
-                at = run + DOMAIN * first
-                return [(at + i * DOMAIN) % (places * DOMAIN) for i in range(count)]
-        return []
+    def largest(self, count: int = 1) -> int:
+        """The order of the largest block that is free in `count` link domains; -1 for none."""
+        if count > 1:
+            return self._spans.largest(self._free, count)
+        if self._files[_WHOLE_FILE]:
+            return WHOLE_ORDER
+        order = HALF_ORDER
+        while order >= 0 and not self._full & _TAKES[order]:
+            order -= 1
+        return order
 
-    def _run_starts(self, count: int) -> int:
-        """All bits of the places where `count` link domains of the cluster's loop begin."""
-        starts = self._starts.get(count)
-        if starts is None:
-            loop = self.cluster_domains
-            starts = 0
-            length = 0  # of the run of neighbours that begins here; two rounds close the loop
-            for turn in reversed(range(2 * len(self.domains))):
-                place = turn % len(self.domains)
-                domain = self.domains[place]
-                length = length + 1 if (domain + 1) % loop in self.place else 1
-                if turn < len(self.domains) and length >= count and (count < loop or not domain):
-                    starts |= (1 << DOMAIN) - 1 << place * DOMAIN
-            self._starts[count] = starts
-        return starts
+    def largest_ever(self, count: int = 1) -> int:
+        """As `largest`, were nothing taken or drained."""
+        return self._spans.largest(self._owned, count) if count > 1 else self._largest_ever
 
     # Slow paths.
 
@@ -275,34 +247,13 @@ class Pool:
         both = (2 * half, 2 * half + 1)
         return all(self._owned[q] == QUARTER_FULL and q not in self._down for q in both)
 
-    def largest(self) -> int:
-        """The order of the largest block in one link domain that is free; -1 for none."""
-        if self._files[_WHOLE_FILE]:
-            return WHOLE_ORDER
-        order = HALF_ORDER
-        while order >= 0 and not self._full & _TAKES[order]:
-            order -= 1
-        return order
-
     @property
     def free(self) -> int:
         """Devices that are neither taken nor drained."""
-        return _bits(self._free).bit_count()
-
-    @property
-    def size(self) -> int:
-        """Devices."""
-        return _bits(self._owned).bit_count()
+        idle = sum(mask.bit_count() for mask in self._idle.values()) if self._idle else 0
+        return self.size - self.taken - idle
 
 
 def _domain(masks: Sequence[int], place: int) -> int:
     """The mask of a whole link domain."""
     return sum(masks[place * 4 + i] << i * QUARTER for i in range(4))
-
-
-def _bits(masks: Sequence[int]) -> int:
-    """All masks as one integer, the first lowest."""
-    words = array("H", masks)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return int.from_bytes(words.tobytes(), "little")

@@ -28,10 +28,8 @@ class Reasons:
             (size, found)
             for size in sorted(sizes(cluster, domains, gcds), reverse=True)
             for found in (shapes(cluster, size, domains, gcds),)
-            if self._fits(found, empty=True)
+            if self._ever_fits(found)
         ]
-        #: Any one block will do.
-        self.one_block = gcds == 1 and domains in (None, 1)
         self.nearest: tuple[int, ...] = ()
         self.never = ""
         try:
@@ -64,25 +62,22 @@ class Reasons:
 
     def largest(self) -> int:
         """The largest size of this kind that has a place now, or 0."""
-        if self.one_block:
-            order = -1
-            for pool in self.pools:
-                order = max(order, pool.largest())
-            return 1 << order if self.ladder and order >= 0 else 0
+        orders: dict[int, int] = {}
         for size, found in self.ladder:
-            if self._fits(found, empty=False):
-                return size
+            for shape in found:
+                count = shape[0]
+                if count not in orders:
+                    orders[count] = max([pool.largest(count) for pool in self.pools])
+                if shape[1] <= orders[count]:
+                    return size
         return 0
 
-    def _fits(self, found: Sequence[Shape], *, empty: bool) -> bool:
-        for pool in self.pools:
-            for count, order, _ in found:
-                if count > 1:
-                    if pool.find_span(order, count, looped=self.looped, empty=empty):
-                        return True
-                elif order <= (pool.largest_ever if empty else pool.largest()):
-                    return True
-        return False
+    def _ever_fits(self, found: Sequence[Shape]) -> bool:
+        return any(
+            shape.order <= pool.largest_ever(shape.domains)
+            for shape in found
+            for pool in self.pools
+        )
 
     def _nearest(self) -> tuple[int, ...]:
         """The next smaller and the next larger size that these pools can ever hold."""
