@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ SCHEDULER = (
     "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,bf_interval=1,"
     "default_queue_depth=10000,bf_max_job_test=10000,nohold_on_prolog_fail"
 )
+
+PODWRIGHT = [sys.executable, "-m", "podwright.cli.podwright"]
 
 
 class NativeLab(SlurmLab):
@@ -77,6 +79,18 @@ class NativeLab(SlurmLab):
         return subprocess.run(
             argv, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
         )
+
+    def command(
+        self, module: str, *words: str, user: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """One of our commands as an ordinary user, wherever the project lies.
+
+        He may read what root may, as the project's folder need not be open to all.
+        """
+        caps = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+        who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *caps, "--"]
+        full = {"PODWRIGHT_SOCKET": str(self.server_socket), **(env or {})}
+        return self.run(*who, sys.executable, "-m", f"podwright.cli.{module}", *words, env=full)
 
     def start_server(self) -> None:
         argv = ["podwright.cli.vipu_server", "--preset", self.preset, "--api-port", "0"]
@@ -158,8 +172,7 @@ def build(release: Path | None, folder: Path) -> Path:
     include = ["--include", f"{release}/usr/include"] if release else []
     if not into.exists():
         done = subprocess.run(
-            [sys.executable, "-m", "podwright.cli.podwright", "slurm", "build"]
-            + ["--into", str(into), *include],
+            [*PODWRIGHT, "slurm", "build", "--into", str(into), *include],
             capture_output=True,
             text=True,
             env={**os.environ},

@@ -6,6 +6,8 @@
  *
  *   optional /usr/lib/podwright/spank_podwright.so host=pod-controller port=8090
  *
+ * (socket=PATH as well: the server's Unix socket, on nodes that have it)
+ *
  * Compiled on the site, against its own Slurm's spank.h. */
 #include <errno.h>
 #include <slurm/slurm.h>
@@ -13,13 +15,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 SPANK_PLUGIN(podwright, 1);
 
 enum { COUNT_MAX = 65536 };
 
 static char ipus[16], replicas[16];
-static const char *host = "localhost", *port = "8090";
+static const char *host = "localhost", *port = "8090", *socket_path = "";
 
 static int read_count(const char *option, const char *text, char *into, size_t size)
 {
@@ -65,6 +68,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 			host = argv[k] + 5;
 		} else if (strncmp(argv[k], "port=", 5) == 0) {
 			port = argv[k] + 5;
+		} else if (strncmp(argv[k], "socket=", 7) == 0) {
+			socket_path = argv[k] + 7;
 		} else {
 			slurm_error("podwright: plugstack argument not understood: %s", argv[k]);
 			return ESPANK_BAD_ARG;
@@ -111,6 +116,9 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	spank_setenv(spank, "IPUOF_VIPU_API_PARTITION_ID", text, 1);
 	spank_setenv(spank, "IPUOF_VIPU_API_HOST", host, 1);
 	spank_setenv(spank, "IPUOF_VIPU_API_PORT", port, 1);
+	/* Where the server's own socket is at hand, Podwright's commands are known by it. */
+	if (*socket_path && access(socket_path, F_OK) == 0)
+		spank_setenv(spank, "PODWRIGHT_SOCKET", socket_path, 0);
 	/* The batch script is no task of a program: what it starts chooses its own GCDs. */
 	if (spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
 	    step < SLURM_MAX_NORMAL_STEP_ID &&

@@ -10,7 +10,7 @@ from pathlib import Path
 from podwright.slurm.service import Site, dump
 from podwright.slurm.service._pods import MARK
 from podwright.slurm.setup._edit import changed, joined, settings, undone, with_line
-from podwright.wire import InvalidRequest
+from podwright.wire import SYSTEM_SOCKET, InvalidRequest
 
 SITE_SCRIPT = "job_submit.site.lua"
 SUBMIT = "job_submit.lua"
@@ -59,10 +59,9 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     plan.texts[submit] = job_submit(site, places.etc, trusted)
     stack = Path(now.get("plugstackconfig", "") or places.etc / "plugstack.conf")
     plugin = places.native / "spank_podwright.so"
-    plan.texts[stack] = with_line(
-        read(stack) if stack.exists() else "",
-        f"optional {plugin} host={site.host} port={site.port}",
-    )
+    words = f"host={site.host} port={site.port} socket={site.server or SYSTEM_SOCKET}"
+    before = read(stack) if stack.exists() else ""
+    plan.texts[stack] = with_line(before, f"optional {plugin} {words}")
     plan.texts[places.slurm_conf] = changed(conf, wanted, str(places.slurm_conf))
     return plan
 

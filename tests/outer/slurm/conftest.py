@@ -1,0 +1,24 @@
+"""One cluster with native mode for all tests that leave it as they found it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.outer.slurm.native import NativeLab
+
+
+@pytest.fixture(scope="session")
+def shared_lab() -> Iterator[NativeLab]:
+    with NativeLab(nodes=4, cpus=64) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(shared_lab: NativeLab) -> Iterator[NativeLab]:
+    """The cluster, empty; what a test leaves behind is ended, and must leave nothing."""
+    yield shared_lab
+    left = [str(job.id) for job in shared_lab.jobs().values() if not job.over]
+    if left:
+        shared_lab.run("scancel", *left)
+    shared_lab.wait("an empty cluster", lambda jobs: all(job.over for job in jobs.values()))
+    shared_lab.wait_free()

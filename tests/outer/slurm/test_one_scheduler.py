@@ -1,0 +1,134 @@
+"""Slurm decides who runs; waiting holds nothing; what Slurm starts, fits."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.outer.lab import ALICE, Job, poll
+from tests.outer.slurm.native import NativeLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+SOAK = os.environ.get("PODWRIGHT_SOAK") == "1"
+WAITING = 300 if SOAK else 60
+LOAD = 150 if SOAK else 40
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[NativeLab]:
+    with NativeLab(preset="pod256", nodes=4, cpus=128) as made:
+        yield made
+
+
+@pytest.fixture
+def lab(large: NativeLab) -> Iterator[NativeLab]:
+    yield large
+    left = [str(job.id) for job in large.jobs().values() if not job.over]
+    if left:
+        large.run("scancel", *left)
+    large.wait("an empty cluster", lambda jobs: all(job.over for job in jobs.values()))
+    large.wait_free()
+
+
+def loop(lab: NativeLab, count: int, *options: str, script: str = "sleep 600") -> None:
+    """Submits one by one from a single shell, as a user's loop does."""
+    lab.write("out/one.sh", f"#!/bin/sh\n{script}\n")
+    words = " ".join(options)
+    line = f"i=0; while [ $i -lt {count} ]; do sbatch -Q -n1 -o /dev/null {words} one.sh >&2"
+    done = lab.run("sh", "-c", f"{line} || exit 1; i=$((i+1)); done", user=ALICE, timeout=300)
+    assert done.returncode == 0, done.stderr[-1000:]
+
+
+def restarts(jobs: dict[int, Job]) -> int:
+    return sum(int(job.fields["Restarts"]) for job in jobs.values())
+
+
+def test_a_job_that_waits_for_nodes_holds_no_devices_and_small_ones_pass(lab: NativeLab) -> None:
+    busy = lab.batch("sleep 36000", "-N3", "--exclusive", "-t600")
+    lab.wait_state(busy, "RUNNING")
+    whole = lab.batch("true", "-N4", "-n4", "--exclusive", "-t60", "--ipus=256")
+    poll("Slurm looked at it", lambda: lab.job(whole).reason in ("Resources", "Priority"))
+    assert lab.held() == 0
+    small = lab.batch("true", "-N1", "-n1", "-t1", "--ipus=4")
+    lab.wait_over(small, seconds=15)
+    assert lab.job(whole).state == "PENDING"
+    assert lab.held() == 0
+    lab.ok("scancel", str(busy))
+    assert lab.wait_over(whole)[whole].state == "COMPLETED"
+
+
+def test_waiting_heterogeneous_jobs_hold_devices_for_their_window_only(lab: NativeLab) -> None:
+    busy = lab.batch("sleep 36000", "-N4", "--exclusive", "-t600")
+    lab.wait_state(busy, "RUNNING")
+    part = ["-N1", "-n2", "--ipus=128"]
+    both = [lab.batch("true", *part, ":", *part) for _ in range(2)]
+    time.sleep(2)
+    assert lab.held() == 0
+    lab.ok("scancel", str(busy))
+    jobs = lab.wait_over(*both, *(job + 1 for job in both))
+    assert {jobs[job].state for job in both} == {"COMPLETED"}
+    assert restarts(jobs) == 0
+
+
+def test_many_waiting_jobs_do_not_delay_one_that_fits(lab: NativeLab) -> None:
+    for size in (128, 64, 32, 16):
+        lab.batch("sleep 600", f"-n{max(1, size // 64)}", f"--ipus={size}")
+    lab.wait("four running", lambda now: sum(j.state == "RUNNING" for j in now.values()) == 4)
+    loop(lab, WAITING, "--ipus=32")
+    last = lab.batch("true", "-n1", "--ipus=4")
+    lab.wait_over(last, seconds=20)
+    running = [job for job in lab.jobs().values() if job.state == "RUNNING"]
+    assert len(running) == 4, "a job of 32 started where 16 are free"
+
+
+def test_a_fragmented_pod_starts_only_what_fits(lab: NativeLab) -> None:
+    count = 32
+    loop(lab, count, "--ipus=8")
+    lab.wait("all running", lambda now: sum(j.state == "RUNNING" for j in now.values()) == count)
+    at = {
+        name: min(ref.domain * 64 + ref.offset for gcd in one.gcds for ref in gcd)
+        for name, one in lab.partitions().items()
+    }
+    order = [name.removeprefix("slurm_") for name in sorted(at, key=lambda name: at[name])]
+    lab.ok("scancel", *order[::2])
+    poll("half the pod", lambda: lab.held() == 128)
+    sixteen = lab.batch("true", "-n1", "--ipus=16")
+    poll("Slurm looked at it", lambda: lab.job(sixteen).reason == "Licenses")
+    assert lab.job(sixteen).state == "PENDING"
+    lab.ok("scancel", order[1])
+    lab.wait_over(sixteen, seconds=15)
+    assert lab.job(sixteen).fields["Restarts"] == "0"
+
+
+def test_a_random_load_wastes_nothing(lab: NativeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = random.Random(7)
+    before = lab.state()["figures"]
+    start = time.monotonic()
+    wanted = 0.0
+    submitted = []
+    for _ in range(LOAD):
+        size = 1 << min(7, int(rng.expovariate(0.6)))
+        seconds = rng.uniform(0.3, 2)
+        wanted += size * seconds
+        options = ["-o", "/dev/null", f"-n{max(1, size // 64)}", f"--ipus={size}"]
+        submitted.append(lab.batch(f"sleep {seconds:.2f}", *options))
+    jobs = lab.wait_over(*submitted, seconds=300)
+    took = time.monotonic() - start
+    figures = lab.state()["figures"]
+    idle = figures["waited_s"] - before["waited_s"]
+    requeues = restarts({job: jobs[job] for job in submitted})
+    with capsys.disabled():
+        print(
+            f"\n{LOAD} jobs of 1 to 128 devices in {took:.1f} s; jobs asked for "
+            f"{wanted / took / 256:.0%} of the pod; node-seconds idle {idle:.2f} of "
+            f"{4 * took:.0f}; started without shape {figures['waited'] - before['waited']}; "
+            f"requeues {requeues}"
+        )
+    assert {jobs[job].state for job in submitted} == {"COMPLETED"}
+    assert requeues == 0
+    assert idle < 0.01 * 4 * took
+    assert figures["waited"] == before["waited"]
