@@ -1,0 +1,119 @@
+"""What configure writes can be taken back byte for byte, whatever the site's files look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwright.slurm.service import Pod, Site, load
+from podwright.slurm.setup import Places, native, shown, undo, write
+from podwright.slurm.setup._edit import changed, settings, undone, with_line
+from podwright.wire import InvalidRequest
+
+SITE = Site(pods=(Pod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64),))
+LINES = st.lists(
+    st.sampled_from(
+        [
+            "ClusterName=x\n",
+            "licenses = matlab:4  # bought\n",
+            "# PrologSlurmctld=/old\n",
+            "PrologSlurmctld=/site/prolog\n",
+            "SchedulerParameters=defer,bf_max_job_test=50\n",
+            "\n",
+            "NodeName=n[1-4] CPUs=4 \\\n   State=UNKNOWN\n",
+            "  JobSubmitPlugins=throttle\r\n",
+        ]
+    ),
+    unique=True,
+)
+
+
+@given(LINES, st.booleans())
+def test_any_file_comes_back(lines: list[str], cut: bool) -> None:
+    text = "".join(lines)
+    if cut:
+        text = text.rstrip("\n")
+    wanted = {"Licenses": "ipu:4", "PrologSlurmctld": "/ours", "JobSubmitPlugins": "lua"}
+    after = changed(text, wanted, "slurm.conf")
+    assert settings(after)["licenses"] == "ipu:4"
+    assert settings(after)["prologslurmctld"] == "/ours"
+    assert changed(after, wanted, "slurm.conf") == after
+    assert undone(after) == text
+    assert undone(with_line(text, "optional x.so")) == text
+
+
+def test_a_setting_over_two_lines_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="several lines"):
+        changed("Licenses=a,\\\nb\n", {"Licenses": "ipu:4"}, "slurm.conf")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "slurm.conf").write_bytes(
+        b"ClusterName=x\nLicenses=matlab:4\nJobSubmitPlugins=lua\nPrologSlurmctld=/site/p\n"
+        b"EpilogSlurmctld=/site/e\nBurstBufferType=burst_buffer/lua\n"
+        b"AccountingStorageType=accounting_storage/slurmdbd\n# \xe9nd"
+    )
+    (etc / "job_submit.lua").write_text("function slurm_job_submit() end\n")
+    (etc / "plugstack.conf").write_text("required site.so\n")
+    (etc / "burst_buffer.lua").write_text("-- ours\n")
+    return Places(etc / "slurm.conf", tmp_path / "podwright", tmp_path / "native")
+
+
+def everything(root: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
+    }
+
+
+def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
+    places: Places, tmp_path: Path
+) -> None:
+    before = everything(tmp_path)
+    plan = native(places, SITE)
+    said = shown(plan)
+    assert everything(tmp_path) == before, "looking changes nothing"
+    assert "+Licenses=matlab:4,ipu:64,ipu_x1:64" in said
+    write(plan)
+    now = settings((places.slurm_conf).read_bytes().decode("utf-8", "surrogateescape"))
+    assert now["jobsubmitplugins"] == "lua"
+    assert now["propagateresourcelimitsexcept"] == "MEMLOCK"
+    assert now["accountingstoragetres"] == "license/ipu"
+    hook = (places.folder / "hook.conf").read_text()
+    assert "before-prolog-slurmctld /site/p\n" in hook
+    assert "before-epilog-slurmctld /site/e\n" in hook
+    assert (places.etc / "job_submit.site.lua").read_text() == "function slurm_job_submit() end\n"
+    assert (places.etc / "plugstack.conf").read_text().startswith("required site.so\n")
+    assert load(places.folder / "native.toml") == SITE
+    assert shown(native(places, SITE)) == "", "twice is once"
+    write(undo(places))
+    assert everything(tmp_path) == before
+
+
+def test_what_changed_meanwhile_is_kept(places: Places) -> None:
+    write(native(places, SITE))
+    with places.slurm_conf.open("ab") as file:
+        file.write(b"MaxJobCount=5\n")
+    write(undo(places))
+    text = places.slurm_conf.read_bytes()
+    assert b"MaxJobCount=5" in text
+    assert b"podwright" not in text
+
+
+def test_a_licence_that_the_site_has_is_not_taken(places: Places) -> None:
+    places.slurm_conf.write_text("Licenses=ipu:3\n")
+    with pytest.raises(InvalidRequest, match="a licence ipu already"):
+        native(places, SITE)
+
+
+def test_a_site_file_with_a_fault_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "native.toml"
+    for text in ("pods = 3", "[[pod]]\ntype = 1\n", "", "x ="):
+        path.write_text(text)
+        with pytest.raises(InvalidRequest, match=r"native\.toml"):
+            load(path)
