@@ -37,6 +37,9 @@ SIGTERM and Ctrl-C end it; calls under way are finished first."""
 def build_parser() -> Parser:
     """The command's parser."""
     parser = Parser(prog="vipu-server", description="Serve partitions of a pod.", epilog=_EXAMPLES)
+    parser.add_argument(
+        "--config-file", metavar="FILE", help="these options from a TOML file; those here go first"
+    )
     what = parser.add_argument_group("what to serve").add_mutually_exclusive_group()
     what.add_argument("--preset", metavar="NAME", help="a simulated pod: pod4 to pod256")
     what.add_argument(
@@ -66,6 +69,15 @@ def build_parser() -> Parser:
         metavar="PLACE",
         help="what keeps partitions and leases: a file, or postgresql://user@host/database, "
         "which two servers may share",
+    )
+    where.add_argument(
+        "--http-port",
+        metavar="PORT",
+        type=_port,
+        help="HTTP to read only: /healthz, /metrics, /v1/partitions …; 0 for any free one",
+    )
+    where.add_argument(
+        "--http-host", metavar="HOST", default="127.0.0.1", help="its address, 127.0.0.1"
     )
     machines = parser.add_argument_group("machines with an agent")
     machines.add_argument(
@@ -120,6 +132,9 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--replace", action="store_true", help="with --restore: whatever the store holds now"
     )
+    life.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="of what it logs: text, json"
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv: calls")
     parser.add_argument(
         "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
@@ -145,7 +160,7 @@ def _main(argv: Sequence[str] | None) -> int:
 
     from podwright.server import serve
 
-    _log_to_stderr(arguments.verbose)
+    _log_to_stderr(arguments.verbose, arguments.log_format)
     options = _options(arguments)
     if arguments.init or arguments.tls_init:
         return _prepare(arguments, options)
@@ -222,6 +237,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         private=not named and not for_all,
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
         silence=arguments.agent_silence,
+        web=None if arguments.http_port is None else (arguments.http_host, arguments.http_port),
         secure=arguments.secure,
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
@@ -263,6 +279,8 @@ def _say(options: Options, server: Server, hardware: Hardware) -> None:
     )
     what = what or "no cluster yet (vipu-admin create cluster)"
     host = f"[{server.host}]" if ":" in (server.host or "") else server.host
+    if server.web_port:
+        complain(f"HTTP, to read only, on {options.web and options.web[0]}:{server.web_port}")
     complain(
         f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "
         f"kept in {shown_place(options.storage)}"
@@ -277,13 +295,19 @@ def _let_go() -> None:
     os.close(nowhere)
 
 
-def _log_to_stderr(verbose: int) -> None:
+def _log_to_stderr(verbose: int, form: str) -> None:
     import logging
 
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(
-        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    if form == "text":
+        text = "%(asctime)s %(levelname)s %(message)s"
+        logging.basicConfig(stream=sys.stderr, level=level, format=text)
+        return
+    from podwright.cli._logs import JsonLines
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 def _port(text: str) -> int:

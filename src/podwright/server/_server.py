@@ -17,6 +17,7 @@ from podwright.server._doorstep import Doorstep
 from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
 from podwright.server._sockets import SocketPlace
+from podwright.server._web import WebFront
 from podwright.wire import InvalidRequest, PodwrightError, ServerInfo
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Server:
     host, port: where gRPC answers; host None serves none, port 0 takes a free one.
     lazy: import grpc when the first caller comes to the port, not before the server answers.
     anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
-    certs: the folder of TLS certificates for gRPC; None: no TLS.
+    certs: the folder of TLS certificates for gRPC; None: no TLS. web: where HTTP answers that
+    is read only, host and port; None: nowhere.
     connection_idle: seconds until a silent connection to the socket is closed.
     counters: what else GetServerInfo counts. clock: seconds, never backwards.
     Raises wire.InvalidRequest for a host beyond loopback.
@@ -53,12 +55,21 @@ class Server:
         connection_idle: float = IDLE_SECONDS,
         identity: Identity | None = None,
         certs: Path | None = None,
+        web: tuple[str, int] | None = None,
         counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
         self._certs = certs
+        if web is not None and not anywhere and not is_loopback(web[0]):
+            raise InvalidRequest(
+                f"{web[0]} is reachable from other machines, whose users nobody checks",
+                asked=f"serve HTTP on {web[0]}",
+                would_work="127.0.0.1, or say --listen-anywhere as well",
+            )
+        self._wanted_web = web
+        self.web_port = 0
         self._check_tls(host, identity.secure)
         safe = anywhere or identity.secure
         if host is not None and not safe and not is_loopback(host):
@@ -80,6 +91,7 @@ class Server:
         self._counters = counters
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self._http = HttpFront(self.calls, idle=connection_idle)
+        self._web = WebFront(self.calls, counters)
         self._lazy = lazy
         self._grpc: GrpcFront | None = None
         self._doorstep: Doorstep | None = None
@@ -97,6 +109,8 @@ class Server:
             await self.controller.start()
             if self.host is not None:
                 self.port = await self._open_tcp(self.host)
+            if self._wanted_web is not None:
+                self.web_port = await self._web.start(*self._wanted_web)
             if self._place is not None:
                 await self._http.start(self._place.listen())
         except BaseException:
@@ -112,6 +126,7 @@ class Server:
         if self._place is not None:
             self._place.hide()
         self.calls.end()
+        await self._web.stop()
         try:
             await asyncio.gather(self._http.stop(grace), self._end_tcp(grace))
         finally:

@@ -48,6 +48,7 @@ class Options:
     agent_key: what agents of other machines must know. silence: seconds after which one of them
     is given up. interfaces: where they may announce themselves. secure: callers on TCP say who
     they are; so does a store that was made so. certs: the folder of TLS certificates.
+    web: host and port of HTTP that is read only.
     """
 
     storage: Path | str
@@ -66,6 +67,7 @@ class Options:
     interfaces: tuple[str, ...] = ()
     secure: bool = False
     certs: Path | None = None
+    web: tuple[str, int] | None = None
 
 
 async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
@@ -171,6 +173,7 @@ def _server_for(
         private_folder=options.private,
         identity=Identity(secure=secure or options.secure),
         certs=options.certs,
+        web=options.web,
         counters=lambda: {"commits": store.commits},
     )
 
