@@ -156,3 +156,26 @@ def test_it_prints_itself_and_what_only_the_server_knows() -> None:
     assert "ILDs:          decided by the server\n" in text
     assert "instance 1 on localhost: POPDIST_REPLICA_INDEX_OFFSET=2 " in text
     assert "| decided by the server |" in text
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "parent", "creates"),
+    [
+        ({"PODWRIGHT_LEASE": "L1"}, (), "L1", False),
+        ({"SLURM_JOB_ID": "7", "IPUOF_VIPU_API_PARTITION_ID": "j7"}, (), "", False),
+        ({"SLURM_JOB_ID": "7"}, (), "", True),
+        ({"IPUOF_VIPU_API_PARTITION_ID": "mine"}, (), "", True),
+        (
+            {"SLURM_JOB_ID": "7", "IPUOF_VIPU_API_PARTITION_ID": "j7"},
+            ("--vipu-partition=mine",),
+            "",
+            True,
+        ),
+    ],
+)
+def test_what_a_job_was_granted_is_all_there_is(
+    environ: dict[str, str], options: tuple[str, ...], parent: str, creates: bool
+) -> None:
+    line = ["--update-partition=yes", *options, "t"]
+    request = make_plan(parse(line), environ).request
+    assert (request.parent, request.create, request.update) == (parent, creates, creates)

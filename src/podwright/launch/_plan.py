@@ -38,6 +38,8 @@ BY_SERVER = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
 PORT_VARIABLE = "IPUOF_VIPU_API_PORT"
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
+#: The lease of the job that we are in, if it has one: ours is taken within it.
+LEASE_VARIABLE = "PODWRIGHT_LEASE"
 #: Seconds that a lease holds without renewal. poprun renews it every third of that.
 LEASE_TTL = 10.0
 #: Seconds between asking instances to end and ending them; less where Slurm kills after 30
@@ -142,6 +144,7 @@ class Plan(NamedTuple):
             *self._ways(),
             ("server", "none: offline" if self.offline else server or "found when it is needed"),
             ("partition", spec.name or BY_SERVER),
+            *([("  within", f"lease {request.parent}")] if request.parent else ()),
             ("  allocation", spec.allocation or BY_SERVER),
             ("  devices", str(spec.size)),
             ("  GCDs", str(spec.num_gcds)),
@@ -340,6 +343,11 @@ def _placed(
     return tuple(found)
 
 
+def _granted(environ: Mapping[str, str]) -> str | None:
+    """The partition that a job was given with its start."""
+    return environ.get(PARTITION_VARIABLE) or None
+
+
 def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
     sync = options.sync_type or SyncType.DEFAULT.value
     if sync not in SyncType.__members__:
@@ -356,10 +364,14 @@ def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
         num_ilds=options.num_ilds or 0,
         sync_type=SyncType(sync),
     )
+    parent = environ.get(LEASE_VARIABLE, "")
+    # What a scheduler granted is all there is: more would be taken behind its back.
+    granted = bool(parent) or ("SLURM_JOB_ID" in environ and spec.name == _granted(environ))
     return AcquireRequest(
         spec=spec,
-        create=True,
-        update=options.update_partition,
+        parent=parent,
+        create=not granted,
+        update=options.update_partition and not granted,
         keep=not options.remove_partition,
         reset=options.reset_partition,
         ttl=LEASE_TTL,
