@@ -480,3 +480,25 @@ async def test_a_grant_widens_what_a_user_may_use(site: Site) -> None:
     await controller.create_allocation(ROOT, both)
     users = (await controller.list_users(ROOT, ListRequest())).users
     assert [(u.name, u.allocations) for u in users] == [("alice", ["a1", "a2"]), ("bob", [])]
+
+
+async def test_a_relocatable_partition_moves_when_its_machine_falls_silent(site: Site) -> None:
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    spec = PartitionSpec(name="p1", size=4, relocatable=True)
+    made = await site.controller.create_partition(ALICE, CreateRequest(spec=spec))
+    (here,) = {device.machine for gcd in made.gcds for device in gcd}
+    (other,) = {"ag1", "ag2"} - {here}
+    site.machines[here].set_down(True)
+
+    def moved() -> bool:
+        record = site.controller._core.partitions["p1"].known
+        return record.ready.value == "ACTIVE" and record.operation.value == "IDLE"
+
+    await site.until(SILENCE + 1, lambda: here in site.controller._core.down)
+    await site.until(10, moved)
+    info = await site.partition("p1")
+    assert {device.machine for gcd in info.gcds for device in gcd} == {other}
+    site.machines[here].set_down(False)
+    await site.until(10, lambda: here not in site.controller._core.down)
+    assert site.machines[here].devices[0].partition == ""

@@ -32,7 +32,8 @@ class MachineReport(NamedTuple):
     configured: device index -> (partition, epoch), the epoch that of the last call on the device
     that was finished, so that a controller can tell after a crash whether its step was.
     links: port (`up`, `down`, `gw-up`, `gw-down`) -> the machine at the other end of its cable, as
-    the machine itself sees it; None where it cannot tell. name, family: what its agent says. fence: the highest epoch that it has seen.
+    the machine itself sees it; None where it cannot tell. name, family: what its agent says.
+    fence: the highest epoch that it has seen.
     """
 
     devices: tuple[DeviceReport, ...]

@@ -42,8 +42,7 @@ class RemoteMachine:
     """Implements Driver over podwright.agent.v1.
 
     name: what errors call the machine. timeout: seconds that a call may take. secret: shared with
-    the agent; None trusts whatever answers. tls: (certificate of who answers, our private key or
-    None, our certificate or None), all PEM.
+    the agent; None trusts whatever answers.
     """
 
     def __init__(
@@ -54,13 +53,11 @@ class RemoteMachine:
         *,
         timeout: float = 30.0,
         secret: Secret | None = None,
-        tls: tuple[bytes, bytes | None, bytes | None] | None = None,
     ) -> None:
         self.name = name
         self.where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._timeout = timeout
         self._secret = secret
-        self._tls = tls
         self._channel: Any = None
 
     async def describe(self) -> MachineReport:
@@ -137,14 +134,9 @@ class RemoteMachine:
             raise
 
     def _open(self) -> Any:
-        import grpc
         import grpc.aio
 
-        if self._tls is None:
-            return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
-        roots, key, chain = self._tls
-        credentials = grpc.ssl_channel_credentials(roots, key, chain)
-        return grpc.aio.secure_channel(self.where, credentials, options=_OPTIONS)
+        return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
 
     def _refusal(self, error: Any) -> PodwrightError:
         """What the agent refused travels as it is; all else means that it does not answer."""

@@ -35,21 +35,11 @@ _OPTIONS = (
 
 
 class Agent:
-    """Serves a driver. secret: what callers must know; None asks nobody, for loopback alone.
+    """Serves a driver. secret: what callers must know; None asks nobody, for loopback alone."""
 
-    tls: (private key, certificate chain, certificate of those who may call or None), all PEM.
-    """
-
-    def __init__(
-        self,
-        driver: Driver,
-        *,
-        secret: Secret | None = None,
-        tls: tuple[bytes, bytes, bytes | None] | None = None,
-    ) -> None:
+    def __init__(self, driver: Driver, *, secret: Secret | None = None) -> None:
         self._driver = driver
         self._secret = secret
-        self._tls = tls
         self._one_at_a_time = asyncio.Lock()
         self._server: Any = None
 
@@ -62,7 +52,7 @@ class Agent:
         server.add_generic_rpc_handlers((_Table(self),))
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = self._bind(server, address)
+            bound = int(server.add_insecure_port(address))
         except RuntimeError:
             bound = 0
         if not bound:
@@ -125,15 +115,6 @@ class Agent:
             return ""
         said = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
         return self._secret.check(name, body, str(said))
-
-    def _bind(self, server: Any, address: str) -> int:
-        if self._tls is None:
-            return int(server.add_insecure_port(address))
-        key, chain, callers = self._tls
-        credentials = grpc.ssl_server_credentials(
-            [(key, chain)], root_certificates=callers, require_client_auth=callers is not None
-        )
-        return int(server.add_secure_port(address, credentials))
 
     async def _describe(self) -> MachineState:
         report = await self._driver.describe()
