@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import msgspec
+
 from podwright.client._transport import Transport
 from podwright.wire import (
     METHODS,
@@ -134,7 +136,9 @@ class Client:
         self, spec: PartitionSpec, *, wait: bool = True, duration: float = 0.0
     ) -> PartitionInfo:
         """Create a partition. With `wait` it comes back ACTIVE or in ERROR."""
-        request = CreateRequest(spec=spec, wait=wait, duration=duration)
+        request = CreateRequest(spec=spec, wait=wait)
+        if duration:
+            request = msgspec.structs.replace(request, duration=duration)
         return self._call("CreatePartition", request, PartitionInfo)
 
     def reset_partition(
