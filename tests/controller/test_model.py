@@ -17,12 +17,22 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from podwright.agents import Fault
 from podwright.controller import Caller
-from podwright.wire import AcquireReply, Fenced, PodwrightError, ReadyState
+from podwright.wire import (
+    AcquireReply,
+    CreateRequest,
+    Fenced,
+    PartitionSpec,
+    PodwrightError,
+    ReadyState,
+    WaiterName,
+    WaitRequest,
+)
 from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World, claim
 
 SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
+WAITERS = ["w1", "w2", "w3"]
 SIZES = st.sampled_from([1, 2, 4, 4, 8, 16])
 CALLERS = st.sampled_from([ROOT, ALICE, BOB])
 MACHINES = st.sampled_from(["ag1", "ag2", "ag3", "ag4"])
@@ -38,6 +48,7 @@ class Life(RuleBasedStateMachine):
         self.world = World(driver_timeout=5.0)
         self.present: set[str] = set()
         self.unsure: set[str] = set()
+        self.waiters: dict[str, str] = {}
         self.held: dict[str, AcquireReply] = {}
         self.owner: dict[str, Caller] = {}
         self.loop.run_until_complete(self.world.start())
@@ -201,6 +212,42 @@ class Life(RuleBasedStateMachine):
 
         self._do(work)
 
+    @rule(
+        name=st.sampled_from(WAITERS),
+        size=SIZES,
+        duration=st.sampled_from([0.0, 3.0, 30.0]),
+        priority=st.sampled_from([-1, 0, 0, 1]),
+    )
+    def join(self, name: str, size: int, duration: float, priority: int) -> None:
+        async def work() -> None:
+            wanted = CreateRequest(spec=PartitionSpec(name=name, size=size), duration=duration)
+            request = WaitRequest(create=wanted, priority=priority)
+            try:
+                reply = await self.world.controller.wait(ROOT, request)
+            except PodwrightError:
+                return
+            self.waiters[name] = reply.waiter.id
+
+        self._do(work)
+
+    @precondition(lambda self: self.waiters)
+    @rule(at=st.integers(0, 5), leave=st.booleans())
+    def ask_or_leave(self, at: int, leave: bool) -> None:
+        name = sorted(self.waiters)[at % len(self.waiters)]
+        waiter = self.waiters[name]
+
+        async def work() -> None:
+            controller = self.world.controller
+            try:
+                if leave:
+                    await controller.leave(ROOT, WaiterName(id=waiter))
+                else:
+                    await controller.wait(ROOT, WaitRequest(id=waiter))
+            except PodwrightError:
+                self.waiters.pop(name, None)
+
+        self._do(work)
+
     # -- the world ---------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.3, 1.0, 5.0, 30.0]))
@@ -271,7 +318,11 @@ class Life(RuleBasedStateMachine):
             await world.check()
             names = set(await world.names())
             assert self.present <= names, (self.present, names)
-            assert names <= self.present | self.unsure, (names, self.present, self.unsure)
+            assert names <= self.present | self.unsure | set(WAITERS), (
+                names,
+                self.present,
+                self.unsure,
+            )
             self.unsure &= names
 
         self.loop.run_until_complete(body())
