@@ -9,7 +9,6 @@ write, as it is. Nothing here blocks: what cannot be sent yet waits, and `waitin
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import struct
 from typing import Any
@@ -45,6 +44,8 @@ class Line:
 
     def send(self, *message: Any) -> None:
         """Say something; nobody may be left to hear it."""
+        import json  # 3 ms that a launch on one host has no need of
+
         body = json.dumps(message).encode()
         self._put(_FRAME.pack(len(body) + 1, _JSON, 0, 0) + body + b"\n")
 
@@ -74,6 +75,8 @@ class Line:
 
     def receive(self) -> list[tuple[Any, ...]]:
         """What was said since; output as (OUTPUT, instance, stream, bytes)."""
+        import json
+
         try:
             chunk = os.read(self.handle, 1 << 20)
         except BlockingIOError:
