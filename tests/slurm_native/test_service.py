@@ -1,0 +1,224 @@
+"""The service against a server and a Slurm of the test's own: what hooks ask, and the sweep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from podwright.slurm.service import Asked, FakeSlurm, Pod, Said, Service, Site, Sweep
+from podwright.slurm.service._queue import _WIDTHS
+from podwright.wire import (
+    DeviceInfo,
+    DeviceRef,
+    GatewayRouting,
+    InvalidRequest,
+    PartitionInfo,
+    PartitionSpec,
+    ReadyState,
+    Routing,
+    SyncType,
+    Unavailable,
+)
+
+POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
+
+
+class OnePod:
+    """Sixteen devices, and partitions as they are asked for. down: devices of failed machines."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, PartitionInfo] = {}
+        self.down: set[int] = set()
+        self.silent = False
+
+    async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
+        self._check()
+        of = {ref.offset: p.name for p in self.made.values() for gcd in p.gcds for ref in gcd}
+        return [
+            DeviceInfo(
+                cluster=cluster,
+                device=DeviceRef(domain=0, offset=at),
+                state="DOWN" if at in self.down else "IN_USE" if at in of else "FREE",
+                partition=of.get(at, ""),
+            )
+            for at in range(16)
+        ]
+
+    async def partitions(self, cluster: str, allocation: str) -> list[PartitionInfo]:
+        self._check()
+        return list(self.made.values())
+
+    async def create(self, spec: PartitionSpec, uid: int, user: str, job: str) -> PartitionInfo:
+        self._check()
+        await asyncio.sleep(0)
+        taken = {ref.offset for p in self.made.values() for gcd in p.gcds for ref in gcd}
+        assert not taken & {offset for _, offset in spec.devices}
+        info = PartitionInfo(
+            name=spec.name,
+            cluster=spec.cluster,
+            allocation="",
+            size=len(spec.devices),
+            num_gcds=spec.num_gcds,
+            num_replicas=spec.num_replicas,
+            num_ilds=1,
+            routing=Routing.DEFAULT,
+            gw_routing=GatewayRouting.DEFAULT,
+            sync_type=SyncType.DEFAULT,
+            ready_state=ReadyState.ACTIVE,
+            gcds=[[DeviceRef(domain=d, offset=o) for d, o in spec.devices]],
+            owner=user,
+            owner_uid=uid,
+            job=job,
+        )
+        self.made[spec.name] = info
+        return info
+
+    async def remove(self, name: str) -> None:
+        self._check()
+        self.made.pop(name, None)
+
+    def _check(self) -> None:
+        if self.silent:
+            raise Unavailable("down")
+
+
+class Queue:
+    """squeue's words. jobs: job -> (state, restarts)."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, tuple[str, int]] = {}
+
+    def __call__(self, argv: Sequence[str]) -> Said | str:
+        if argv[0] != "squeue":
+            return ""
+        rows = []
+        for job, (state, restarts) in self.jobs.items():
+            words = [str(job), state, str(restarts), "0", "1", "None", "ipu:4", ""]
+            rows.append(
+                "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
+            )
+        return "\n".join(rows) + "\n"
+
+
+@pytest.fixture
+def server() -> OnePod:
+    return OnePod()
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+@pytest.fixture
+async def service(server: OnePod, queue: Queue) -> AsyncIterator[Service]:
+    made = Service(Site(pods=(POD,), patience_s=0.05), server, FakeSlurm(queue))
+    await made.refresh()
+    task = asyncio.create_task(made.counts.run())
+    yield made
+    task.cancel()
+
+
+def ask(job: int, devices: int, restart: int = 0) -> Asked:
+    return Asked(
+        job=str(job), uid="5", user="games", licences=f"ipu:{devices}", restart=str(restart)
+    )
+
+
+async def test_a_job_gets_the_same_partition_however_often_it_is_asked_for(
+    service: Service, server: OnePod
+) -> None:
+    said = await asyncio.gather(*(service.begins(ask(7, 4)) for _ in range(5)))
+    assert set(said) == {"IPUOF_VIPU_API_PARTITION_ID=slurm_7\n"}
+    assert (server.made["slurm_7"].owner, server.made["slurm_7"].job) == ("games", "7")
+    for _ in range(2):
+        await service.ended(ask(7, 4))
+    assert server.made == {}
+    assert service.counts.told["ipu_x16"] == 0
+
+
+async def test_counts_say_what_lies_together(service: Service) -> None:
+    for job in (1, 2, 3):
+        await service.begins(ask(job, 4))
+    await service.ended(ask(2, 4))
+    # Free: 4..7 and 12..15; jobs 1 and 3 hold four each.
+    assert [service.hidden()[f"ipu_x{k}"] for k in (1, 4, 8, 16)] == [0, 0, 16, 16]
+
+
+async def test_an_end_of_an_earlier_life_changes_nothing(service: Service, server: OnePod) -> None:
+    await service.begins(ask(7, 4, restart=1))
+    await service.ended(ask(7, 4, restart=0))
+    assert server.made["slurm_7"].job == "7/1"
+
+
+async def test_without_a_block_the_hook_is_told_to_ask_again(service: Service) -> None:
+    await service.begins(ask(1, 16))
+    with pytest.raises(Unavailable, match="no free block of 4"):
+        await service.begins(ask(2, 4))
+    assert service.figures.refused == 1
+    with pytest.raises(InvalidRequest):
+        await service.begins(ask(3, 3))
+
+
+async def test_a_new_service_finds_what_the_old_one_gave(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    await service.begins(ask(7, 8, restart=2))
+    again = Service(service.site, server, FakeSlurm(queue))
+    await again.refresh()
+    (holding,) = again.books["pod16"].holdings.values()
+    assert (holding.job, holding.restart, holding.size) == (7, 2, 8)
+
+
+@pytest.mark.parametrize(
+    ("now", "left"),
+    [
+        (None, False),
+        (("COMPLETED", 0), False),
+        (("CANCELLED", 0), False),
+        (("PENDING", 1), False),
+        (("RUNNING", 0), True),
+        (("COMPLETING", 0), True),
+        (("CONFIGURING", 0), True),
+        (("SUSPENDED", 0), True),
+    ],
+)
+async def test_the_sweep_ends_what_is_over_and_touches_nothing_that_lives(
+    service: Service, server: OnePod, queue: Queue, now: tuple[str, int] | None, left: bool
+) -> None:
+    await service.begins(ask(7, 4))
+    if now:
+        queue.jobs[7] = now
+    await Sweep(service).once()
+    assert ("slurm_7" in server.made) is left
+
+
+async def test_a_silent_slurmctld_ends_nothing(service: Service, server: OnePod) -> None:
+    await service.begins(ask(7, 4))
+    service.slurm = FakeSlurm(lambda argv: Said(1, "", "Unable to contact slurm controller"))
+    with pytest.raises(Unavailable):
+        await Sweep(service).once()
+    assert "slurm_7" in server.made
+
+
+async def test_a_failed_machine_is_counted_out_and_in_again(
+    service: Service, server: OnePod
+) -> None:
+    server.down = {0, 1, 2, 3}
+    await service.refresh()
+    assert [service.hidden()[f"ipu_x{k}"] for k in (1, 4, 8, 16)] == [4, 4, 8, 16]
+    server.down = set()
+    await service.refresh()
+    assert service.hidden()["ipu_x16"] == 0
+
+
+async def test_a_silent_server_leaves_the_job_its_end(service: Service, server: OnePod) -> None:
+    await service.begins(ask(7, 4))
+    server.silent = True
+    with pytest.raises(Unavailable):
+        await service.ended(ask(7, 4))
+    server.silent = False
+    await service.ended(ask(7, 4))
+    assert server.made == {}
