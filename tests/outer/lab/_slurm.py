@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from . import _conf
 from ._folder import LabError, end_processes, new_folder, poll, remove
@@ -140,7 +141,7 @@ class SlurmLab:
             self._root.close()
         remove(self.folder)
 
-    def __enter__(self) -> "SlurmLab":
+    def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:
@@ -303,8 +304,10 @@ class SlurmLab:
     def _spawn(self, name: str, place: Place, argv: Sequence[str]) -> None:
         with (self.folder / "log" / f"{name}.err").open("ab") as err:
             self._daemons[name] = subprocess.Popen(
-                place.wrap(argv),
+                # A crash of Slurm's own leaves its core nowhere else.
+                place.wrap(["prlimit", "--core=0", "env", "-C", str(self.folder), *argv]),
                 env=self.environment(),
+                cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=err,
                 stderr=err,
