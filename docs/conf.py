@@ -30,6 +30,8 @@ COMMANDS = {
         "reset partition",
         "remove partition",
     ],
+    "vipu-admin": ["", "create agent", "create cluster", "create allocation", "create user"],
+    "vipu-agent": [""],
     "vipu-server": [""],
     "poprun": [""],
     "podwright": [""],

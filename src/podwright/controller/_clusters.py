@@ -21,10 +21,10 @@ from podwright.fabric import (
 )
 from podwright.wire import (
     AlreadyExists,
+    CheckResult,
     ClusterRequest,
     InvalidRequest,
     PodwrightError,
-    CheckResult,
     WrongState,
 )
 
