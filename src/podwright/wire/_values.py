@@ -284,8 +284,8 @@ class LeaseList(Value):
 class CreateRequest(Value):
     """Create a partition. wait: answer when it is ACTIVE or in ERROR, not at once.
     duration: seconds for which it will be needed, so that others know what to expect; 0: unknown.
-    owner, owner_uid, job: whose it will be, and for which job of a scheduler's, where schedulers and
-    administrators ask in somebody's name.
+    owner, owner_uid, job: whose it will be, and for which job of a scheduler's, where schedulers
+    and administrators ask in somebody's name.
 
     request_id: chosen by a client that may have to ask again, since the answer got lost; asked
     twice under one id, it is done once. So in the requests below.
