@@ -9,6 +9,7 @@ import argparse
 from typing import Any
 
 from podwright.cli import (
+    _slurm_check,
     _slurm_configure,
     _slurm_explain,
     _slurm_fabric,
@@ -16,7 +17,14 @@ from podwright.cli import (
     _slurm_serve,
 )
 
-_VERBS = (_slurm_explain, _slurm_lint, _slurm_fabric, _slurm_configure, _slurm_serve)
+_VERBS = (
+    _slurm_explain,
+    _slurm_lint,
+    _slurm_fabric,
+    _slurm_configure,
+    _slurm_serve,
+    _slurm_check,
+)
 
 
 def add_parsers(subparsers: Any) -> None:

@@ -140,3 +140,9 @@ def test_poprun_in_a_job_uses_its_partition(lab: NativeLab) -> None:
     lines = [line for line in lab.output(job).splitlines() if "gcd" in line]
     assert len(lines) == 2
     assert all(f"slurm_{job} gcd" in line and "of 8" in line for line in lines)
+
+
+def test_check_proves_the_set_up(lab: NativeLab) -> None:
+    done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
+    assert done.returncode == 0, done.stdout
+    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 4

@@ -1,0 +1,362 @@
+"""Any ending returns the devices: the crash matrix, by real jobs, written down as a table.
+
+Each case ends a job, a hook or a daemon at one point, and then nothing may be held, the partition
+of no job may overlap another's (the server never gives a device twice: the book of every case
+says so), and a job for the whole pod must run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from podwright.wire import PodwrightError
+from tests.outer.lab import ALICE, poll
+from tests.outer.slurm.native import NativeLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+TABLE = Path(__file__).parents[3] / "docs/slurm/crashes.md"
+HEAD = """# The crash matrix
+
+Written by `tests/outer/slurm/test_endings.py`, by real jobs on Slurm 22.05.8, a pod of 64 devices.
+Devices leaked: what is held after the last job, the sweep included. Given twice: devices that the
+server's list ever showed in two partitions at once.
+
+| what ends | when | what happens to the job | devices leaked | given twice |
+|---|---|---|---|---|
+"""
+rows: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[NativeLab]:
+    conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=2"}
+    with NativeLab(nodes=2, cpus=16, conf=conf) as made:
+        yield made
+    if len(rows) == len(CASES):
+        TABLE.write_text(HEAD + "".join(rows[name] for name in CASES))
+
+
+def begun(lab: NativeLab, *options: str, script: str = "sleep 600") -> int:
+    job = lab.batch(script, "--ipus=16", "-o", "/dev/null", *options)
+    poll("its partition", lambda: f"slurm_{job}" in lab.partitions())
+    return job
+
+
+def slow_hook(lab: NativeLab, kind: str, seconds: str) -> None:
+    """The site's own script takes its time before our hook, so that a test can come between."""
+    conf = lab.folder / "podwright" / "hook.conf"
+    script = lab.write(f"{kind}-slow", f"#!/bin/sh\nsleep {seconds}\n")
+    conf.write_text(conf.read_text() + f"before-{kind}-slurmctld {script}\n")
+
+
+def quick_hooks(lab: NativeLab) -> None:
+    conf = lab.folder / "podwright" / "hook.conf"
+    lines = [line for line in conf.read_text().splitlines() if not line.startswith("before-")]
+    conf.write_text("\n".join(lines) + "\n")
+
+
+def start_now(lab: NativeLab, job: int) -> None:
+    """A requeued job waits two minutes, or until the old credentials are over."""
+    poll("it is pending", lambda: lab.job(job).state == "PENDING")
+    lab.ok("scontrol", "update", f"jobid={job}", "starttime=now")
+
+
+def ended(lab: NativeLab, job: int) -> str:
+    """The job's last state; where it was requeued, it does not sit out its two minutes."""
+
+    def over() -> str:
+        now = lab.job(job)
+        if now.state == "PENDING" and now.reason == "BeginTime":
+            lab.run("scontrol", "update", f"jobid={job}", "starttime=now")
+        return now.state if now.over else ""
+
+    return poll("its end", over, seconds=40, every=0.2)
+
+
+def finished(lab: NativeLab) -> str:
+    job = lab.batch("true", "--ipus=16", "-o", "/dev/null")
+    return lab.wait_over(job)[job].state
+
+
+def failed(lab: NativeLab) -> str:
+    job = lab.batch("exit 3", "--ipus=16", "-o", "/dev/null")
+    return lab.wait_over(job)[job].state
+
+
+def cancelled_pending(lab: NativeLab) -> str:
+    job = lab.batch("true", "--ipus=16", "--hold")
+    lab.ok("scancel", str(job))
+    return lab.wait_over(job)[job].state
+
+
+def cancelled_configuring(lab: NativeLab) -> str:
+    slow_hook(lab, "prolog", "3")
+    job = lab.batch("sleep 600", "--ipus=16", "-o", "/dev/null")
+    lab.wait_state(job, "CONFIGURING", "RUNNING")
+    lab.ok("scancel", str(job))
+    state = lab.wait_over(job)[job].state
+    quick_hooks(lab)
+    return state
+
+
+def cancelled_running(lab: NativeLab) -> str:
+    job = begun(lab)
+    lab.ok("scancel", str(job))
+    return lab.wait_over(job)[job].state
+
+
+def cancelled_completing(lab: NativeLab) -> str:
+    job = begun(lab)
+    slow_hook(lab, "epilog", "2")
+    lab.ok("scancel", str(job))
+    lab.run("scancel", str(job))
+    state = lab.wait_over(job)[job].state
+    quick_hooks(lab)
+    return state
+
+
+def cancelled_srun(lab: NativeLab) -> str:
+    step = lab.popen("srun", "--ipus=16", "sleep", "600", user=ALICE)
+    poll("its partition", lab.partitions)
+    job = max(lab.jobs())
+    lab.ok("scancel", str(job))
+    step.communicate()
+    return lab.wait_over(job)[job].state
+
+
+def out_of_time(lab: NativeLab) -> str:
+    job = lab.batch("sleep 600", "--ipus=16", "-t0:01", "-o", "/dev/null")
+    lab.ok("scontrol", "update", f"jobid={job}", "timelimit=0:01")
+    return lab.wait_over(job, seconds=100)[job].state
+
+
+def requeued(lab: NativeLab) -> str:
+    job = begun(lab)
+    lab.ok("scontrol", "requeue", str(job))
+    poll("restart", lambda: lab.job(job).fields["Restarts"] == "1")
+    start_now(lab, job)
+    poll("again", lambda: lab.job(job).state == "RUNNING", seconds=60)
+    held = lab.partitions()[f"slurm_{job}"].job
+    assert held == f"{job}/1"
+    lab.ok("scancel", str(job))
+    lab.wait_over(job)
+    return "ran again, with a partition of its own"
+
+
+def node_killed(lab: NativeLab) -> str:
+    job = begun(lab, "--no-requeue")
+    node = lab.job(job).fields["NodeList"]
+    lab.kill_daemon(node)
+    lab.ok("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    state = lab.wait_over(job)[job].state
+    lab.start_daemon(node)
+    lab.ok("scontrol", "update", f"nodename={node}", "state=resume")
+    return state
+
+
+def slurmctld_while_running(lab: NativeLab) -> str:
+    job = begun(lab)
+    time.sleep(6)  # until its state is saved
+    lab.kill_daemon("slurmctld")
+    lab.start_daemon("slurmctld")
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+    state = lab.wait_state(job, "RUNNING").state
+    assert f"slurm_{job}" in lab.partitions(), "a living job lost its partition"
+    lab.ok("scancel", str(job))
+    lab.wait_over(job)
+    return f"{state}, untouched"
+
+
+def slurmctld_in_prolog(lab: NativeLab) -> str:
+    slow_hook(lab, "prolog", "1")
+    job = lab.batch("true", "--ipus=16", "-o", "/dev/null")
+    lab.wait_state(job, "CONFIGURING", "RUNNING")
+    lab.kill_daemon("slurmctld")
+    quick_hooks(lab)
+    lab.start_daemon("slurmctld")
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+    if job not in lab.jobs():
+        return "forgotten by Slurm; the sweep ended it"
+    return ended(lab, job)
+
+
+def slurmctld_in_epilog(lab: NativeLab) -> str:
+    job = begun(lab)
+    slow_hook(lab, "epilog", "2")
+    lab.ok("scancel", str(job))
+    time.sleep(0.5)
+    lab.kill_daemon("slurmctld")
+    quick_hooks(lab)
+    lab.start_daemon("slurmctld")
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+    if job in lab.jobs():
+        lab.run("scancel", str(job))
+        lab.wait_over(job)
+    return "over"
+
+
+def server_while_running(lab: NativeLab) -> str:
+    job = begun(lab)
+    lab.end("server")
+    lab.start_server()
+    assert f"slurm_{job}" in lab.partitions()
+    lab.ok("scancel", str(job))
+    return lab.wait_over(job)[job].state
+
+
+def server_when_it_begins(lab: NativeLab) -> str:
+    lab.end("server")
+    job = lab.batch("true", "--ipus=16", "-o", "/dev/null")
+    time.sleep(2)
+    lab.start_server()
+    return ended(lab, job)
+
+
+def service_while_running(lab: NativeLab) -> str:
+    job = begun(lab)
+    lab.end("service")
+    lab.ok("scancel", str(job))
+    time.sleep(1)
+    assert f"slurm_{job}" in lab.partitions()
+    lab.start_service()
+    lab.wait_for_service()
+    return lab.wait_over(job)[job].state
+
+
+def service_when_it_begins(lab: NativeLab) -> str:
+    lab.end("service")
+    job = lab.batch("true", "--ipus=16", "-o", "/dev/null")
+    time.sleep(1.5)
+    lab.start_service()
+    return ended(lab, job)
+
+
+def service_told_to_end(lab: NativeLab) -> str:
+    lab.end("service", signal.SIGTERM)
+    job = lab.batch("true", "--ipus=16", "-o", "/dev/null")
+    time.sleep(2)
+    state = lab.job(job).state
+    assert state == "PENDING", "with the service down on purpose, jobs wait in the queue"
+    lab.start_service()
+    return f"waited in the queue, then {lab.wait_over(job)[job].state}"
+
+
+def prolog_fails(lab: NativeLab) -> str:
+    conf = lab.folder / "podwright" / "hook.conf"
+    script = lab.write("bad", "#!/bin/sh\nexit 1\n")
+    conf.write_text(conf.read_text() + f"before-prolog-slurmctld {script}\n")
+    job = lab.batch("true", "--ipus=16", "-o", "/dev/null")
+    poll("a restart", lambda: lab.job(job).fields["Restarts"] != "0")
+    quick_hooks(lab)
+    start_now(lab, job)
+    return f"requeued, then {lab.wait_over(job)[job].state}"
+
+
+def epilog_never_runs(lab: NativeLab) -> str:
+    job = begun(lab)
+    link = lab.folder / "podwright" / "epilog-slurmctld"
+    target = os.readlink(link)
+    link.unlink()
+    link.symlink_to("/bin/true")
+    lab.ok("scancel", str(job))
+    state = lab.wait_over(job)[job].state
+    lab.wait_free(25)
+    link.unlink()
+    link.symlink_to(target)
+    return f"{state}; the sweep gave the devices back"
+
+
+def reservation_deleted(lab: NativeLab) -> str:
+    lab.ok("scontrol", "delete", "reservationname=podwright")
+    poll("the reservation", lambda: "podwright" in lab.run("scontrol", "show", "res").stdout)
+    return "none touched; made again by the sweep"
+
+
+CASES: dict[str, tuple[str, str, Callable[[NativeLab], str]]] = {
+    "finished": ("job", "it finishes", finished),
+    "failed": ("job", "it fails", failed),
+    "pending": ("job", "cancelled while pending", cancelled_pending),
+    "configuring": ("job", "cancelled while configuring", cancelled_configuring),
+    "running": ("job", "cancelled while running", cancelled_running),
+    "completing": ("job", "cancelled again while completing", cancelled_completing),
+    "srun": ("srun", "cancelled while its program runs", cancelled_srun),
+    "requeued": ("job", "requeued while running", requeued),
+    "node": ("slurmd", "killed with its node", node_killed),
+    "ctld-running": ("slurmctld", "killed while a job runs", slurmctld_while_running),
+    "ctld-prolog": ("slurmctld", "killed in a prolog", slurmctld_in_prolog),
+    "ctld-epilog": ("slurmctld", "killed in an epilog", slurmctld_in_epilog),
+    "server-running": ("vipu-server", "killed while a job runs", server_while_running),
+    "server-begin": ("vipu-server", "down when a job begins", server_when_it_begins),
+    "service-running": ("slurm serve", "killed; the job ends meanwhile", service_while_running),
+    "service-begin": ("slurm serve", "down when a job begins", service_when_it_begins),
+    "service-term": ("slurm serve", "ended on purpose", service_told_to_end),
+    "prolog-fails": ("prolog", "fails", prolog_fails),
+    "epilog-lost": ("epilog", "never runs", epilog_never_runs),
+    "reservation": ("reservation", "deleted by hand", reservation_deleted),
+}
+if os.environ.get("PODWRIGHT_SOAK") == "1":
+    CASES["time"] = ("job", "its time is over", out_of_time)
+
+
+class Watch:
+    """Looks at the server's list all the time: devices in two partitions at once."""
+
+    def __init__(self, lab: NativeLab) -> None:
+        self.twice: set[tuple[int, int]] = set()
+        self.looks = 0
+        self._lab = lab
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        over = False
+        while not over:
+            over = self._stop.wait(0.05)
+            with contextlib.suppress(PodwrightError):  # the server may be down: it is the case
+                seen: Counter[tuple[int, int]] = Counter()
+                for one in self._lab.partitions().values():
+                    seen.update((ref.domain, ref.offset) for gcd in one.gcds for ref in gcd)
+                self.twice |= {device for device, count in seen.items() if count > 1}
+                self.looks += 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_ending_returns_the_devices(name: str, cluster: NativeLab) -> None:
+    lab = cluster
+    what, when, case = CASES[name]
+    with Watch(lab) as watch:
+        try:
+            outcome = case(lab)
+        finally:
+            quick_hooks(lab)
+    # A killed slurmctld may remember jobs as they were when it last saved them.
+    if left := [str(job.id) for job in lab.jobs().values() if not job.over]:
+        lab.run("scancel", *left)
+    lab.wait("no job left", lambda jobs: all(job.over for job in jobs.values()))
+    lab.wait_free()
+    whole = lab.batch("true", "--ipus=64", "-o", "/dev/null")
+    assert lab.wait_over(whole)[whole].state == "COMPLETED"
+    lab.wait_free()
+    leaked = lab.held()
+    rows[name] = f"| {what} | {when} | {outcome} | {leaked} | {len(watch.twice)} |\n"
+    assert leaked == 0
+    assert not watch.twice
+    assert watch.looks
