@@ -21,10 +21,9 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument(
         "--command-prefix",
-        metavar="WORD",
-        action="append",
-        default=[],
-        help="a word in front of each of Slurm's commands; may be given several times",
+        metavar="WORDS",
+        default="",
+        help="what stands in front of each of Slurm's commands, quoted as for a shell",
     )
     parser.set_defaults(run_slurm=_run)
 
@@ -32,6 +31,7 @@ def add_parser(verbs: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     import asyncio
     import logging
+    import shlex
     import sys
     from pathlib import Path
 
@@ -41,5 +41,5 @@ def _run(arguments: argparse.Namespace) -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     site = load(Path(arguments.site))
-    asyncio.run(serve(site, prefix=arguments.command_prefix))
+    asyncio.run(serve(site, prefix=shlex.split(arguments.command_prefix)))
     return 0

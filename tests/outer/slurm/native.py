@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -103,7 +104,7 @@ class NativeLab(SlurmLab):
     def start_service(self) -> None:
         argv = ["podwright.cli.podwright", "slurm", "serve"]
         argv += ["--site", f"{self.folder}/podwright/native.toml"]
-        argv += [f"--command-prefix={word}" for word in self.prefix()]
+        argv += [f"--command-prefix={shlex.join(self.prefix())}"]
         self._begin("service", argv)
 
     def wait_for_service(self) -> None:
