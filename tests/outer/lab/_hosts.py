@@ -20,8 +20,13 @@ _INIT = """\
 set -e
 hostname "$1"
 mount --bind "$2/hosts" /etc/hosts
+mkdir -p "$2/$1/checkout"
+mount --bind "$3" "$2/$1/checkout"
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs tmpfs /run
+mkdir -p "$3"
+mount --bind "$2/$1/checkout" "$3"
+umount "$2/$1/checkout"
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mkdir -p /run/sshd
 mount --bind "$2/$1/ssh" /root/.ssh
@@ -30,6 +35,9 @@ touch "$2/$1/ready"
 trap 'exit 0' TERM
 while :; do sleep 3600 & wait $!; done
 """
+
+#: On every host under the same path, also where it lies in this machine's /tmp.
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 _SSHD = """\
 HostKey {folder}/hostkey
@@ -158,7 +166,7 @@ class HostsLab:
         script = "read -r _; " + _INIT
         with (self.folder / name / "log").open("wb") as log:
             holder = subprocess.Popen(
-                [*argv, script, "init", name, str(self.folder)],
+                [*argv, script, "init", name, str(self.folder), str(CHECKOUT)],
                 env=self._environment(),
                 stdin=subprocess.PIPE,
                 stdout=log,
