@@ -66,9 +66,18 @@ def quick_hooks(lab: NativeLab) -> None:
 
 
 def start_now(lab: NativeLab, job: int) -> None:
-    """A requeued job waits two minutes, or until the old credentials are over."""
-    poll("it is pending", lambda: lab.job(job).state == "PENDING")
-    lab.ok("scontrol", "update", f"jobid={job}", "starttime=now")
+    """A requeued job waits two minutes, or until the old credentials are over; not this one.
+
+    Slurm may set the time of a job that it is still requeueing after we did, so we look again.
+    """
+
+    def started() -> bool:
+        now = lab.job(job)
+        if now.state == "PENDING" and now.reason == "BeginTime":
+            lab.run("scontrol", "update", f"jobid={job}", "starttime=now")
+        return now.state != "PENDING"
+
+    poll("its start", started, seconds=60, every=0.2)
 
 
 def ended(lab: NativeLab, job: int) -> str:
@@ -145,7 +154,7 @@ def requeued(lab: NativeLab) -> str:
     lab.ok("scontrol", "requeue", str(job))
     poll("restart", lambda: lab.job(job).fields["Restarts"] == "1")
     start_now(lab, job)
-    poll("again", lambda: lab.job(job).state == "RUNNING", seconds=60)
+    poll("again", lambda: lab.job(job).state == "RUNNING")
     held = lab.partitions()[f"slurm_{job}"].job
     assert held == f"{job}/1"
     lab.ok("scancel", str(job))
