@@ -34,7 +34,8 @@ class Cluster:
             for line in self.hosts.exec(name, "ps", "-eo", "args=").stdout.splitlines():
                 if any(mark in line for mark in ("_relay", "prted", "mpirun")):
                     found.append(f"{name}: {line}")
-            found += [f"{name}: {n}" for n in self.hosts.exec(name, "ls", "/tmp").stdout.split()]
+            here = self.hosts.exec(name, "ls", "/tmp").stdout.split()
+            found += [f"{name}: {n}" for n in here if n not in REPOSITORY.parts]
         return [line for line in found if "calls" not in line]
 
 
