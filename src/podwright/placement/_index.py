@@ -170,7 +170,13 @@ class Index:
         place = self._find(request)
         if place is None:
             return self._refuse(request)
-        return self._take(place)
+        pool, placement = place.pool, place.placement
+        self._held[placement.blocks[0]] = place
+        pool.taken += place.size
+        pool.turn(place, 1)
+        for spot in place.rest:
+            pool.turn(spot, 1)
+        return placement
 
     def take(self, placement: Placement) -> None:
         """Hold a placement, also on drained machines: that of a plan, or one from before.
@@ -191,7 +197,10 @@ class Index:
             raise ValueError("blocks or GCDs are not in routing order")
         if not pool.has_free(place.slots, shape.order, drained_too=True):
             raise ValueError("some of the devices are taken")
-        self._take(place)
+        self._held[placement.blocks[0]] = place
+        pool.taken += place.size
+        for spot in (place, *place.rest):
+            pool.turn(spot, 1)
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
@@ -206,15 +215,6 @@ class Index:
         pool.turn(place, -1)
         for spot in place.rest:
             pool.turn(spot, -1)
-
-    def _take(self, place: Place) -> Placement:
-        pool, placement = place.pool, place.placement
-        self._held[placement.blocks[0]] = place
-        pool.taken += place.size
-        pool.turn(place, 1)
-        for spot in place.rest:
-            pool.turn(spot, 1)
-        return placement
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:

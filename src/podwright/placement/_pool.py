@@ -250,8 +250,10 @@ class Pool:
     @property
     def free(self) -> int:
         """Devices that are neither taken nor drained."""
-        idle = sum(mask.bit_count() for mask in self._idle.values()) if self._idle else 0
-        return self.size - self.taken - idle
+        free = self.size - self.taken
+        for mask in self._idle.values():
+            free -= mask.bit_count()
+        return free
 
 
 def _domain(masks: Sequence[int], place: int) -> int:

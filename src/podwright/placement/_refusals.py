@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._pool import Pool
 from podwright.placement._rules import Illegal, Shape, named_blocks, shapes, sizes
+from podwright.placement._tables import WHOLE_ORDER
 from podwright.placement._values import Refusal, Request
+
+#: How many refusals of a kind are remembered.
+_SAID_MAX = 1 << 8
 
 
 class Reasons:
@@ -32,6 +36,16 @@ class Reasons:
         ]
         self.nearest: tuple[int, ...] = ()
         self.never = ""
+        #: Link domains, where all shapes of the ladder have as many; else 0.
+        counts = {shape.domains for _, found in self.ladder for shape in found}
+        self.count = counts.pop() if len(counts) == 1 else 0
+        #: Then, by the order of the largest block there is (-1 for none), the largest size.
+        self.by_order = [
+            max([size for size, ((_, order, _),) in self.ladder if order <= largest], default=0)
+            for largest in (*range(WHOLE_ORDER + 1), -1)
+            if self.count
+        ]
+        self.said: dict[tuple[int, int], Refusal] = {}
         try:
             found = shapes(cluster, request.size, domains, gcds)
         except Illegal as illegal:
@@ -52,23 +66,37 @@ class Reasons:
         free = 0
         for pool in self.pools:
             free += pool.free
-        if self.never:
-            return Refusal(True, self.never, free, self.largest(), self.nearest)
+        key = free, self.largest()
+        try:
+            return self.said[key]
+        except KeyError:
+            if len(self.said) >= _SAID_MAX:
+                self.said.clear()
+            said = self.said[key] = Refusal(
+                bool(self.never), self.never or self._rule(free), *key, self.nearest
+            )
+            return said
+
+    def _rule(self, free: int) -> str:
         if free < self.size:
-            rule = f"{self.size} {self.noun}s are asked for and {free} are free"
-        else:
-            rule = f"{free} {self.noun}s are free, but no {self.form} is"
-        return Refusal(False, rule, free, self.largest(), ())
+            return f"{self.size} {self.noun}s are asked for and {free} are free"
+        return f"{free} {self.noun}s are free, but no {self.form} is"
 
     def largest(self) -> int:
         """The largest size of this kind that has a place now, or 0."""
+        if self.count:
+            largest = -1
+            for pool in self.pools:
+                order = pool.largest(self.count)
+                if order > largest:
+                    largest = order
+            return self.by_order[largest]
         orders: dict[int, int] = {}
         for size, found in self.ladder:
-            for shape in found:
-                count = shape[0]
+            for count, order, _ in found:
                 if count not in orders:
                     orders[count] = max([pool.largest(count) for pool in self.pools])
-                if shape[1] <= orders[count]:
+                if order <= orders[count]:
                     return size
         return 0
 
