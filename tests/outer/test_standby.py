@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -247,7 +246,8 @@ def test_the_active_server_is_killed_again_and_again_under_load(servers: Servers
         f"{max(outages):.2f} s, longest call {max(w.longest for w in workers):.2f} s"
     )
     # The machine may be busy with other tests; a rule that is broken shows every time.
-    assert statistics.median(outages) < LIMIT
+    assert max(outages) < LIMIT
+    assert max(w.longest for w in workers) < LIMIT
     assert all(worker.gone for worker in workers)
     check(servers, workers)
 
