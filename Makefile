@@ -42,7 +42,7 @@ test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four mi
 
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
-	@$(BIN)/pytest -m "(outer or slurm) and not soak"
+	@$(BIN)/pytest -n auto --dist loadfile -m "(outer or slurm) and not soak"
 
 soak: $(VENV)/.dev  ## The large counts
 	@bash tests/outer/install.sh
