@@ -23,6 +23,7 @@ from podwright.placement._tables import (
     HALF_ORDER,
     JOINED,
     LARGEST_HOLES,
+    NO_FIT,
     NOT_FILED,
     QUARTER,
     QUARTER_FULL,
@@ -34,6 +35,8 @@ from podwright.placement._values import Block
 _BIT = [1 << file for file in range(FILE_COUNT)]
 #: By order: the files whose halves take a block of that order, as bits.
 _TAKES = [sum(_BIT[file] for file in files) for files in TAKE]
+#: How many halves are tried for neighbours before all are looked at.
+_TRIES = 32
 #: Where both halves of the link domains are that are wholly free.
 _WHOLE_FILE = FILES[0][0][HALF_ORDER + 1]
 
@@ -179,7 +182,34 @@ class Pool:
 
     def find_span(self, order: int, count: int) -> list[int]:
         """The slots of the same block in `count` link domains, in routing order; or none."""
+        if count == 2 and order < HALF_ORDER:
+            slots = self._find_pair(order)
+            if slots:
+                return slots
         return self._spans.find(self._free, order, count)
+
+    def _find_pair(self, order: int) -> list[int]:
+        """As `find_span` for two neighbours and small blocks, in the few best halves alone."""
+        free, best, pairs = self._free, BEST_HOLES[order], self._spans.pairs
+        full, tries = self._full & _TAKES[order], _TRIES
+        while full:
+            file = full.bit_length() - 1
+            full ^= _BIT[file]
+            halves = self._files[file]
+            while halves:
+                at = halves.bit_length()
+                halves ^= 1 << at - 1
+                half = self.halves - at
+                for one, other in pairs[half >> 1]:
+                    for quarter in (2 * (half & 1), 2 * (half & 1) + 1):
+                        hole = best[free[4 * one + quarter] & free[4 * other + quarter]]
+                        if hole != NO_FIT:
+                            offset = quarter * QUARTER + (hole & 15)
+                            return [one * DOMAIN + offset, other * DOMAIN + offset]
+                tries -= 1
+                if not tries:
+                    return []
+        return []
 
     def largest(self, count: int = 1) -> int:
         """The order of the largest block that is free in `count` link domains; -1 for none."""

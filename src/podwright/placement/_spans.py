@@ -1,6 +1,6 @@
 """Finding the same aligned block free in several link domains at once.
 
-The free devices of up to 64 link domains are one integer, 64 bits each, so that a shift and an
+The free devices of many link domains are one integer, 64 bits each, so that a shift and an
 "and" ask the question of all of them together.
 """
 
@@ -16,7 +16,7 @@ from podwright.placement._tables import QUARTER, WHOLE_ORDER
 DOMAIN = 4 * QUARTER
 
 #: How many link domains are searched at once.
-_WINDOW = 64
+_WINDOW = 256
 _ALL = (1 << DOMAIN) - 1
 
 
@@ -27,12 +27,19 @@ class Spans:
     0 where any may be joined. Masks are those of a pool: four quarters a place.
     """
 
-    __slots__ = ("_domains", "_loop", "_starts")
+    __slots__ = ("_domains", "_loop", "_starts", "pairs")
 
     def __init__(self, domains: Sequence[int], loop: int) -> None:
         self._domains = domains
         self._loop = loop
         self._starts: dict[int, list[int]] = {}
+        #: By place, the two neighbours it forms with others on the loop, in routing order.
+        self.pairs: list[list[tuple[int, int]]] = [[] for _ in domains]
+        if loop and len(domains) > 1:
+            for place in self._run_places(2):
+                after = (place + 1) % len(domains)
+                self.pairs[place].append((place, after))
+                self.pairs[after].append((place, after))
 
     def find(self, masks: Sequence[int], order: int, count: int) -> list[int]:
         """The slots of one aligned block of 2**order in `count` places, in routing order; or none.
@@ -85,20 +92,25 @@ class Spans:
                 rest -= step
             yield first, free & starts[i], DOMAIN * length
 
-    def _run_starts(self, count: int) -> list[int]:
-        """Window by window, all bits of the places where a run of `count` neighbours begins.
+    def _run_places(self, count: int) -> Iterator[int]:
+        """The places where a run of `count` neighbours begins.
 
         A run round the whole loop begins at its first link domain, that answers are the same.
         """
         domains, loop = self._domains, self._loop
         there = set(domains)
-        starts = [0] * -(-len(domains) // _WINDOW)
         length = 0  # of the run that begins at a place; two rounds close the loop
         for turn in reversed(range(2 * len(domains))):
             place = turn % len(domains)
             length = length + 1 if (domains[place] + 1) % loop in there else 1
             if turn < len(domains) and length >= count and (count < loop or not domains[place]):
-                starts[place // _WINDOW] |= _ALL << place % _WINDOW * DOMAIN
+                yield place
+
+    def _run_starts(self, count: int) -> list[int]:
+        """Window by window, all bits of those places."""
+        starts = [0] * -(-len(self._domains) // _WINDOW)
+        for place in self._run_places(count):
+            starts[place // _WINDOW] |= _ALL << place % _WINDOW * DOMAIN
         return starts
 
     def _find_apart(self, masks: Sequence[int], order: int, count: int) -> list[int]:

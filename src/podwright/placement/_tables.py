@@ -19,7 +19,7 @@ CRIPPLED = 16
 #: That many partitions beside a half, or more, make no difference to it.
 BESIDE_SAME_FROM = 2
 
-_NO_FIT = 255
+NO_FIT = 255
 _HERE_SAME_FROM = 7
 _COUNTS = 64  # partitions in a half, plus CRIPPLED, stay below this
 
@@ -42,16 +42,16 @@ def _join(table: bytes, pick: Callable[[int], bytes], shift: int) -> bytes:
     shift: what to add to an entry of the upper part, unless it says that there is none.
     """
     return b"".join(
-        table.translate(pick(code + shift if code != _NO_FIT else code)) for code in table
+        table.translate(pick(code + shift if code != NO_FIT else code)) for code in table
     )
 
 
 def _best_holes(order: int) -> bytes:
-    table = bytes((_NO_FIT, 0 if order == 0 else _NO_FIT))
+    table = bytes((NO_FIT, 0 if order == 0 else NO_FIT))
     for width_order in range(QUARTER_ORDER):
         table = _join(table, _lower, 1 << width_order)[:-1]
         whole = width_order + 1
-        table += bytes((whole << 4 if whole >= order else _NO_FIT,))
+        table += bytes((whole << 4 if whole >= order else NO_FIT,))
     return table
 
 
