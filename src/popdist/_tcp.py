@@ -33,6 +33,8 @@ _NONCE = 16
 _HEAD = 12  # group (4 bytes), length (8 bytes)
 _MOST = 1 << 24  # bytes of a list of all instances
 
+#: Connections that may wait to be taken or sent away.
+_STRANGERS = 128
 #: Where an instance listens: address, port, and the number that links to it must answer for.
 Place: TypeAlias = tuple[str, int, str]
 
@@ -268,7 +270,8 @@ def _invite(size: int, address: str, port: int, secret: bytes, number: str, unti
 
 
 def _listen(address: str, port: int, kind: int, size: int) -> socket.socket:
-    return socket.create_server((address, port), family=kind, backlog=size)
+    # Room for strangers too: a full queue would keep the other instances out.
+    return socket.create_server((address, port), family=kind, backlog=max(size, _STRANGERS))
 
 
 def _guests(
