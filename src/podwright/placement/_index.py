@@ -55,7 +55,6 @@ class Index:
         self._pools: dict[str, Pool] = {}
         self._asked: dict[str | None, tuple[Pool, ...]] = {}  # None: all
         self._implicit = True
-        self._held: dict[Block, Place] = {}
         self._options: dict[_Asked, tuple[_Option, ...]] = {}
         self._reasons: dict[_Asked, Reasons] = {}
         self._looped = cluster.topology is ClusterTopology.LOOPED
@@ -74,17 +73,19 @@ class Index:
         Raises ValueError, and changes nothing, when a machine is unknown, named twice or in
         another allocation, when there is none, or when the name is taken.
         """
-        if self._implicit and self._held:
+        if self._implicit and any(pool.taken for pool in self._pools.values()):
             raise ValueError("there are partitions already, outside any allocation")
         pools = {} if self._implicit else self._pools
         if name in pools:
             raise ValueError(f"there is an allocation {name} already")
         if not machines:
             raise ValueError(f"allocation {name} has no machines")
-        for i, machine in enumerate(machines):
+        seen: set[str] = set()
+        for machine in machines:
             domain, mask = self._machine(machine)
-            if machine in machines[:i]:
+            if machine in seen:
                 raise ValueError(f"machine {machine} is named twice")
+            seen.add(machine)
             for pool in pools.values():
                 if pool.owns(domain, mask):
                     raise ValueError(f"machine {machine} is in allocation {pool.name}")
@@ -96,7 +97,7 @@ class Index:
     def remove_allocation(self, name: str) -> None:
         """Undo `define_allocation`. Raises ValueError if something is placed in it."""
         pool = self._pool(name)
-        if any(place.pool is pool for place in self._held.values()):
+        if pool.taken:
             raise ValueError(f"allocation {name} has partitions")
         del self._pools[name]
         self._list_pools()
@@ -106,7 +107,7 @@ class Index:
         for machine in machines:
             domain, mask = self._machines[machine]
             owned[domain] |= mask
-        pool = self._pools[name] = Pool(name, owned, looped=self._looped)
+        pool = self._pools[name] = Pool(self, name, owned, looped=self._looped)
         for machine in machines:
             if machine in self._drained:
                 pool.set_up(*self._machines[machine], up=False)
@@ -170,13 +171,13 @@ class Index:
         place = self._find(request)
         if place is None:
             return self._refuse(request)
-        pool, placement = place.pool, place.placement
-        self._held[placement.blocks[0]] = place
+        pool = place.pool
+        pool.holders[place.slot] = place
         pool.taken += place.size
         pool.turn(place, 1)
-        for spot in place.rest:
-            pool.turn(spot, 1)
-        return placement
+        if place.rest:
+            pool.turn_rest(place, 1)
+        return place.placement
 
     def take(self, placement: Placement) -> None:
         """Hold a placement, also on drained machines: that of a plan, or one from before.
@@ -185,6 +186,18 @@ class Index:
         or some of it is taken or outside its allocation.
         """
         pool = self._pool(placement.allocation)
+        place = getattr(placement, "place", None)
+        if place is None or place.pool is not pool:
+            place = self._recorded(pool, placement)
+        if not pool.has_free(place.slots, place.order, drained_too=True):
+            raise ValueError("some of the devices are taken")
+        pool.holders[place.slot] = place
+        pool.taken += place.size
+        pool.turn(place, 1)
+        pool.turn_rest(place, 1)
+
+    def _recorded(self, pool: Pool, placement: Placement) -> Place:
+        """The place of a placement that this index did not make. Raises ValueError."""
         request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)
         try:
             shape, blocks = named_blocks(self.cluster, request)
@@ -195,26 +208,32 @@ class Index:
             raise ValueError(f"some of the devices are not in allocation {pool.name}")
         if place.placement != placement:
             raise ValueError("blocks or GCDs are not in routing order")
-        if not pool.has_free(place.slots, shape.order, drained_too=True):
-            raise ValueError("some of the devices are taken")
-        self._held[placement.blocks[0]] = place
-        pool.taken += place.size
-        for spot in (place, *place.rest):
-            pool.turn(spot, 1)
+        return place
 
     def release(self, placement: Placement) -> None:
         """Give a placement's devices back. Raises ValueError if it is not held."""
-        blocks = placement.blocks
-        place = self._held.pop(blocks[0], None) if blocks else None
-        if place is None or (place.placement is not placement and place.placement != placement):
-            if place is not None:
-                self._held[blocks[0]] = place
-            raise ValueError("that placement is not held")
+        try:
+            place = placement.place
+            pool = place.pool
+            if pool.holders[place.slot] is not place or pool.index is not self:
+                place = self._holder(placement)
+        except AttributeError:  # not made by an index
+            place = self._holder(placement)
         pool = place.pool
+        pool.holders[place.slot] = None
         pool.taken -= place.size
         pool.turn(place, -1)
-        for spot in place.rest:
-            pool.turn(spot, -1)
+        if place.rest:
+            pool.turn_rest(place, -1)
+
+    def _holder(self, placement: Placement) -> Place:
+        """What holds the devices of a placement that is equal to one of ours."""
+        pool = self._pools.get(placement.allocation)
+        slots = pool.slots(placement.blocks[:1]) if pool is not None else []
+        place = pool.holders[slots[0]] if pool is not None and slots else None
+        if place is None or place.placement != placement:
+            raise ValueError("that placement is not held")
+        return place
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
@@ -260,7 +279,9 @@ class Index:
         count, order, gcd = shape
         part = 1 << order
         blocks = tuple(Block(pool.domains[s // DOMAIN], s % DOMAIN, part) for s in slots)
-        gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
+        gcds = blocks
+        if gcd < part:
+            gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
         place = Place(Placement(pool.name, blocks, gcds), pool, slots, order)
         if self._kept(count):
             if len(pool.known) >= _KNOWN_MAX:

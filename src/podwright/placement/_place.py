@@ -43,6 +43,7 @@ class Place(Spot):
     def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
         super().__init__(slots[0], order, pool.halves)
         self.placement = placement
+        object.__setattr__(placement, "place", self)
         self.pool = pool
         self.size = len(slots) << order
         self.rest = tuple(Spot(slot, order, pool.halves) for slot in slots[1:])

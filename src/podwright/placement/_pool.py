@@ -46,15 +46,18 @@ class Pool:
 
     owned: by link domain of the cluster, the mask of the devices that are this allocation's.
     looped: link domains are joined to a loop. domains: those link domains, place by place; place
-    is its inverse. size, taken: devices; taken and known are kept by the pool's owner.
+    is its inverse. size, taken: devices. index: whose pool it is; that keeps taken, known (places
+    by slot and shape) and holders (by slot, the place that begins there).
     """
 
     __slots__ = (
         "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_largest_ever",
-        "_owned", "_spans", "domains", "halves", "known", "name", "place", "size", "taken",
+        "_owned", "_spans", "domains", "halves", "holders", "index", "known", "name", "place",
+        "size", "taken",
     )  # fmt: skip
 
-    def __init__(self, name: str, owned: Sequence[int], *, looped: bool) -> None:
+    def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
+        self.index = index
         self.name = name
         self.domains = [domain for domain, mask in enumerate(owned) if mask]
         self.place = {domain: i for i, domain in enumerate(self.domains)}
@@ -78,6 +81,7 @@ class Pool:
         self.size = bits(quarters).bit_count()
         self.taken = 0
         self.known: dict[int, Place] = {}
+        self.holders: list[Place | None] = [None] * (DOMAIN * len(self.domains))
 
     # One block in one link domain: the hot path.
 
@@ -130,6 +134,11 @@ class Pool:
         files[new] = there | bit
         if mine <= BESIDE_SAME_FROM and file[beside]:
             self._refile(beside)
+
+    def turn_rest(self, place: Place, step: int) -> None:
+        """As `turn`, with the other blocks of a place."""
+        for spot in place.rest:
+            self.turn(spot, step)
 
     def _turn_halves(self, spot: Spot, step: int) -> None:
         """Take or give back a block of one half or two."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Block(NamedTuple):
@@ -32,8 +32,15 @@ class Request:
     blocks: tuple[Block, ...] | None = None
 
 
+class _Made:
+    """A slot in which an index finds again what it made. No part of the value: never compared."""
+
+    __slots__ = ("place",)
+    place: Any
+
+
 @dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(_Made):
     """The devices a request gets. `gcds` splits `blocks` in routing order."""
 
     allocation: str
