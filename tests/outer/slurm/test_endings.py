@@ -75,7 +75,7 @@ def start_now(lab: NativeLab, job: int) -> None:
         now = lab.job(job)
         if now.state == "PENDING" and now.reason == "BeginTime":
             lab.run("scontrol", "update", f"jobid={job}", "starttime=now")
-        return now.state != "PENDING"
+        return now.state in ("RUNNING", "COMPLETED")
 
     poll("its start", started, seconds=60, every=0.2)
 
