@@ -8,7 +8,7 @@ a refusal counts, and the next size is drawn.
 Pairs a second: in three allocations (a half, a quarter and a quarter of the machines), with
 one machine in 64 drained. Three requests in four name an allocation, drawn by its devices among
 those that could hold the request when empty; one in four leaves it open. Of the requests for 4
-devices and more that could lie in two link domains, 5 % ask for that. The loop reaches its steady
+devices and more that could lie in two link domains, 3 % ask for that. The loop reaches its steady
 state before it is timed, with what there is then frozen for the garbage collector, as a server
 does after its start; what is drawn is drawn before that. Time is that of the process on one
 core, in windows; the value is the best of them, since others use the machine too, and `median`
@@ -34,6 +34,7 @@ from podwright.placement import Index, Placement, Request
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 SHARES = (25, 10, 20, 15, 15, 10, 5)
 FULL = 0.85
+SPANNING = 0.03
 PAIRS_AT_LEAST = 150_000
 REFUSED_AT_MOST = {256: 8.7, 1024: 2.3}
 SEED = 2
@@ -100,7 +101,7 @@ def _mixed(index: Index, rng: random.Random) -> Callable[[int], list[Draw]]:
         out = []
         for request, size in _plain(rng, count):
             wide = Request(size, domains=2, gcds=2)
-            if wide in fits and rng.random() < 0.05:
+            if wide in fits and rng.random() < SPANNING:
                 request = wide
             if rng.random() < 0.75:
                 request = rng.choices(*fits[request])[0]
@@ -142,7 +143,7 @@ def _rate(devices: int, *, settle: int, windows: int, window: int) -> Figures:
         clock="processor time of one core",
         allocations=len(index.allocations),
         drained_machines=len(machines[37::64]),
-        two_link_domains_percent=5,
+        two_link_domains_percent=100 * SPANNING,
         refused_percent=round(100 * refused / windows / window, 2),
     )
     gc.unfreeze()

@@ -18,18 +18,14 @@ from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Block, Placement, Refusal, Request
 
 #: How many places, and how many kinds of request, are remembered.
-_KNOWN_MAX = 1 << 15
+_KNOWN_MAX = 1 << 16
 _KINDS_MAX = 1 << 10
 
 #: Of a request: its size, domains, gcds and allocation.
 _Asked = tuple[int, int | None, int, str | None]
-#: A shape, its domains and order, its code, and where to look for it.
-_Option = tuple[Shape, int, int, int, Pool]
-
-
-def _code(shape: Shape) -> int:
-    """What tells the kept places at one slot apart: 11 bits, for a GCD has at most 64 devices."""
-    return (shape.domains - 1) << 10 | shape.order << 7 | shape.gcd
+#: A shape, its domains and order, where to look for it, and the places there that are known, by
+#: their first block; None where they are not kept.
+_Option = tuple[Shape, int, int, Pool, "list[Place | None] | None"]
 
 
 class Index:
@@ -55,6 +51,7 @@ class Index:
         self._pools: dict[str, Pool] = {}
         self._asked: dict[str | None, tuple[Pool, ...]] = {}  # None: all
         self._implicit = True
+        self._known_count = 0
         self._options: dict[_Asked, tuple[_Option, ...]] = {}
         self._reasons: dict[_Asked, Reasons] = {}
         self._looped = cluster.topology is ClusterTopology.LOOPED
@@ -243,19 +240,26 @@ class Index:
             options = self._options[asked]
         except KeyError:
             options = self._learn(asked)
-        for shape, count, order, code, pool in options:
+        for shape, count, order, pool, known in options:
             if count == 1:
                 slot = pool.find(order)
-                if slot >= 0:
-                    try:
-                        return pool.known[slot << 11 | code]
-                    except KeyError:
-                        return self._place(pool, shape, (slot,))
+                if slot < 0:
+                    continue
+                slots: Sequence[int] = (slot,)
             else:
                 slots = pool.find_span(order, count)
-                if slots:
-                    known = pool.known.get(slots[0] << 11 | code) if self._kept(count) else None
-                    return known or self._place(pool, shape, slots)
+                if not slots:
+                    continue
+                slot = slots[0]
+            if known is None:
+                return self._place(pool, shape, slots)
+            place = known[slot >> order]
+            if place is None:
+                self._known_count += 1
+                if self._known_count > _KNOWN_MAX:
+                    self._forget()
+                place = known[slot >> order] = self._place(pool, shape, slots)
+            return place
         return None
 
     def _learn(self, asked: _Asked) -> tuple[_Option, ...]:
@@ -267,31 +271,38 @@ class Index:
             return ()
         if len(self._options) >= _KINDS_MAX:
             self._options.clear()
+            self._forget()
         options = self._options[asked] = tuple(
-            (shape, shape.domains, shape.order, _code(shape), pool)
+            (shape, shape.domains, shape.order, pool, self._known(pool, shape))
             for shape in found
             for pool in self._asked.get(name, ())
         )
         return options
 
+    def _known(self, pool: Pool, shape: Shape) -> list[Place | None] | None:
+        """Where to keep the places of a shape, if their first block tells the others."""
+        if shape.domains > 2 or (shape.domains == 2 and not self._looped):
+            return None
+        if shape not in pool.known:
+            pool.known[shape] = [None] * (len(pool.holders) >> shape.order)
+        return pool.known[shape]
+
+    def _forget(self) -> None:
+        """Forget the places that are known, so that they do not fill the memory."""
+        self._known_count = 0
+        for pool in self._pools.values():
+            for known in pool.known.values():
+                known[:] = [None] * len(known)
+
     def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
         """The placement of a shape in these slots."""
-        count, order, gcd = shape
+        _, order, gcd = shape
         part = 1 << order
         blocks = tuple(Block(pool.domains[s // DOMAIN], s % DOMAIN, part) for s in slots)
         gcds = blocks
         if gcd < part:
             gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
-        place = Place(Placement(pool.name, blocks, gcds), pool, slots, order)
-        if self._kept(count):
-            if len(pool.known) >= _KNOWN_MAX:
-                pool.known.clear()
-            pool.known[slots[0] << 11 | _code(shape)] = place
-        return place
-
-    def _kept(self, count: int) -> bool:
-        """Is a place over that many link domains kept? Its first slot must tell the others."""
-        return count == 1 or (count == 2 and self._looped)
+        return Place(Placement(pool.name, blocks, gcds), pool, slots, order)
 
     def _find_named(self, request: Request) -> Place | None:
         try:

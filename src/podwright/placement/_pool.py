@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.placement._place import Place, Spot
+from podwright.placement._rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
 from podwright.placement._tables import (
     BESIDE_SAME_FROM,
@@ -47,7 +48,7 @@ class Pool:
     owned: by link domain of the cluster, the mask of the devices that are this allocation's.
     looped: link domains are joined to a loop. domains: those link domains, place by place; place
     is its inverse. size, taken: devices. index: whose pool it is; that keeps taken, known (places
-    by slot and shape) and holders (by slot, the place that begins there).
+    by shape and first block) and holders (by slot, the place that begins there).
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class Pool:
         self._largest_ever = self.largest()
         self.size = bits(quarters).bit_count()
         self.taken = 0
-        self.known: dict[int, Place] = {}
+        self.known: dict[Shape, list[Place | None]] = {}
         self.holders: list[Place | None] = [None] * (DOMAIN * len(self.domains))
 
     # One block in one link domain: the hot path.
