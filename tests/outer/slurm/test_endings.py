@@ -73,11 +73,11 @@ def start_now(lab: NativeLab, job: int) -> None:
 
     def started() -> bool:
         now = lab.job(job)
-        if now.state == "PENDING" and now.reason == "BeginTime":
+        if now.state == "PENDING":  # whatever reason it shows: that may be one of before
             lab.run("scontrol", "update", f"jobid={job}", "starttime=now")
         return now.state in ("RUNNING", "COMPLETED")
 
-    poll("its start", started, seconds=60, every=0.2)
+    poll("its start", started, seconds=60, every=1.0)
 
 
 def ended(lab: NativeLab, job: int) -> str:
