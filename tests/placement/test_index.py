@@ -280,3 +280,67 @@ def test_the_largest_cluster_of_small_requests_fills_to_the_last_device() -> Non
     for placement in everything:
         index.release(placement)
     assert placed(index, Request(256, gcds=4)).size == 256
+
+
+def test_a_plan_can_be_taken_once() -> None:
+    index = Index(preset("pod16"))
+    plan = index.plan(Request(8))
+    assert isinstance(plan, Placement)
+    assert index.free() == 16
+    index.take(plan)
+    assert index.free() == 8
+    with pytest.raises(ValueError, match="taken"):
+        index.take(plan)
+    index.release(plan)
+    assert index.free() == 16
+
+
+def test_a_placement_of_one_index_counts_in_another_only_if_it_is_held_there() -> None:
+    first, second = Index(preset("pod16")), Index(preset("pod16"))
+    placement = placed(first, Request(8))
+    with pytest.raises(ValueError, match="not held"):
+        second.release(placement)
+    second.take(placement)
+    second.release(placement)
+    assert second.free() == 16
+    assert first.free() == 8
+    first.release(placement)
+
+
+def test_an_allocation_made_anew_forgets_the_placements_of_the_old() -> None:
+    index = Index(preset("pod16"))
+    index.define_allocation("a", ["ag1"])
+    old = placed(index, Request(4, allocation="a"))
+    index.release(old)
+    index.remove_allocation("a")
+    index.define_allocation("a", ["ag2"])
+    with pytest.raises(ValueError, match="not held"):
+        index.release(old)
+    with pytest.raises(ValueError, match="not in allocation a"):
+        index.take(old)
+    assert placed(index, Request(4, allocation="a")).blocks == (Block(0, 4, 4),)
+
+
+def test_a_partition_may_be_given_back_while_its_machine_is_drained_and_resumed() -> None:
+    index = Index(preset("pod64"))
+    whole = placed(index, Request(64))
+    index.drain("ag3")
+    index.release(whole)
+    assert index.free() == 60
+    record = Placement("pod64", (Block(0, 8, 4),), (Block(0, 8, 4),))
+    index.take(record)
+    index.resume("ag3")
+    assert index.free() == 60
+    index.release(record)
+    assert placed(index, Request(64)).size == 64
+
+
+def test_more_places_than_are_kept_are_still_right() -> None:
+    index = Index(ipus("hall", 64 * 600))
+    held = [placed(index, Request(size, gcds=gcds)) for size in (1, 2) for gcds in (1, size)
+            for _ in range(8000)]  # fmt: skip
+    seen = {(b.domain, b.offset + i) for p in held for b in p.blocks for i in range(b.size)}
+    assert len(seen) == sum(placement.size for placement in held)
+    for placement in held:
+        index.release(placement)
+    assert index.free() == index.size()

@@ -53,8 +53,8 @@ class Pool:
 
     __slots__ = (
         "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_largest_ever",
-        "_owned", "_spans", "domains", "halves", "holders", "index", "known", "name", "place",
-        "size", "taken",
+        "_owned", "_spans", "domains", "halves", "holders", "index", "known", "name",
+        "numbers", "place", "size", "taken",
     )  # fmt: skip
 
     def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
