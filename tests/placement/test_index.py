@@ -335,12 +335,23 @@ def test_a_partition_may_be_given_back_while_its_machine_is_drained_and_resumed(
     assert placed(index, Request(64)).size == 64
 
 
-def test_more_places_than_are_kept_are_still_right() -> None:
-    index = Index(ipus("hall", 64 * 600))
-    held = [placed(index, Request(size, gcds=gcds)) for size in (1, 2) for gcds in (1, size)
-            for _ in range(8000)]  # fmt: skip
+def test_more_places_than_are_kept_are_still_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podwright.placement._memory._PLACES_MAX", 7)
+    monkeypatch.setattr("podwright.placement._memory._KINDS_MAX", 2)
+    index = Index(preset("pod256"))
+    requests = [Request(size, gcds=gcds) for size in (1, 4, 2) for gcds in (1, size)]
+    held = [placed(index, request) for request in requests for _ in range(18)]
     seen = {(b.domain, b.offset + i) for p in held for b in p.blocks for i in range(b.size)}
-    assert len(seen) == sum(placement.size for placement in held)
+    assert len(seen) == sum(placement.size for placement in held) == 252
     for placement in held:
         index.release(placement)
-    assert index.free() == index.size()
+    assert index.free() == 256
+
+
+@pytest.mark.parametrize("block", [Block(0, 500, 4), Block(0, -4, 4), Block(3, 0, 4)])
+def test_a_placement_from_nowhere_is_not_held(block: Block) -> None:
+    index = Index(preset("pod16"))
+    with pytest.raises(ValueError, match="not held"):
+        index.release(Placement("pod16", (block,), (block,)))
+    with pytest.raises(ValueError, match="not held"):
+        index.release(Placement("pod16", (), ()))

@@ -10,22 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
+from podwright.placement._memory import Memory, make_place
 from podwright.placement._place import Place
 from podwright.placement._pool import Pool
-from podwright.placement._refusals import Reasons, refuse_named, unknown_allocation
-from podwright.placement._rules import Illegal, Shape, named_blocks, shapes
+from podwright.placement._refusals import refuse_named, unknown_allocation
+from podwright.placement._rules import Illegal, named_blocks
 from podwright.placement._spans import DOMAIN
-from podwright.placement._values import Block, Placement, Refusal, Request
-
-#: How many places, and how many kinds of request, are remembered.
-_KNOWN_MAX = 1 << 16
-_KINDS_MAX = 1 << 10
-
-#: Of a request: its size, domains, gcds and allocation.
-_Asked = tuple[int, int | None, int, str | None]
-#: A shape, its domains and order, where to look for it, and the places there that are known, by
-#: their first block; None where they are not kept.
-_Option = tuple[Shape, int, int, Pool, "list[Place | None] | None"]
+from podwright.placement._values import Placement, Refusal, Request
 
 
 class Index:
@@ -49,11 +40,7 @@ class Index:
                 self._machines[machine.name] = (d, (1 << width) - 1 << i * width)
         self._drained: set[str] = set()
         self._pools: dict[str, Pool] = {}
-        self._asked: dict[str | None, tuple[Pool, ...]] = {}  # None: all
         self._implicit = True
-        self._known_count = 0
-        self._options: dict[_Asked, tuple[_Option, ...]] = {}
-        self._reasons: dict[_Asked, Reasons] = {}
         self._looped = cluster.topology is ClusterTopology.LOOPED
         self._add_pool(cluster.name, list(self._machines))
 
@@ -111,10 +98,9 @@ class Index:
         self._list_pools()
 
     def _list_pools(self) -> None:
-        self._options.clear()
-        self._reasons.clear()
-        self._asked = {None: tuple(self._pools.values())}
-        self._asked.update((name, (pool,)) for name, pool in self._pools.items())
+        pools: dict[str | None, tuple[Pool, ...]] = {None: tuple(self._pools.values())}
+        pools.update((name, (pool,)) for name, pool in self._pools.items())
+        self._memory = Memory(self.cluster, pools)
 
     def _machine(self, name: str) -> tuple[int, int]:
         if name not in self._machines:
@@ -200,9 +186,10 @@ class Index:
             shape, blocks = named_blocks(self.cluster, request)
         except Illegal as illegal:
             raise ValueError(illegal.rule) from None
-        place = self._named(pool, shape, blocks)
-        if place is None:
+        slots = pool.slots(blocks)
+        if not slots:
             raise ValueError(f"some of the devices are not in allocation {pool.name}")
+        place = make_place(pool, shape, slots)
         if place.placement != placement:
             raise ValueError("blocks or GCDs are not in routing order")
         return place
@@ -226,110 +213,49 @@ class Index:
     def _holder(self, placement: Placement) -> Place:
         """What holds the devices of a placement that is equal to one of ours."""
         pool = self._pools.get(placement.allocation)
-        slots = pool.slots(placement.blocks[:1]) if pool is not None else []
-        place = pool.holders[slots[0]] if pool is not None and slots else None
-        if place is None or place.placement != placement:
-            raise ValueError("that placement is not held")
-        return place
+        for domain, offset, _ in placement.blocks[:1]:
+            if pool is not None and domain in pool.place and 0 <= offset < DOMAIN:
+                place = pool.holders[pool.place[domain] * DOMAIN + offset]
+                if place is not None and place.placement == placement:
+                    return place
+        raise ValueError("that placement is not held")
 
     def _find(self, request: Request) -> Place | None:
         if request.blocks is not None:
             return self._find_named(request)
-        asked = (request.size, request.domains, request.gcds, request.allocation)
+        kind = (request.size, request.domains, request.gcds, request.allocation)
+        memory = self._memory
         try:
-            options = self._options[asked]
+            options = memory.options[kind]
         except KeyError:
-            options = self._learn(asked)
-        for shape, count, order, pool, known in options:
+            options = memory.learn(kind)
+        for option in options:
+            _, count, order, pool, known = option
             if count == 1:
                 slot = pool.find(order)
-                if slot < 0:
-                    continue
-                slots: Sequence[int] = (slot,)
+                if slot >= 0:
+                    return (known and known[slot >> order]) or memory.place(option, (slot,))
             else:
                 slots = pool.find_span(order, count)
-                if not slots:
-                    continue
-                slot = slots[0]
-            if known is None:
-                return self._place(pool, shape, slots)
-            place = known[slot >> order]
-            if place is None:
-                self._known_count += 1
-                if self._known_count > _KNOWN_MAX:
-                    self._forget()
-                place = known[slot >> order] = self._place(pool, shape, slots)
-            return place
+                if slots:
+                    return (known and known[slots[0] >> order]) or memory.place(option, slots)
         return None
-
-    def _learn(self, asked: _Asked) -> tuple[_Option, ...]:
-        """What would fulfil a request, best first; kept until the allocations change."""
-        size, domains, gcds, name = asked
-        try:
-            found = shapes(self.cluster, size, domains, gcds)
-        except Illegal:
-            return ()
-        if len(self._options) >= _KINDS_MAX:
-            self._options.clear()
-            self._forget()
-        options = self._options[asked] = tuple(
-            (shape, shape.domains, shape.order, pool, self._known(pool, shape))
-            for shape in found
-            for pool in self._asked.get(name, ())
-        )
-        return options
-
-    def _known(self, pool: Pool, shape: Shape) -> list[Place | None] | None:
-        """Where to keep the places of a shape, if their first block tells the others."""
-        if shape.domains > 2 or (shape.domains == 2 and not self._looped):
-            return None
-        if shape not in pool.known:
-            pool.known[shape] = [None] * (len(pool.holders) >> shape.order)
-        return pool.known[shape]
-
-    def _forget(self) -> None:
-        """Forget the places that are known, so that they do not fill the memory."""
-        self._known_count = 0
-        for pool in self._pools.values():
-            for known in pool.known.values():
-                known[:] = [None] * len(known)
-
-    def _place(self, pool: Pool, shape: Shape, slots: Sequence[int]) -> Place:
-        """The placement of a shape in these slots."""
-        _, order, gcd = shape
-        part = 1 << order
-        blocks = tuple(Block(pool.domains[s // DOMAIN], s % DOMAIN, part) for s in slots)
-        gcds = blocks
-        if gcd < part:
-            gcds = tuple(Block(d, at, gcd) for d, o, _ in blocks for at in range(o, o + part, gcd))
-        return Place(Placement(pool.name, blocks, gcds), pool, slots, order)
 
     def _find_named(self, request: Request) -> Place | None:
         try:
             shape, blocks = named_blocks(self.cluster, request)
         except Illegal:
             return None
-        for pool in self._asked.get(request.allocation, ()):
-            place = self._named(pool, shape, blocks)
-            if place is not None and pool.has_free(place.slots, shape.order):
-                return place
+        for pool in self._memory.pools.get(request.allocation, ()):
+            slots = pool.slots(blocks)
+            if slots and pool.has_free(slots, shape.order):
+                return make_place(pool, shape, slots)
         return None
 
-    def _named(self, pool: Pool, shape: Shape, blocks: Sequence[Block]) -> Place | None:
-        """The placement on these blocks, if they are the pool's."""
-        slots = pool.slots(blocks)
-        return self._place(pool, shape, slots) if slots else None
-
     def _refuse(self, request: Request) -> Refusal:
-        pools = self._asked.get(request.allocation)
+        pools = self._memory.pools.get(request.allocation)
         if not pools:
             return unknown_allocation(self.cluster, request.allocation)
         if request.blocks is not None:
             return refuse_named(self.cluster, pools, request)
-        asked = (request.size, request.domains, request.gcds, request.allocation)
-        reasons = self._reasons.get(asked)
-        if reasons is None:
-            if len(self._reasons) >= _KINDS_MAX:
-                self._reasons.clear()
-            reasons = self._reasons[asked] = Reasons(self.cluster, pools, request)
-        return reasons.refuse()
+        return self._memory.reasons(request, pools).refuse()
