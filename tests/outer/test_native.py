@@ -3,6 +3,7 @@
 The hook runs here under AddressSanitizer and UBSan, against a server that behaves in every bad way.
 """
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -10,9 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from podwright.hosts import Munge
+from podwright.slurm.service import Asked, Service, Site
+from podwright.slurm.service._http import Front
+from podwright.slurm.service._serve import proofs
 from tests.outer.lab import ALICE, SlurmLab, poll
 from tests.outer.lab._folder import new_folder, remove
 
@@ -254,6 +260,55 @@ def test_over_tcp_a_munge_credential_carries_the_body(hook: Hook, serve: Serve) 
         assert second.returncode == 17  # EMUNGE_CRED_REPLAYED: each proof counts once
     finally:
         lab.stop()
+
+
+@pytest.mark.slurm
+def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
+    """The compiled hook, real MUNGE and the service's own door, as on two hosts."""
+    lab = SlurmLab(nodes=1)
+    try:
+        lab._start_munged()
+        munge = f"{lab.folder}/munge.socket"
+
+        async def asked() -> tuple[list[str], subprocess.CompletedProcess[str], str]:
+            service = Heard()
+            believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
+            front = Front(cast("Service", service), dict, believed)
+            async with await asyncio.start_server(front.serve_remote, "127.0.0.1", 0) as door:
+                port = door.sockets[0].getsockname()[1]
+                conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge}\n"
+                done = await asyncio.to_thread(hook, conf)
+                spent = Munge(munge).encode(b"{}")
+                said = []
+                for _ in range(2):
+                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                    head = "POST /slurm.v1/JobEnded HTTP/1.0\r\nContent-Length: 2\r\n"
+                    writer.write(f"{head}Authorization: MUNGE {spent}\r\n\r\n{{}}".encode())
+                    said.append((await reader.read()).decode())
+                    writer.close()
+            return service.jobs, done, said[1]
+
+        jobs, done, replayed = asyncio.run(asked())
+        assert (done.returncode, jobs) == (0, ["7"])
+        assert done.stdout == "PARTITION=p7\n"
+        assert replayed.startswith("HTTP/1.0 401")
+        assert "it was shown before" in replayed
+    finally:
+        lab.stop()
+
+
+class Heard:
+    """Stands for the service behind its door. jobs: who asked."""
+
+    def __init__(self) -> None:
+        self.jobs: list[str] = []
+
+    async def begins(self, asked: Asked) -> str:
+        self.jobs.append(asked.job)
+        return f"PARTITION=p{asked.job}\n"
+
+    async def ended(self, asked: Asked) -> str:
+        return ""
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, exami
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._local import find_program, free_port, host_name
+from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
 from podwright.hosts._processes import (
     Process,
@@ -35,10 +36,15 @@ __all__ = [
     "BadHostList",
     "Core",
     "Cores",
+    "FakeMunge",
     "Finding",
     "HostsError",
+    "Munge",
+    "MungeError",
     "Process",
     "Subnet",
+    "Vouched",
+    "Vouches",
     "address_in",
     "become_subreaper",
     "children",

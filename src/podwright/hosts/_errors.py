@@ -1,7 +1,8 @@
 """What can be wrong with what this floor is told.
 
 HostsError
-└── BadHostList     a list or file of hosts that cannot be read; the text says where and why
+├── BadHostList     a list or file of hosts that cannot be read; the text says where and why
+└── MungeError      MUNGE is absent, or believes no such credential (`_munge`)
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The front for hooks: a POST and an answer over a Unix socket that only Slurm's user may enter.
 
 The hook speaks HTTP/1.0, one request a connection. What it asked for goes on although it goes
-away: it asks again, and finds the work done.
+away: it asks again, and finds the work done. A hook on another host comes over TCP and shows a
+MUNGE credential of Slurm's user, whose payload is the request's body: neither can be used without
+the other, and both only once.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
 
+from podwright.hosts import MungeError, Vouches
 from podwright.slurm.service._service import Asked, Service
 from podwright.wire import InvalidRequest, PodwrightError
 
@@ -21,13 +24,43 @@ _log = logging.getLogger("podwright.slurm")
 MAX_BODY = 64 * 1024
 READ_S = 5.0
 _DECIDED = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
+#: Connections over TCP at once: whoever has no credential must not take all of the service.
+MOST = 256
 Handler = Callable[[Asked], Awaitable[str]]
 
 
-class Front:
-    """Answers hooks. state: what GET /slurm.v1/State shows."""
+class Proofs:
+    """Whom hooks over TCP must be. uids: root and Slurm's user."""
 
-    def __init__(self, service: Service, state: Callable[[], Any]) -> None:
+    def __init__(self, munge: Vouches, uids: Collection[int]) -> None:
+        self._munge, self._uids = munge, uids
+
+    async def problem(self, head: str, body: bytes) -> str:
+        """Why a request is not to be believed; empty: it is. Raises MungeError without MUNGE."""
+        scheme, _, credential = _header(head, "authorization").partition(" ")
+        if scheme.lower() != "munge":
+            return "over TCP a request needs a MUNGE credential"
+        try:
+            proven = await asyncio.to_thread(self._munge.decode, credential.strip())
+        except MungeError as error:
+            if error.absent:
+                raise
+            return f"MUNGE credential: {error}"
+        if proven.payload != body:
+            return "the MUNGE credential is that of another request"
+        if proven.uid not in self._uids:
+            return f"user {proven.uid} is not Slurm's"
+        return ""
+
+
+class Front:
+    """Answers hooks. state: what GET /slurm.v1/State shows. proofs: what those over TCP show."""
+
+    def __init__(
+        self, service: Service, state: Callable[[], Any], proofs: Proofs | None = None
+    ) -> None:
+        self._proofs = proofs
+        self._remote = 0
         self._methods: dict[str, Handler] = {
             "/slurm.v1/JobBegins": service.begins,
             "/slurm.v1/JobEnded": service.ended,
@@ -36,9 +69,27 @@ class Front:
         self._tasks: set[asyncio.Task[tuple[int, str]]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """One connection of somebody whom the socket's mode let in."""
+        await self._serve(reader, writer, None)
+
+    async def serve_remote(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """One connection over TCP."""
+        assert self._proofs is not None
+        self._remote += 1
         try:
-            status, text = await self._answer(reader)
+            if self._remote <= MOST:
+                await self._serve(reader, writer, self._proofs)
+        finally:
+            self._remote -= 1
+            writer.close()
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proofs: Proofs | None
+    ) -> None:
+        try:
+            status, text = await self._answer(reader, proofs)
             data = text.encode()
             head = f"HTTP/1.0 {status} {'OK' if status == 200 else 'No'}\r\n"
             writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
@@ -55,20 +106,27 @@ class Front:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
-    async def _answer(self, reader: asyncio.StreamReader) -> tuple[int, str]:
+    async def _answer(self, reader: asyncio.StreamReader, proofs: Proofs | None) -> tuple[int, str]:
         async with asyncio.timeout(READ_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             verb, _, rest = head.partition(" ")
             path = rest.split(" ", 1)[0]
-            if verb == "GET" and path == "/slurm.v1/State":
+            if verb == "GET" and path == "/slurm.v1/State" and proofs is None:
                 return 200, msgspec.json.encode(self._state()).decode() + "\n"
             handler = self._methods.get(path)
             if verb != "POST" or handler is None:
                 return 404, f"there is no {verb} {path[:80]}\n"
-            length = head.lower().partition("content-length:")[2].split("\r\n")[0].strip()
+            length = _header(head, "content-length")
             if not length.isdecimal() or int(length) > MAX_BODY:
                 return 400, "Content-Length is missing or too large\n"
             body = await reader.readexactly(int(length))
+            try:
+                problem = await proofs.problem(head, body) if proofs is not None else ""
+            except MungeError as error:
+                return 503, f"MUNGE does not answer here: {error}\n"  # the hook asks again
+            if problem:
+                _log.warning("a hook over TCP was refused: %s", problem)
+                return 401, f"{problem}\n"
         task = asyncio.ensure_future(self._call(handler, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -87,3 +145,12 @@ class Front:
         except Exception:
             _log.exception("a hook's request failed")
             return 500, "a fault in the service: see its log\n"
+
+
+def _header(head: str, name: str) -> str:
+    """A header's value; empty where there is none."""
+    for line in head.split("\r\n")[1:]:
+        key, _, value = line.partition(":")
+        if key.strip().lower() == name:
+            return value.strip()
+    return ""

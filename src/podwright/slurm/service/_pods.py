@@ -61,6 +61,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     socket: where hooks reach the service. host, port: what jobs are told of the server.
     fallen: what happens to a job whose machine fails: `requeue`, or `stay` (the partition is
     repaired in place, as far as its machine comes back).
+    listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
+    of root or of slurm_user; empty: nowhere. munge_socket: if not at its usual place.
     """
 
     pods: tuple[Pod, ...]
@@ -72,6 +74,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     window_s: float = 10.0
     sweep_s: float = 10.0
     patience_s: float = 20.0
+    listen: str = ""
+    slurm_user: str = "slurm"
+    munge_socket: str = ""
 
     def totals(self) -> dict[str, int]:
         """All licences for slurm.conf."""

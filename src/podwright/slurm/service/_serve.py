@@ -6,19 +6,27 @@ import asyncio
 import contextlib
 import logging
 import os
+import pwd
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from podwright.client import Client, UnixTransport
+from podwright.hosts import Munge, MungeError
 from podwright.slurm.service._commands import SlurmCommands
-from podwright.slurm.service._http import Front
+from podwright.slurm.service._http import Front, Proofs
 from podwright.slurm.service._pods import Site
 from podwright.slurm.service._server import TIMEOUT, ThreadedServer
 from podwright.slurm.service._service import Service
 from podwright.slurm.service._sweep import Sweep, sentence
-from podwright.wire import SYSTEM_SOCKET, AlreadyExists, PodwrightError, Unavailable
+from podwright.wire import (
+    SYSTEM_SOCKET,
+    AlreadyExists,
+    InvalidRequest,
+    PodwrightError,
+    Unavailable,
+)
 
 _log = logging.getLogger("podwright.slurm")
 _RETRY_S = 0.5
@@ -40,7 +48,7 @@ async def serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    front = Front(service, lambda: state(service))
+    front = Front(service, lambda: state(service), proofs(site) if site.listen else None)
     path = Path(site.socket)
     await _nobody_there(path)
     tasks = [asyncio.create_task(_until_known(service, sweep))]
@@ -51,12 +59,17 @@ async def serve(
             asyncio.create_task(work)
             for work in (service.counts.run(), sweep.run(), service.het.run())
         ]
-        listener = await _listen(front, path)
-        _log.info("answers hooks at %s", path)
-        ready()
-        async with listener:
+        async with contextlib.AsyncExitStack() as open_doors:
+            listeners = [await open_doors.enter_async_context(await _listen(front, path))]
+            _log.info("answers hooks at %s", path)
+            if site.listen:
+                remote = await _listen_remote(front, site.listen)
+                listeners.append(await open_doors.enter_async_context(remote))
+                _log.info("answers hooks with a MUNGE credential at %s", site.listen)
+            ready()
             await _first(stop, *tasks)
-            listener.close()
+            for listener in listeners:
+                listener.close()
             _unlink(path)
             await front.finish(_GRACE_S)
         await service.counts.hide(service.nothing())
@@ -68,6 +81,23 @@ async def serve(
     for error in ended:
         if isinstance(error, Exception):
             raise error
+
+
+def proofs(site: Site) -> Proofs:
+    """Whom hooks over TCP must be: root, or Slurm's user. Raises Unavailable without MUNGE."""
+    try:
+        munge = Munge(site.munge_socket)
+        munge.encode(b"")
+    except MungeError as error:
+        raise Unavailable(
+            f"MUNGE does not answer here: {error}",
+            asked=f"listen for hooks at {site.listen}",
+            would_work="start munged, or leave `listen` out of the site's file",
+        ) from None
+    uids = {0, os.geteuid()}
+    with contextlib.suppress(KeyError):
+        uids.add(pwd.getpwnam(site.slurm_user).pw_uid)
+    return Proofs(munge, uids)
 
 
 def state(service: Service) -> dict[str, Any]:
@@ -147,3 +177,16 @@ async def _listen(front: Front, path: Path) -> asyncio.Server:
         raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
     finally:
         os.umask(before)
+
+
+async def _listen_remote(front: Front, where: str) -> asyncio.Server:
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidRequest(f"{where!r} is not HOST:PORT", asked="listen for hooks over TCP")
+    try:
+        return await asyncio.start_server(front.serve_remote, host.strip("[]"), int(port))
+    except OSError as error:
+        raise Unavailable(
+            f"cannot listen on {where}: {(error.strerror or str(error)).lower()}",
+            would_work="another `listen` in the site's file",
+        ) from None

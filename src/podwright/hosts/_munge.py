@@ -1,0 +1,158 @@
+"""MUNGE: how hosts that share one key vouch for each other's users, as Slurm's do.
+
+libmunge is called where a process needs it and found when it does; nothing is needed to install
+Podwright. A credential carries a payload and can be decoded once: whoever binds the payload to
+what is asked binds the asker to it as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from podwright.hosts._errors import HostsError
+
+_LIBRARY: Final = "libmunge.so.2"
+_SOCKET_OPTION: Final = 8  # MUNGE_OPT_SOCKET of munge.h, since munge 0.5
+#: munge_err_t of credentials that are well made and worth nothing any more.
+_SPENT: Final = {15: "it has expired", 16: "it is from the future", 17: "it was shown before"}
+#: More than any credential of ours needs.
+LONGEST: Final = 64 * 1024
+
+
+class MungeError(HostsError):
+    """MUNGE is absent, does not answer, or does not believe a credential.
+
+    absent: there is nobody to ask, whatever the credential says.
+    """
+
+    def __init__(self, problem: str, *, absent: bool = False) -> None:
+        super().__init__(problem)
+        self.absent = absent
+
+
+class Vouched(NamedTuple):
+    """What a credential proves: who made it, and the payload that was put into it."""
+
+    uid: int
+    gid: int
+    payload: bytes
+
+
+class Vouches(Protocol):
+    """Makes credentials and tells what they prove: `Munge`, or a test's `FakeMunge`."""
+
+    def encode(self, payload: bytes) -> str:
+        """A credential of this process's user for a payload. Raises MungeError."""
+
+    def decode(self, credential: str) -> Vouched:
+        """What a credential proves, this once. Raises MungeError."""
+
+
+class Munge:
+    """MUNGE's daemon on this machine. socket: where it listens; empty: its usual place.
+
+    Raises MungeError where there is no libmunge. Calls block for as long as the daemon takes.
+    """
+
+    def __init__(self, socket: str = "", *, load: Callable[[str], Any] | None = None) -> None:
+        import ctypes
+
+        try:
+            library = (load or ctypes.CDLL)(_LIBRARY)
+        except OSError:
+            raise MungeError(f"this machine has no {_LIBRARY}", absent=True) from None
+        library.munge_ctx_create.restype = ctypes.c_void_p
+        library.munge_strerror.restype = ctypes.c_char_p
+        self._library = library
+        self._libc = ctypes.CDLL(None)
+        self._socket = os.fsencode(socket)
+
+    def encode(self, payload: bytes) -> str:
+        """A credential of this process's user for a payload. Raises MungeError."""
+        import ctypes
+
+        made = ctypes.c_char_p()
+        with _Context(self._library, self._socket) as context:
+            error = self._library.munge_encode(
+                ctypes.byref(made), context, payload, ctypes.c_int(len(payload))
+            )
+        try:
+            self._check(error)
+            return (made.value or b"").decode("ascii")
+        finally:
+            self._libc.free(made)
+
+    def decode(self, credential: str) -> Vouched:
+        """What a credential proves, this once. Raises MungeError."""
+        import ctypes
+
+        raw = credential.encode("ascii", "replace")
+        if len(raw) > LONGEST or b"\0" in raw:
+            raise MungeError("that is no credential")
+        found, length = ctypes.c_void_p(), ctypes.c_int()
+        uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
+        with _Context(self._library, self._socket) as context:
+            error = self._library.munge_decode(
+                raw,
+                context,
+                *map(ctypes.byref, (found, length, uid, gid)),
+            )
+        try:
+            self._check(error)
+            payload = ctypes.string_at(found, length.value) if found else b""
+            return Vouched(uid.value, gid.value, payload)
+        finally:
+            self._libc.free(found)
+
+    def _check(self, error: int) -> None:
+        if error == 0:
+            return
+        if error in _SPENT:
+            raise MungeError(_SPENT[error])
+        said = (self._library.munge_strerror(error) or b"").decode(errors="replace")
+        # EMUNGE_SOCKET, EMUNGE_TIMEOUT: the daemon is not there, or hangs.
+        raise MungeError(said[:1].lower() + said[1:], absent=error in (6, 7))
+
+
+class _Context:
+    """libmunge's settings of one call; they are not to be shared between threads."""
+
+    def __init__(self, library: Any, socket: bytes) -> None:
+        self._library, self._socket = library, socket
+
+    def __enter__(self) -> Any:
+        import ctypes
+
+        self._context = ctypes.c_void_p(self._library.munge_ctx_create())
+        if self._socket:
+            self._library.munge_ctx_set(self._context, _SOCKET_OPTION, self._socket)
+        return self._context
+
+    def __exit__(self, *_: object) -> None:
+        self._library.munge_ctx_destroy(self._context)
+
+
+class FakeMunge:
+    """MUNGE for tests: one realm. uid: who makes credentials here."""
+
+    def __init__(self, uid: int = 0) -> None:
+        self.uid = uid
+        self._made: dict[str, Vouched] = {}
+        self._shown: set[str] = set()
+
+    def encode(self, payload: bytes) -> str:
+        """See `Munge.encode`."""
+        credential = f"MUNGE:{len(self._made)}:"
+        self._made[credential] = Vouched(self.uid, self.uid, payload)
+        return credential
+
+    def decode(self, credential: str) -> Vouched:
+        """See `Munge.decode`."""
+        if credential not in self._made:
+            raise MungeError("invalid credential")
+        if credential in self._shown:
+            raise MungeError(_SPENT[17])
+        self._shown.add(credential)
+        return self._made[credential]
