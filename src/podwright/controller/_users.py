@@ -126,7 +126,7 @@ class Users:
         self._right.pop(name, None)
 
     def kept_to_grants(self, caller: Caller, request: Value) -> Value:
-        """See `Administration.granted`."""
+        """See `UserCalls.granted`."""
         record = self._users.get(caller.name)
         if record is None or not record.allocations:
             return request

@@ -1,0 +1,206 @@
+"""An administrator's calls about agents: registered, listed, forgotten, discovered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from podwright.agents import Driver
+from podwright.controller import _registry as registry
+from podwright.controller._caller import Caller
+from podwright.controller._core import Core
+from podwright.controller._discovery import Discovery
+from podwright.controller._machines import check_administrator
+from podwright.controller._registry import AgentRecord, Known, Registry
+from podwright.controller._watch import Watch
+from podwright.controller._whole import to_its_end
+from podwright.fabric import FAMILIES
+from podwright.wire import (
+    AgentInfo,
+    AgentList,
+    AgentRequest,
+    AlreadyExists,
+    Announcement,
+    DiscoveredList,
+    DiscoverRequest,
+    Empty,
+    InvalidRequest,
+    ListRequest,
+    Named,
+    NotFound,
+    PodwrightError,
+    WrongState,
+)
+
+
+class AgentCalls:
+    """The part of the controller that knows agents."""
+
+    _core: Core
+    _registry: Registry
+    _watch: Watch
+    _discovery: Discovery
+    _changing: asyncio.Lock
+
+    @to_its_end
+    async def create_agent(self, caller: Caller, request: AgentRequest) -> AgentInfo:
+        """Register an agent that answers. Raises AlreadyExists, Unavailable, InvalidRequest."""
+        asked = f"create agent {request.name[:80]}"
+        check_administrator(caller, asked)
+        registry.check_name("an agent", request.name)
+        host, port = self._address(request, asked)
+        async with self._changing:
+            for known in self._registry.agents.values():
+                self._check_other(known.record, request, host, port, asked)
+            record, fence = await self._met(request.name, host, port, asked)
+            changes = [registry.put_agent(record)]
+            if self._core.raise_floor(fence):
+                changes.append(registry.put_floor(self._core.epoch_floor))
+            await self._core.journal.commit(changes)
+            await let_go(self._core.hardware.remove(request.name))
+            known = self._registry.add(record)
+            self._watch.begin(request.name)
+            with suppress(PodwrightError):  # else the watch says what became of it
+                await self._core.hardware.describe(request.name)
+            return self._agent_info(known)
+
+    async def list_agents(self, caller: Caller, request: ListRequest) -> AgentList:
+        """Registered agents, by name."""
+        found = [self._agent_info(known) for _, known in sorted(self._registry.agents.items())]
+        if request.cluster:
+            self._core.inventory.candidates(request.cluster, "", "list agents")
+            found = [info for info in found if info.cluster == request.cluster]
+        return AgentList(agents=found)
+
+    @to_its_end
+    async def remove_agent(self, caller: Caller, request: Named) -> Empty:
+        """Forget an agent that is in no cluster. Raises NotFound, WrongState."""
+        asked = f"remove agent {request.name[:80]}"
+        check_administrator(caller, asked)
+        async with self._changing:
+            self._registry.agent(request.name, asked)
+            if (site := self._core.inventory.by_machine.get(request.name)) is not None:
+                raise WrongState(
+                    f"it is in cluster {site.cluster.name}",
+                    asked=asked,
+                    would_work=f"vipu-admin remove cluster {site.cluster.name} first",
+                )
+            await self._core.journal.commit([registry.drop_agent(request.name)])
+            self._watch.end(request.name)
+            del self._registry.agents[request.name]
+            await let_go(self._core.hardware.remove(request.name))
+        return Empty()
+
+    async def announce_agent(self, caller: Caller, request: Announcement) -> Empty:
+        """An agent says where it is. It is only a hint, so anybody may."""
+        self._discovery.announce(request)
+        return Empty()
+
+    async def discover_agents(self, caller: Caller, request: DiscoverRequest) -> DiscoveredList:
+        """Agents that announced themselves and are not registered."""
+        check_administrator(caller, "discover agent")
+        found = self._discovery.list()
+        return DiscoveredList(agents=[a for a in found if a.name not in self._registry.agents])
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _address(self, request: AgentRequest, asked: str) -> tuple[str, int]:
+        if request.host:
+            if not 0 < request.port < 65536:
+                raise InvalidRequest(f"{request.port} is no port", asked=asked)
+            return request.host, request.port
+        said = self._discovery.find(request.name)
+        if said is None:
+            raise NotFound(
+                f"no agent {request.name} announced itself",
+                asked=asked,
+                would_work="say where it is: --host HOST --port PORT",
+            )
+        return said.host, said.port
+
+    def _check_other(
+        self, other: AgentRecord, request: AgentRequest, host: str, port: int, asked: str
+    ) -> None:
+        if other.name == request.name and not request.replace:
+            raise AlreadyExists(
+                f"there is an agent {other.name} already, at {other.host}:{other.port}",
+                asked=asked,
+                would_work="another id, or --replace if it has another address or hardware now",
+            )
+        if other.name != request.name and (other.host, other.port) == (host, port):
+            raise AlreadyExists(
+                f"agent {other.name} is at {host}:{port}", asked=asked, would_work="another port"
+            )
+
+    async def _met(self, name: str, host: str, port: int, asked: str) -> tuple[AgentRecord, int]:
+        """What answers there, and the highest epoch that it has seen."""
+        driver = self._registry.driver(name, host, port)
+        try:
+            async with asyncio.timeout(self._core.hardware.patience):
+                report = await driver.describe()
+        except TimeoutError:
+            raise WrongState(f"nothing answers at {host}:{port} in time", asked=asked) from None
+        except PodwrightError as error:
+            raise type(error)(
+                error.problem,
+                asked=asked,
+                would_work=error.would_work or f"start it: vipu-agent --machine {name}",
+            ) from None
+        finally:
+            await let_go(driver)
+        if report.name and report.name != name:
+            raise InvalidRequest(
+                f"the agent at {host}:{port} says that it is {report.name}",
+                asked=asked,
+                would_work=f"create agent {report.name}, or another address",
+            )
+        site = self._core.inventory.by_machine.get(name)
+        family = FAMILIES.get(report.family)
+        if family is None or (site is not None and site.cluster.family.name != family.name):
+            wanted = site.cluster.family.name if site else " or ".join(FAMILIES)
+            raise InvalidRequest(
+                f"its devices are of family {report.family or 'unknown'}",
+                asked=asked,
+                would_work=f"a machine of {wanted}",
+            )
+        if len(report.devices) != family.devices_per_machine:
+            raise InvalidRequest(
+                f"it has {len(report.devices)} {family.device_noun}s",
+                asked=asked,
+                would_work=f"a machine of this family has {family.devices_per_machine}",
+            )
+        chips = registry.chips_of(report)
+        record = AgentRecord(name=name, host=host, port=port, family=family.name, chips=chips)
+        return record, report.fence
+
+    def _agent_info(self, known: Known) -> AgentInfo:
+        core, record = self._core, known.record
+        site = core.inventory.by_machine.get(record.name)
+        quiet = core.now() - known.last_seen
+        state, reason = "UP", ""
+        if known.refused:
+            state, reason = "REFUSED", known.refused
+        elif not known.last_seen or quiet >= self._watch.silence or record.name in core.down:
+            state = "DOWN"
+            reason = f"silent for {quiet:.0f} s" if known.last_seen else "never answered"
+        return AgentInfo(
+            name=record.name,
+            host=record.host,
+            port=record.port,
+            family=record.family,
+            devices=len(record.chips),
+            cluster=site.cluster.name if site else "",
+            state=state,
+            reason=reason,
+            software=known.software,
+            last_seen=quiet if known.last_seen else -1.0,
+            chips=list(record.chips),
+        )
+
+
+async def let_go(driver: Driver | None) -> None:
+    """Close the connection of a driver that has one."""
+    close: Callable[[], Awaitable[None]] | None = getattr(driver, "close", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,150 @@
+"""An administrator's calls about clusters and the allocations in them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from podwright.controller import _allocations as allocations
+from podwright.controller import _clusters as clusters
+from podwright.controller import _recovery as recovery
+from podwright.controller import _registry as registry
+from podwright.controller import _users as users
+from podwright.controller import _views as views
+from podwright.controller._caller import Caller
+from podwright.controller._core import Core
+from podwright.controller._inventory import Site
+from podwright.controller._machines import check_administrator
+from podwright.controller._registry import Registry
+from podwright.controller._whole import to_its_end
+from podwright.wire import (
+    AllocationInfo,
+    AllocationRequest,
+    ClusterInfo,
+    ClusterRequest,
+    ClusterTest,
+    Empty,
+    ListRequest,
+    Named,
+    PodwrightError,
+    WrongState,
+)
+
+
+class ClusterCalls:
+    """The part of the controller that makes and unmakes clusters and allocations."""
+
+    _core: Core
+    _registry: Registry
+    _users: users.Users
+    _changing: asyncio.Lock
+
+    @to_its_end
+    async def create_cluster(self, caller: Caller, request: ClusterRequest) -> ClusterInfo:
+        """Make a cluster of agents; their devices are reset before they serve."""
+        asked = f"create cluster {request.name[:80]}"
+        check_administrator(caller, asked)
+        async with self._changing:
+            cluster = clusters.designed(self._core, self._registry, request)
+            await self._core.journal.commit([registry.put_cluster(cluster)])
+            site = self._registry.begin_cluster(cluster)
+            for name in site.places:
+                self._core.mark_down(name)
+            await asyncio.gather(*(self._welcome(name) for name in site.places))
+        return self._cluster(request.name)
+
+    @to_its_end
+    async def remove_cluster(self, caller: Caller, request: Named) -> Empty:
+        """Take a cluster apart; its agents stay. Raises NotFound, WrongState while it is in use."""
+        asked = f"remove cluster {request.name[:80]}"
+        check_administrator(caller, asked)
+        core = self._core
+        async with self._changing:
+            core.inventory.candidates(request.name, "", asked)
+            if request.name not in self._registry.clusters:
+                raise WrongState(
+                    "the server was started with it",
+                    asked=asked,
+                    would_work="start vipu-server without its --preset or --cluster-file",
+                )
+            inside = sorted(
+                {e.name for e in core.partitions.values() if e.site is self._site(request.name)}
+                | {q.partition for q in core.quarantine.values() if q.cluster == request.name}
+            )
+            if inside:
+                raise WrongState(
+                    f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
+                    asked=asked,
+                    would_work="remove these partitions first",
+                    partitions=inside[:100],
+                )
+            await core.journal.commit([registry.drop_cluster(request.name)])
+            core.lift(self._site(request.name))
+            self._registry.end_cluster(request.name)
+        return Empty()
+
+    async def test_cluster(self, caller: Caller, request: Named) -> ClusterTest:
+        """Ask every machine of a cluster, and say what is wrong and where."""
+        asked = f"test cluster {request.name[:80]}"
+        check_administrator(caller, asked)
+        self._core.inventory.candidates(request.name, "", asked)
+        site = self._site(request.name)
+        results = await clusters.tested(self._core, self._registry, site)
+        return ClusterTest(cluster=request.name, results=results)
+
+    # -- allocations -------------------------------------------------------------------------
+
+    @to_its_end
+    async def create_allocation(self, caller: Caller, request: AllocationRequest) -> AllocationInfo:
+        """Set machines apart, for some users or for all."""
+        asked = f"create allocation {request.name[:80]}"
+        check_administrator(caller, asked)
+        core = self._core
+        async with self._changing:
+            record = allocations.drafted(core, request)
+            granted = [self._users.granted(name, record.name, asked) for name in request.users]
+            changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
+            await core.journal.commit(changes)
+            core.lift(core.inventory.sites[record.cluster])
+            allocations.define(core.inventory.sites[record.cluster], record)
+            for user in granted:
+                self._users.add(user)
+            core.freed(None, (), "")
+        listed = views.allocations(core, ListRequest(allocation=record.name)).allocations
+        return listed[0]
+
+    @to_its_end
+    async def remove_allocation(self, caller: Caller, request: Named) -> Empty:
+        """Give an allocation's machines back. Raises NotFound, WrongState while it is in use."""
+        asked = f"remove allocation {request.name[:80]}"
+        check_administrator(caller, asked)
+        core = self._core
+        async with self._changing:
+            site = allocations.found(core, request.name, asked)
+            await core.journal.commit([allocations.drop_allocation(request.name)])
+            core.lift(site)
+            allocations.undefine(site, request.name)
+            core.freed(None, (), "")
+        return Empty()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    async def _welcome(self, machine: str) -> None:
+        """Reset all that a machine has, and let it serve. A silent one is the keeper's to ask."""
+        core = self._core
+        try:
+            report = await core.hardware.describe(machine)
+        except PodwrightError:
+            return
+        core.inventory.by_machine[machine].learn(machine, report)
+        everything = {machine: [d.index for d in report.devices if d.healthy]}
+        if not await core.hardware.release(core.next_epoch(), everything) and (
+            await recovery.release_strays(core, machine, report._replace(configured={}))
+        ):
+            core.mark_up(machine)
+
+    def _cluster(self, name: str) -> ClusterInfo:
+        listed = views.clusters(self._core, ListRequest(cluster=name)).clusters
+        return next(info for info in listed if info.name == name)
+
+    def _site(self, name: str) -> Site:
+        return self._core.inventory.sites[name]

@@ -1,0 +1,63 @@
+"""An administrator's calls about users, and what those may ask for."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from podwright.controller import _users as users
+from podwright.controller._caller import Caller
+from podwright.controller._core import Core
+from podwright.controller._machines import check_administrator
+from podwright.controller._whole import to_its_end
+from podwright.wire import Empty, ListRequest, Named, NewUser, UserList, UserRequest, Value
+
+
+class UserCalls:
+    """The part of the controller that knows users."""
+
+    _core: Core
+    _users: users.Users
+    _changing: asyncio.Lock
+
+    @to_its_end
+    async def create_user(self, caller: Caller, request: UserRequest) -> NewUser:
+        """Make a user; the access key is told this once. Raises AlreadyExists, NotFound."""
+        asked = f"create user {request.name[:80]}"
+        check_administrator(caller, asked)
+        for allocation in request.allocations:
+            self._core.inventory.candidates("", allocation, asked)
+        async with self._changing:
+            make = partial(
+                self._users.draft, request.name, request.role, tuple(request.allocations)
+            )
+            record, key = await asyncio.to_thread(make, self._core.now())
+            await self._core.journal.commit([users.put_user(record)])
+            return NewUser(user=self._users.add(record), access_key=key)
+
+    async def list_users(self, caller: Caller, request: ListRequest) -> UserList:
+        """All users."""
+        check_administrator(caller, "list users")
+        return UserList(users=self._users.list())
+
+    @to_its_end
+    async def remove_user(self, caller: Caller, request: Named) -> Empty:
+        """Forget a user, whose key is worth nothing from here on. Partitions stay. NotFound."""
+        asked = f"remove user {request.name[:80]}"
+        check_administrator(caller, asked)
+        async with self._changing:
+            self._users.check_known(request.name, asked)
+            await self._core.journal.commit([users.drop_user(request.name)])
+            self._users.drop(request.name)
+        return Empty()
+
+    async def authenticate(self, name: str, key: str) -> Caller:
+        """The caller behind a name and an access key. Raises Unauthenticated."""
+        return await self._users.authenticate(name, key)
+
+    def granted(self, caller: Caller, request: Value) -> Value:
+        """The request of a user with an access key, kept to the allocations granted to that one.
+
+        Raises Denied for another, InvalidRequest where it must be said which.
+        """
+        return self._users.kept_to_grants(caller, request)
