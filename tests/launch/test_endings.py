@@ -153,6 +153,16 @@ def test_a_lost_lease_ends_the_run(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
+def test_after_a_lost_lease_all_start_again_on_another_partition(launcher: Launcher) -> None:
+    program = "[ $PODWRIGHT_RESTART = 1 ] || sleep 100"
+    line = ("--num-replicas=2", "--num-instances=2", "--launcher=local", "--max-restarts=1")
+    ran = launcher.run(*line, "sh", "-c", program, LOSE="1")
+    assert ran.code == 0, ran.err
+    assert "the lease on the partition is over; starting all instances again" in ran.err
+    assert launcher.calls() == ["Acquire", "Acquire", "Release"]
+    launcher.leaves_nothing()
+
+
 def test_usr1_reaches_the_instances_and_ends_nothing(launcher: Launcher) -> None:
     program = (
         "import signal, time\n"

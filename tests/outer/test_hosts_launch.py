@@ -104,6 +104,7 @@ def lab() -> Iterator[HostsLab]:
 @pytest.fixture
 def hosts(lab: HostsLab) -> Iterator[Hosts]:
     found = Hosts(lab)
+    lab.exec("a", "rm", "-f", "/tmp/calls")
     yield found
     for process in found.started:
         if process.poll() is None:
@@ -188,6 +189,42 @@ def test_a_host_that_crashes_ends_the_run(hosts: Hosts, launcher: str) -> None:
     assert process.returncode == 75, err
     assert "host c is lost (instances 2)" in err
     assert time.monotonic() - begin < 40
+    hosts.leaves_nothing()
+
+
+def test_all_start_again_on_the_hosts_that_are_left(hosts: Hosts) -> None:
+    again = (
+        "import os, time\n"
+        "r = os.environ\n"
+        "if r['PODWRIGHT_RESTART'] == '0':\n"
+        "    print('up', flush=True)\n"
+        "    time.sleep(100)\n"
+        "print(r['RANK'], r['LOCAL_RANK'], r['LOCAL_WORLD_SIZE'], os.uname().nodename)\n"
+    )
+    words = ("--launcher=mpirun", "--grace=1", "--max-restarts=2", *FOUR)
+    process = hosts.up(*words, sys.executable, "-c", again, count=4)
+    hosts.lab.kill("b")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    # Three hosts do not divide four instances.
+    where = [f"[1,{i}]<stdout>: {i} {i % 2} 2 {'ac'[i // 2]}" for i in range(4)]
+    assert sorted(out.splitlines()) == where
+    assert "starting all instances again (1 of 2)" in err
+    assert "host b: it does not answer; all instances are started on a, c" in err
+    calls = hosts.lab.exec("a", "cat", "/tmp/calls").stdout
+    assert calls.count("Acquire") == 1  # the partition was kept all the time
+    hosts.leaves_nothing()
+
+
+def test_a_guardian_that_dies_costs_no_host(hosts: Hosts) -> None:
+    again = f"import os\nif os.environ['PODWRIGHT_RESTART'] == '1': raise SystemExit\n{WAIT}"
+    line = ("--launcher=local", "--grace=1", "--max-restarts=1", *FOUR)
+    process = hosts.up(*line, sys.executable, "-c", again, count=4)
+    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._relay").stdout.split()
+    hosts.lab.exec("b", "kill", "-KILL", found[1])
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "are started on" not in err
     hosts.leaves_nothing()
 
 

@@ -12,11 +12,15 @@ _ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)",
 
 
 class Cause(NamedTuple):
-    """Why the run ended, if not by itself. instance: the one that failed, or -1."""
+    """Why the run ended, if not by itself. instance: the one that failed, or -1.
+
+    again: it may go better if all instances are started once more.
+    """
 
     code: int
     text: str
     instance: int = -1
+    again: bool = False
 
 
 def described(code: int) -> str:
@@ -34,7 +38,7 @@ def aborted(words: bytes, instances: int) -> Cause | None:
     if not found or int(found[1]) >= instances:
         return None
     index, number = int(found[1]), int(found[2]) & 255
-    return Cause(number or 1, f"instance {index} called MPI_Abort({number})", index)
+    return Cause(number or 1, f"instance {index} called MPI_Abort({number})", index, True)
 
 
 def engine_gone(code: int, left: Sequence[int], words: bytes) -> Cause:
@@ -44,4 +48,5 @@ def engine_gone(code: int, left: Sequence[int], words: bytes) -> Cause:
     if left:
         while_what = f"while these instances ran: {', '.join(map(str, left))}"
     said = words.decode(errors="replace").strip()
-    return Cause(number or 1, f"mpirun {described(number)} {while_what}\n{said}".strip())
+    text = f"mpirun {described(number)} {while_what}\n{said}".strip()
+    return Cause(number or 1, text, again=bool(left))

@@ -51,6 +51,11 @@ def instance_environment(index: int, local_index: int, replicas: int) -> dict[st
     }
 
 
+def local_index_environment(local_index: int) -> dict[str, str]:
+    """The part of it that is another one where the instance is moved to another host."""
+    return {"POPDIST_LOCAL_INSTANCE_INDEX": str(local_index), "LOCAL_RANK": str(local_index)}
+
+
 def partition_environment(
     partition: PartitionInfo, host: str, port: str, environ: Mapping[str, str]
 ) -> dict[str, str]:

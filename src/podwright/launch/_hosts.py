@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from podwright.launch._cause import Cause, described
 from podwright.launch._folder import RunFolder
-from podwright.launch._guardian import DAEMON, END, GONE
+from podwright.launch._guardian import DAEMON, END, GONE, ORPHAN_GRACE
 from podwright.launch._line import OUTPUT
-from podwright.launch._relay import BEAT_EVERY, EVENTS, LAUNCH, LOST, SYNC, SYNCED, WORDS
+from podwright.launch._relay import (
+    BEAT_EVERY,
+    EVENTS,
+    LAUNCH,
+    LOST,
+    SILENCE,
+    SYNC,
+    SYNCED,
+    WORDS,
+)
 from podwright.launch._remote import SLACK, Remote, beat
 from podwright.launch._shim import Event
 
@@ -24,6 +33,8 @@ if TYPE_CHECKING:
 
 #: A run that lost a host may do better the next time.
 LOST_HOST = 75
+#: Seconds after the last word from a host until it has ended its instances, if it still runs.
+FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
 
 
 class Remotes:
@@ -38,6 +49,8 @@ class Remotes:
         self._ending_at = 0.0
         self._unstepped: set[Remote] = set()
         self._watch: Watch | None = None
+        #: When the last instance on a lost host has been ended by its own relay; by monotonic().
+        self.fenced_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -108,13 +121,13 @@ class Remotes:
             if code != 0:
                 how = problem or described(code if code >= 0 else 128 - code)
                 text = f"mpirun's daemon on {remote.host} {how}"
-                self._watch.fail(Cause(1, text))
+                self._watch.fail(Cause(1, text, again=True))
         elif kind == GONE:
             self._watch.instance_gone(*values)
         elif kind == SYNCED:
             self._unstepped.discard(remote)
         elif kind == LOST:
-            self._watch.fail(Cause(LOST_HOST, f"host {remote.host}: {values[0]}"))
+            self._watch.fail(Cause(LOST_HOST, f"host {remote.host}: {values[0]}", again=True))
 
     def _lose(self, remote: Remote, why: str) -> None:
         if remote.ended:
@@ -123,8 +136,10 @@ class Remotes:
         remote.ended = True
         remote.line.closed = True
         self._unstepped.discard(remote)
+        self.fenced_at = max(self.fenced_at, remote.heard + FENCE)
         left = ", ".join(map(str, remote.ranks))
-        self._watch.fail(Cause(LOST_HOST, f"host {remote.host} is lost (instances {left}): {why}"))
+        text = f"host {remote.host} is lost (instances {left}): {why}"
+        self._watch.fail(Cause(LOST_HOST, text, again=True))
 
     def send(self, *message: Any) -> None:
         """Tell all of them."""

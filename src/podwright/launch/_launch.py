@@ -19,6 +19,7 @@ from podwright.launch._lease import Find, Lease, acquire, find
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
 from podwright.launch._plan import Instance, Plan
+from podwright.launch._remote import HostsUnusable
 from podwright.launch._shim import bind, make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
 from podwright.launch._watch import Watch
@@ -103,17 +104,19 @@ class _Run:
         find: Find,
         signals: Signals,
     ) -> None:
-        self._plan, self._environ, self._output = plan, environ, output
+        self._asked = self._plan = plan
+        self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
         self._lease: Lease | None = None
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
         self._restarts = 0
+        self._fenced_at = 0.0
         self._end = time.monotonic() + plan.timeout if plan.timeout else None
 
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
-        plan, environ, output = self._plan, self._environ, self._output
+        environ, output = self._environ, self._output
         folder = make_folder(environ)
         words, theirs = os.pipe()
         os.set_blocking(words, False)
@@ -122,7 +125,10 @@ class _Run:
         watched = False
         remotes = NOWHERE
         try:
-            remotes = meet(plan, folder, environ, output)
+            if self._lease:
+                self._lease.keep()
+            remotes = self._meet(folder)
+            plan = self._plan
             here = [i for i in plan.instances if i.rank not in remotes.ranks]
             shim = make_shim(folder, [instance.rank for instance in here])
             bind(folder, [instance.rank for instance in here], plan.placement, environ)
@@ -174,6 +180,7 @@ class _Run:
             cause = watch.run()
             if cause and cause.instance >= 0:
                 self._last_words = watch.last_words(cause.instance)
+            self._fenced_at = remotes.fenced_at
             return cause
         finally:
             if not watched:
@@ -182,6 +189,20 @@ class _Run:
             folder.remove()
             for lock in folder.locks:
                 os.close(lock)
+
+    def _meet(self, folder: RunFolder) -> Remotes:
+        """Meet the hosts; of those of a restart, the ones that can be had."""
+        self._plan = self._asked
+        while True:
+            try:
+                return meet(self._plan, folder, self._environ, self._output)
+            except HostsUnusable as error:
+                healthy = [h for h in self._plan.hosts if h not in error.data["hosts"]]
+                if not self._restarts or not healthy:
+                    raise
+                self._plan = self._plan.over(healthy)
+                hosts = ", ".join(self._plan.hosts)
+                self._output.warn(f"{error.problem}; all instances are started on {hosts}")
 
     def _acquire(self) -> Lease:
         plan, output = self._plan, self._output
@@ -226,8 +247,8 @@ class _Run:
         return {**found, "POPDIST_SECRET_FILE": path}
 
     def starts_again(self, cause: Cause | None) -> bool:
-        """After an instance's failure, as often as was allowed; not where it cannot even start."""
-        if cause is None or cause.instance < 0 or cause.code in (126, 127):
+        """After the loss of an instance, a host or the partition, as often as was allowed."""
+        if cause is None or not cause.again:
             return False
         if self._restarts >= self._plan.max_restarts:
             return False
@@ -237,7 +258,12 @@ class _Run:
             f"({self._restarts} of {self._plan.max_restarts})"
         )
         self._last_words = []
-        if self._lease:
+        self._output.flush()
+        self._signals.interrupt()
+        time.sleep(max(self._fenced_at - time.monotonic(), 0.0))
+        if self._lease and self._lease.reason:
+            self.release()  # its devices are gone: the next attempt asks for others
+        elif self._lease:
             self._lease.rest()
         return True
 
@@ -260,7 +286,8 @@ class _Run:
 
     def release(self) -> None:
         """Give the partition back."""
-        problem = self._lease.release() if self._lease else None
+        lease, self._lease = self._lease, None
+        problem = lease.release() if lease else None
         if problem:
             self._output.warn(f"the lease was not given back and ends by itself: {problem.message}")
 

@@ -69,6 +69,8 @@ class Lease:
 
     def keep(self) -> None:
         """Renew it from now on, in a thread. The client is that thread's until `release`."""
+        if self._thread:
+            return
         import threading  # 7 ms, while the instances are starting anyway
 
         self._over = threading.Event()

@@ -38,7 +38,8 @@ def meet(plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Outp
 
     def hello(remote: Remote) -> dict[str, Any]:
         return {
-            "name": f"{own}-{remote.number}",
+            # Another one at each try: the relay of the one before may still be clearing up.
+            "name": f"{own}-{remote.number}-{os.urandom(3).hex()}",
             "ranks": list(remote.ranks),
             "folder": _here(environ),
             "program": needed,

@@ -19,6 +19,7 @@ from podwright.launch._environment import (
     TIMEOUT_VARIABLE,
     common_environment,
     instance_environment,
+    local_index_environment,
 )
 from podwright.launch._offline import offline_options
 from podwright.launch._options import Options
@@ -113,6 +114,24 @@ class Plan(NamedTuple):
             own = tuple(pair for pair in instance.environment if pair[0] != CPUS_VARIABLE)
             free.append(instance._replace(place=None, environment=own))
         return self._replace(instances=tuple(free))
+
+    def over(self, hosts: Sequence[str]) -> Plan:
+        """The same over as many of these hosts as divide the instances; the first of them."""
+        count = len(self.instances)
+        used = max(n for n in range(1, len(hosts) + 1) if count % n == 0)
+        share = count // used
+        moved = []
+        for i in self.instances:
+            own = {**dict(i.environment), **local_index_environment(i.rank % share)}
+            moved.append(
+                i._replace(
+                    host=hosts[i.rank // share],
+                    local_index=i.rank % share,
+                    environment=tuple(own.items()),
+                )
+            )
+        common = {**dict(self.environment), "LOCAL_WORLD_SIZE": str(share)}
+        return self._replace(instances=tuple(moved), environment=tuple(common.items()))
 
     def topology(self, ilds: int = 0) -> str:
         """The table of hosts, link domains, instances and replicas. ilds: 0 if not yet known."""

@@ -41,6 +41,14 @@ class Signals:
         self._raise = False
         return self._wake
 
+    def interrupt(self) -> None:
+        """From now on they interrupt again; one that came too late to be read does so now."""
+        signal.set_wakeup_fd(-1)
+        self._raise = True
+        with contextlib.suppress(BlockingIOError):
+            for number in os.read(self._wake, 512):
+                self(number, None)
+
     def ignore(self) -> None:
         """From now on nothing but the orderly end: it is short."""
         self._raise = False

@@ -138,7 +138,7 @@ class Watch:
             os.read(self._lost, 1)
             # The devices may soon be somebody else's.
             self._grace = min(self._grace, ORPHAN_GRACE)
-            self.fail(Cause(75, "the lease on the partition is over"))
+            self.fail(Cause(75, "the lease on the partition is over", again=True))
         if self._open.fileno() in ready:
             self._read_streams()
         if self._channel.handle in ready:
@@ -269,7 +269,8 @@ class Watch:
                 self._output.log("D", f"instance {index} ended with code {number}")
                 if number:
                     who = f"instance {index}{self._remotes.place(index)}"
-                    self.fail(Cause(number, f"{who} {described(number)}", index))
+                    again = number not in (126, 127)  # it could not even be started
+                    self.fail(Cause(number, f"{who} {described(number)}", index, again))
         if len(self._codes) == self._instances and not self._here:
             self._end(PATIENCE, self._grace)
 
