@@ -222,3 +222,10 @@ async def test_a_silent_server_leaves_the_job_its_end(service: Service, server: 
     server.silent = False
     await service.ended(ask(7, 4))
     assert server.made == {}
+
+
+async def test_after_its_end_nothing_makes_slurm_start_anything(service: Service) -> None:
+    await service.close()
+    service.counts.poke()  # as the sweep does, which may be under way
+    await service.counts.synced()
+    assert service.counts.told["ipu_x1"] == service.counts.told["ipu_x16"] == 16

@@ -72,7 +72,7 @@ async def serve(
                 listener.close()
             _unlink(path)
             await front.finish(_GRACE_S)
-        await service.counts.hide(service.nothing())
+        await service.close()
     finally:
         for task in tasks:
             task.cancel()

@@ -34,6 +34,8 @@ from podwright.wire import (
 )
 
 _log = logging.getLogger("podwright.slurm")
+#: Seconds for the last word to Slurm.
+CLOSE_S = 10.0
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -97,6 +99,7 @@ class Service:
         self.changed = asyncio.Condition()
         self.het = Heterogeneous(self)
         self.look = asyncio.Event()  #: set: the sweep should look now
+        self._closed = False
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     # -- what hooks call ---------------------------------------------------------------------
@@ -163,20 +166,22 @@ class Service:
             self.counts.poke()
             await self.tell()
 
+    async def close(self) -> None:
+        """Nothing may start from here on; if Slurm is down, nothing does anyway.
+
+        Whatever else still has something to tell Slurm tells it the same.
+        """
+        self._closed = True
+        with contextlib.suppress(Unavailable):
+            await self.counts.synced(CLOSE_S)
+
     # -- inside ------------------------------------------------------------------------------
 
     def hidden(self) -> dict[str, int]:
         """What Slurm must not give out now."""
         out: dict[str, int] = {}
         for book in self.books.values():
-            out |= book.hidden()
-        return out | {HET_WAIT: 1}
-
-    def nothing(self) -> dict[str, int]:
-        """What to hide so that nothing starts."""
-        out: dict[str, int] = {}
-        for book in self.books.values():
-            out |= book.all_hidden()
+            out |= book.all_hidden() if self._closed else book.hidden()
         return out | {HET_WAIT: 1}
 
     async def _wanted(self, asked: Asked) -> tuple[Pod, int, int]:

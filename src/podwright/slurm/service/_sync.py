@@ -6,7 +6,6 @@ However many ask at once, one scontrol runs at a time, and it tells what is true
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 
@@ -83,11 +82,6 @@ class Counts:
             raise Unavailable(f"reservation {RESERVATION} was not updated: {said.text[:300]}")
         self.told = dict(hidden)
         self.updates += 1
-
-    async def hide(self, hidden: Mapping[str, int]) -> None:
-        """The last word before the service ends; if Slurm is down, nothing starts anyway."""
-        with contextlib.suppress(PodwrightError):
-            await self.tell(hidden)
 
 
 def _missing(said: Said) -> bool:
