@@ -6,6 +6,8 @@ import pytest
 
 from podwright.controller import Caller, Role
 from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
     CreateRequest,
     Denied,
     InvalidRequest,
@@ -56,3 +58,42 @@ async def test_its_user_resets_it_but_only_its_scheduler_removes_it(world: World
     with pytest.raises(Denied, match="goes when that ends"):
         await world.controller.remove_partition(ALICE, remove)
     await world.controller.remove_partition(SLURM, remove)
+
+
+async def leased(world: World, caller: Caller = ROOT) -> AcquireReply:
+    request = AcquireRequest(
+        spec=PartitionSpec(name="pool", size=2),
+        holder="Slurm job 7",
+        ttl=3600,
+        owner=ALICE.name,
+        owner_uid=ALICE.uid or 0,
+    )
+    return await world.controller.acquire(caller, request)
+
+
+async def test_a_lease_for_a_job_is_its_users_on_a_partition_that_is_not_his(world: World) -> None:
+    await world.create("pool", 8, reconfigurable=True)
+    job = await leased(world)
+    assert (job.lease.owner, len(job.lease.devices)) == (ALICE.name, 2)
+    launch = await world.acquire("pool", 1, caller=ALICE, parent=job.lease.id)
+    assert set(launch.lease.devices) < set(job.lease.devices)
+    with pytest.raises(Denied):
+        await world.acquire("pool", 1, caller=BOB, parent=job.lease.id)
+    with pytest.raises(Denied):
+        await world.acquire("pool", 1, caller=ALICE)
+    with pytest.raises(Denied, match="for Slurm job 7"):
+        await world.release(job, caller=ALICE)
+    await world.restart()
+    await world.release(job)
+    assert (await world.get("pool")).leases == []
+
+
+async def test_only_schedulers_lease_in_the_name_of_others(world: World) -> None:
+    await world.create("pool", 8, reconfigurable=True)
+    with pytest.raises(Denied, match="only a scheduler"):
+        await leased(world, BOB)
+    named = AcquireRequest(
+        spec=PartitionSpec(name="new", size=2), create=True, owner="alice", owner_uid=5
+    )
+    with pytest.raises(InvalidRequest, match="on a partition that is there"):
+        await world.controller.acquire(ROOT, named)

@@ -16,6 +16,7 @@ from podwright.controller._caller import (
     check_change,
     check_creator,
     check_job,
+    in_name_of,
     may_change,
 )
 from podwright.controller._core import Core, Entry
@@ -82,16 +83,24 @@ def _prepare(
         check_name(spec.name)
     if parent is not None:
         spec = _within(parent, spec, asked)
+    named = in_name_of(caller, request.owner, request.owner_uid, "", asked)
+    if named is not caller and (request.create or request.update):
+        raise InvalidRequest(
+            "a lease in somebody's name is on a partition that is there",
+            asked=asked,
+            would_work="create the partition in his name, or leave out create and update",
+        )
     draft = LeaseRecord(
         id="",
         partition="",
         epoch=0,
-        owner=caller.name,
+        owner=named.name,
         first=0,
         count=0,
         ttl=request.ttl,
         holder=request.holder,
         parent=request.parent,
+        creator="" if named is caller else caller.name,
     )
     return spec.name or _only_one(core, caller, spec, asked), spec, draft, asked
 
@@ -139,9 +148,10 @@ async def _hold(
     asked: str,
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
     record = entry.known
-    check_change(caller, record.owner, asked)
+    if not request.parent:  # who holds a lease may use what it covers: `_check` saw whose it is
+        check_change(caller, record.owner, asked)
     found = differences(record, spec)
-    if found and not request.update:
+    if found and (request.parent or not request.update):
         raise does_not_fit(record, found, asked)
     if found:
         check_job(caller, record.job, asked)
@@ -172,6 +182,7 @@ async def _hold(
         ttl=draft.ttl,
         holder=draft.holder,
         parent=draft.parent,
+        creator=draft.creator,
     )
     mask = mask_of(first, count)
     wanted = request.reset

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from podwright.controller import _steps as steps
-from podwright.controller._caller import Caller, check_change
+from podwright.controller._caller import Caller, Role, check_change
 from podwright.controller._core import Core
 from podwright.controller._leases import Lease, descendants, to_info
-from podwright.wire import Fenced, LeaseInfo, LeaseRequest
+from podwright.wire import Denied, Fenced, LeaseInfo, LeaseRequest
 
 
 def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
@@ -56,7 +56,13 @@ def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> Lease:
     lease = core.leases.get(request.id)
     if lease is None or lease.ending or lease.record.epoch != request.epoch:
         raise over(request.id[:80], asked)
-    check_change(caller, lease.record.owner, asked)
+    check_change(caller, lease.record.owner, asked, lease.record.creator)
+    if lease.record.creator and caller.role is Role.USER:
+        raise Denied(
+            f"{lease.record.creator} took it for {lease.record.holder}, and gives it back",
+            asked=asked,
+            would_work="end that job, or leave the lease as it is",
+        )
     return lease
 
 

@@ -86,6 +86,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 class LeaseRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A lease. first, count: the devices that it covers, in the partition's routing order.
+    creator: who asked in its owner's name, or empty.
 
     Its end is not written down: renewing costs no commit, and after a restart every lease
     that was not ended has a full ttl again.
@@ -100,6 +101,7 @@ class LeaseRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     ttl: float
     holder: str = ""
     parent: str = ""
+    creator: str = ""
 
     @property
     def mask(self) -> int:

@@ -339,6 +339,8 @@ class AcquireRequest(Value):
     holder: who holds it, in words for others to read. ttl in seconds, at most 3600.
     parent: the lease within which this one is taken, or empty.
     duration: seconds for which it will be held, as far as that is known; 0: unknown.
+    owner, owner_uid: whose the lease will be, where a scheduler or an administrator asks in
+    somebody's name, on a partition that is there.
     """
 
     spec: PartitionSpec
@@ -351,6 +353,8 @@ class AcquireRequest(Value):
     parent: str = ""
     request_id: str = ""
     duration: float = 0.0
+    owner: str = ""
+    owner_uid: int = -1
 
 
 class AcquireReply(Value):
