@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright import __version__
-from podwright.cli import _doctor, _slurm
+from podwright.cli import _doctor, _inventory, _slurm
 from podwright.cli._arguments import Parser, run
 from podwright.cli._completion import COMMANDS, SHELLS, completion
 
@@ -36,6 +36,7 @@ def build_parser() -> Parser:
     )
     verbs.add_parser("version", help="print the version")
     _doctor.add_parser(verbs)
+    _inventory.add_parser(verbs)
     _slurm.add_parsers(verbs)
     return parser
 
@@ -53,6 +54,8 @@ def _main(argv: Sequence[str] | None) -> int:
             print(completion(arguments.shell, command))
     elif arguments.verb == "doctor":
         return _doctor.main(arguments)
+    elif arguments.verb == "inventory":
+        return _inventory.main(arguments)
     elif arguments.verb == "slurm":
         return _slurm.main(arguments)
     else:

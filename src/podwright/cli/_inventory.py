@@ -1,0 +1,100 @@
+"""`podwright inventory`: what this machine has: GPUs, their links, cores and network adapters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podwright.hosts.gpus import Inventory
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "inventory",
+        help="show the GPUs of this machine, and what lies around them",
+        description="Show the GPUs of this machine: links, near cores, memory node, and the "
+        "network adapters nearest to each. With --json it is one line, so that "
+        "`srun -N4 --ntasks-per-node=1 podwright inventory --json` gives a line for each node.",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one line")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run it. Returns the exit code."""
+    import os
+
+    from podwright.cli._arguments import complain
+    from podwright.hosts.gpus import take_inventory
+
+    found = take_inventory(os.environ)
+    if found.simulated:
+        complain("SIMULATED: these GPUs exist only in software.")
+    for note in found.notes:
+        complain(f"podwright inventory: {note}")
+    print(found.to_json() if arguments.json else _text(found))
+    return 0
+
+
+def _text(found: Inventory) -> str:
+    from podwright.cli._tables import card, table
+
+    drivers = ", ".join(f"{vendor} {version}" for vendor, version in found.drivers.items())
+    parts = [
+        card(
+            (
+                ("Host", found.host),
+                ("Sockets", found.sockets),
+                ("Cores", found.sockets * found.cores_per_socket),
+                ("Threads", found.sockets * found.cores_per_socket * found.threads_per_core),
+                ("Memory", f"{found.memory >> 10} GiB"),
+                ("Drivers", drivers),
+                ("GPUs", len(found.gpus)),
+            )
+        )
+    ]
+    if found.gpus:
+        header = ("GPU", "Name", "Memory", "Bus", "NUMA", "Near threads", "Links", "MIG", "UUID")
+        rows = [
+            (
+                gpu.index,
+                gpu.name,
+                f"{gpu.memory} MiB",
+                gpu.bus,
+                gpu.node if gpu.node >= 0 else "",
+                gpu.cpus,
+                max(gpu.links, default=0) if len(gpu.links) > 1 else "",
+                ", ".join(s.profile for s in gpu.slices) or gpu.mig,
+                gpu.uuid,
+            )
+            for gpu in found.gpus
+        ]
+        parts.append(table(header, rows))
+    if len(found.gpus) > 1:
+        ways = [
+            (f"GPU {gpu.index}", *(_way(*pair) for pair in zip(gpu.links, gpu.paths, strict=True)))
+            for gpu in found.gpus
+        ]
+        parts.append(table(("Ways", *(f"GPU {gpu.index}" for gpu in found.gpus)), ways))
+    if found.nics:
+        columns = ("Adapter", "Interface", "Kind", "Gb/s", "Up", "NUMA", "Rail", "Near GPUs")
+        nics = [
+            (
+                nic.name,
+                nic.interface,
+                nic.kind,
+                nic.gbps or "",
+                nic.up,
+                nic.node if nic.node >= 0 else "",
+                nic.rail if nic.rail >= 0 else "",
+                ",".join(map(str, nic.gpus)),
+            )
+            for nic in found.nics
+        ]
+        parts.append(table(columns, nics))
+    return "\n\n".join(parts)
+
+
+def _way(links: int, path: str) -> str:
+    return f"NV{links}" if links > 0 else path

@@ -1,0 +1,37 @@
+"""The GPUs of a machine, and what lies around them: read here, used anywhere."""
+
+from podwright.hosts.gpus._library import (
+    Health,
+    Holder,
+    Library,
+    LibraryError,
+    Sample,
+    open_libraries,
+)
+from podwright.hosts.gpus._take import take_inventory
+from podwright.hosts.gpus._values import (
+    PATHS,
+    BadInventory,
+    Gpu,
+    Inventory,
+    Nic,
+    Slice,
+    read_inventories,
+)
+
+__all__ = [
+    "PATHS",
+    "BadInventory",
+    "Gpu",
+    "Health",
+    "Holder",
+    "Inventory",
+    "Library",
+    "LibraryError",
+    "Nic",
+    "Sample",
+    "Slice",
+    "open_libraries",
+    "read_inventories",
+    "take_inventory",
+]

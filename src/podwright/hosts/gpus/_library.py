@@ -1,0 +1,116 @@
+"""The seam to a vendor's library, and the libraries that answer on this machine.
+
+A library is imported when it is asked for, and a machine without it has no GPUs of that vendor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from podwright.hosts.gpus._values import Gpu
+
+
+class Health(NamedTuple):
+    """How a GPU does. problems: what an administrator must look at; none: it may be used.
+
+    Counts are None where the GPU cannot tell. row_remap: `none`, `pending` until the next reset,
+    or `failed`. xid: the last error code that the driver told of, 0 for none seen.
+    """
+
+    problems: tuple[str, ...] = ()
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
+    row_remap: str = ""
+    xid: int = 0
+
+
+class Holder(NamedTuple):
+    """A process that uses a GPU. memory: MiB; None where it is not told. user: empty if unknown."""
+
+    pid: int
+    user: str
+    command: str
+    memory: int | None = None
+    slice: str = ""
+
+
+class Sample(NamedTuple):
+    """What a GPU does right now; None where it cannot tell. memory: MiB used. watts, celsius,
+    mhz as they are; load: per cent."""
+
+    load: int | None = None
+    memory: int | None = None
+    watts: int | None = None
+    celsius: int | None = None
+    mhz: int | None = None
+
+
+class LibraryError(Exception):
+    """A vendor's library failed; the message says at what."""
+
+
+class Library(Protocol):
+    """One vendor's GPUs, by index. Every call raises LibraryError."""
+
+    vendor: str
+    simulated: bool
+
+    def version(self) -> str:
+        """Of the driver."""
+        ...
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """All of them, by PCI address. Ways over PCIe and near cores may be left to the kernel."""
+        ...
+
+    def health(self, index: int) -> Health:
+        """How one does."""
+        ...
+
+    def holders(self, index: int) -> tuple[Holder, ...]:
+        """Who uses it."""
+        ...
+
+    def sample(self, index: int) -> Sample:
+        """What it does."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+def open_libraries(environ: Mapping[str, str]) -> tuple[list[Library], list[str]]:
+    """The libraries that answer, and notes on those that are there and do not."""
+    from podwright.hosts.gpus._nvml import open_nvml
+
+    found: list[Library] = []
+    notes: list[str] = []
+    try:
+        nvml = open_nvml(environ)
+    except LibraryError as error:
+        notes.append(f"nvidia: {error}")
+    else:
+        found += [nvml] if nvml else []
+    return found, notes
+
+
+def renumbered(gpus: list[Gpu]) -> tuple[Gpu, ...]:
+    """GPUs of several vendors as those of one machine; links lead to the vendor's own only."""
+    out: list[Gpu] = []
+    total = len(gpus)
+    start = 0
+    for vendor in dict.fromkeys(gpu.vendor for gpu in gpus):
+        own = [gpu for gpu in gpus if gpu.vendor == vendor]
+        after = total - start - len(own)
+        out += [
+            msgspec.structs.replace(
+                gpu, index=start + i, links=(0,) * start + gpu.links + (0,) * after
+            )
+            for i, gpu in enumerate(own)
+        ]
+        start += len(own)
+    return tuple(out)

@@ -1,0 +1,87 @@
+"""Taking a machine's inventory: what its libraries and its kernel say, put together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from podwright.hosts._cores import Cores, cores_of_sys, read_list, write_list
+from podwright.hosts._local import host_name
+from podwright.hosts.gpus._library import Library, LibraryError, open_libraries, renumbered
+from podwright.hosts.gpus._nics import read_nics
+from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, read_line, way
+from podwright.hosts.gpus._values import Gpu, Inventory
+
+
+def take_inventory(
+    environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
+) -> Inventory:
+    """What this machine has. libraries: to ask; by default those that answer here."""
+    notes: list[str] = []
+    opened: Sequence[Library] = libraries or ()
+    if libraries is None:
+        opened, notes = open_libraries(environ)
+    gpus: list[Gpu] = []
+    drivers = {}
+    try:
+        for library in opened:
+            try:
+                drivers[library.vendor] = library.version()
+                gpus += library.gpus()
+            except LibraryError as error:
+                notes.append(f"{library.vendor}: {error}")
+    finally:
+        if libraries is None:
+            for library in opened:
+                library.close()
+    cores = cores_of_sys(root) or Cores(())
+    located = locate(renumbered(gpus), cores, root)
+    sockets = max(len({core.socket for core in cores.cores}), 1)
+    return Inventory(
+        host=host_name(),
+        sockets=sockets,
+        cores_per_socket=len(cores.cores) // sockets,
+        threads_per_core=max((len(core.cpus) for core in cores.cores), default=1),
+        memory=_memory(root),
+        gpus=located,
+        nics=read_nics(located, root),
+        drivers=drivers,
+        simulated=any(library.simulated for library in opened),
+        notes=tuple(notes),
+    )
+
+
+def locate(gpus: Sequence[Gpu], cores: Cores, root: str = "/") -> tuple[Gpu, ...]:
+    """What the libraries did not tell of these GPUs, from the kernel."""
+    folders = [pci_folder(gpu.bus, root) for gpu in gpus]
+    out = []
+    for gpu, folder in zip(gpus, folders, strict=True):
+        node = gpu.node if gpu.node >= 0 or not folder else numa_node(folder)
+        cpus = gpu.cpus or (near_cpus(folder) if folder else "")
+        paths = gpu.paths or tuple(
+            "X" if i == gpu.index else way(folder, other) for i, other in enumerate(folders)
+        )
+        out.append(
+            msgspec.structs.replace(
+                gpu, node=node, cpus=cpus, cores=_cores(cpus, cores), paths=paths
+            )
+        )
+    return tuple(out)
+
+
+def _cores(cpus: str, cores: Cores) -> str:
+    """Hardware threads as cores, counted socket after socket."""
+    with contextlib.suppress(ValueError):
+        near = set(read_list(cpus))
+        ordered = sorted(cores.cores, key=lambda core: (core.socket, core.cpus))
+        return write_list(i for i, core in enumerate(ordered) if near.issuperset(core.cpus))
+    return ""
+
+
+def _memory(root: str) -> int:
+    with contextlib.suppress(ValueError, IndexError):
+        return int(read_line(os.path.join(root, "proc/meminfo")).split()[1]) >> 10
+    return 0

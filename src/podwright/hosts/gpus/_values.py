@@ -1,0 +1,144 @@
+"""What a machine with GPUs has, as values: one shape for all vendors, and one JSON for all readers.
+
+Slurm's configuration, placement and the check of a task's binding are made from these, on other
+machines than the one they were read on. So nothing in them is a handle, and lists of processors
+are texts such as `0-15,32-47`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+#: Ways between two devices, nearest first, as `nvidia-smi topo` names them: itself, one PCIe
+#: switch, several, the same root of PCIe, the same NUMA node, another one.
+PATHS = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """A part of a GPU that acts as one (NVIDIA's MIG). memory: MiB. files: what opens it."""
+
+    uuid: str
+    profile: str
+    memory: int
+    files: tuple[str, ...] = ()
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One GPU.
+
+    index: its place by PCI address, which is how CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    type: what Slurm should call it, such as h100. bus: PCI address, `0000:1b:00.0`. memory: MiB.
+    node: NUMA node, -1 where nothing tells. cpus: the hardware threads near to it. cores: alike,
+    counted by cores, socket after socket, as Slurm counts. files: what a process must open.
+    links: by index of the other GPU, direct links (NVLink, XGMI), also those through switches;
+    -1 for itself. paths: alike, the way over PCIe, one of PATHS. fabric: equal for GPUs that
+    reach each other by NVLink over machines; empty where none do. mig: `on`, `off`, or empty
+    where the GPU cannot be cut.
+    """
+
+    index: int
+    vendor: str
+    uuid: str
+    name: str
+    type: str
+    bus: str
+    memory: int
+    node: int = -1
+    cpus: str = ""
+    cores: str = ""
+    files: tuple[str, ...] = ()
+    links: tuple[int, ...] = ()
+    paths: tuple[str, ...] = ()
+    fabric: str = ""
+    mig: str = ""
+    slices: tuple[Slice, ...] = ()
+
+
+class Nic(msgspec.Struct, frozen=True):
+    """One network adapter.
+
+    name: the RDMA device (`mlx5_0`), or the interface where it is none. kind: infiniband or
+    ethernet. rdma: can GPUs be reached through it. gbps: 0 where nothing tells. paths: by index
+    of the GPU, the way to it. gpus: those it is nearest to. rail: equal numbers on all machines
+    mean the same rail; -1 for an adapter that serves no GPU in particular.
+    """
+
+    name: str
+    interface: str
+    kind: str
+    bus: str
+    rdma: bool = False
+    up: bool = False
+    gbps: int = 0
+    node: int = -1
+    paths: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()
+    rail: int = -1
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """A machine. memory: MiB. drivers: by vendor, its version. notes: what could not be read."""
+
+    host: str
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory: int
+    gpus: tuple[Gpu, ...] = ()
+    nics: tuple[Nic, ...] = ()
+    drivers: dict[str, str] = {}
+    simulated: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rails(self) -> tuple[str, ...]:
+        """The adapters of the rails, in their order."""
+        return tuple(n.name for n in sorted(self.nics, key=lambda n: n.rail) if n.rail >= 0)
+
+    def to_json(self) -> str:
+        """One line."""
+        return msgspec.json.encode(self).decode()
+
+
+class BadInventory(ValueError):
+    """A text that is no inventory; the message says where."""
+
+
+def read_inventories(text: str, source: str = "the inventory") -> list[Inventory]:
+    """The inventories in a text: one after the other, or in a list. Raises BadInventory.
+
+    Lines of other programs between them, as `srun` may print, are no fault as long as none
+    begins like JSON.
+    """
+    found = []
+    for line, value in _values(text, source):
+        try:
+            some = value if isinstance(value, list) else [value]
+            found += [msgspec.convert(one, Inventory) for one in some]
+        except msgspec.ValidationError as error:
+            raise BadInventory(f"{source}, line {line}: {error}") from None
+    if not found:
+        raise BadInventory(f"{source}: there is none in it")
+    return found
+
+
+def _values(text: str, source: str) -> Iterator[tuple[int, object]]:
+    decoder = json.JSONDecoder()
+    at, line = 0, 1
+    while at < len(text):
+        if text[at] in "[{":
+            try:
+                value, end = decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                raise BadInventory(f"{source}, line {error.lineno}: {error.msg}") from None
+            yield line, value
+        else:
+            end = text.find("\n", at) + 1 or len(text)
+        line += text.count("\n", at, end)
+        at = end
+        while at < len(text) and text[at].isspace():
+            line += text[at] == "\n"
+            at += 1
