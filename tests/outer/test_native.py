@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from podwright.hosts import Munge
-from podwright.slurm.service import Asked, Service, Site
+from podwright.slurm.service import Asked, Site
 from podwright.slurm.service._http import Front
 from podwright.slurm.service._serve import proofs
 from tests.outer.lab import ALICE, SlurmLab, poll
@@ -273,7 +272,7 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
         async def asked() -> tuple[list[str], subprocess.CompletedProcess[str], str]:
             service = Heard()
             believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
-            front = Front(cast("Service", service), dict, believed)
+            front = Front(service.begins, service.ended, dict, believed)
             async with await asyncio.start_server(front.serve_remote, "127.0.0.1", 0) as door:
                 port = door.sockets[0].getsockname()[1]
                 conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge}\n"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from podwright.hosts import FakeMunge, MungeError
-from podwright.slurm.service import Service
 from podwright.slurm.service._http import MOST, Front, Proofs
 
 SLURM = 64030
@@ -49,16 +48,11 @@ class Door:
 @pytest.fixture
 async def door() -> AsyncIterator[Door]:
     made = Door()
-    front = Front(as_service(made), dict, Proofs(made.munge, {0, SLURM}))
+    front = Front(made.begins, made.ended, dict, Proofs(made.munge, {0, SLURM}))
     server = await asyncio.start_server(front.serve_remote, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     yield made
     server.close()
-
-
-def as_service(door: Door) -> Service:
-    found: Any = door
-    return found  # type: ignore[no-any-return]
 
 
 async def test_a_credential_serves_its_own_request_once(door: Door) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from podwright.hosts import MungeError, Vouches
-from podwright.slurm.service._service import Asked, Service
+from podwright.slurm.service._service import Asked
 from podwright.wire import InvalidRequest, PodwrightError
 
 _log = logging.getLogger("podwright.slurm")
@@ -57,13 +57,17 @@ class Front:
     """Answers hooks. state: what GET /slurm.v1/State shows. proofs: what those over TCP show."""
 
     def __init__(
-        self, service: Service, state: Callable[[], Any], proofs: Proofs | None = None
+        self,
+        begins: Handler,
+        ended: Handler,
+        state: Callable[[], Any],
+        proofs: Proofs | None = None,
     ) -> None:
         self._proofs = proofs
         self._remote = 0
         self._methods: dict[str, Handler] = {
-            "/slurm.v1/JobBegins": service.begins,
-            "/slurm.v1/JobEnded": service.ended,
+            "/slurm.v1/JobBegins": begins,
+            "/slurm.v1/JobEnded": ended,
         }
         self._state = state
         self._tasks: set[asyncio.Task[tuple[int, str]]] = set()

@@ -8,17 +8,17 @@ import logging
 import os
 import pwd
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from podwright.client import Client, UnixTransport
 from podwright.hosts import Munge, MungeError
-from podwright.slurm.service._commands import SlurmCommands
+from podwright.slurm.service._commands import Slurm, SlurmCommands
 from podwright.slurm.service._http import Front, Proofs
 from podwright.slurm.service._pods import Site
 from podwright.slurm.service._server import TIMEOUT, ThreadedServer
-from podwright.slurm.service._service import Service
+from podwright.slurm.service._service import Asked, Service
 from podwright.slurm.service._sweep import Sweep, sentence
 from podwright.wire import (
     SYSTEM_SOCKET,
@@ -33,32 +33,91 @@ _RETRY_S = 0.5
 _GRACE_S = 5.0
 
 
+class Work(Protocol):
+    """What a way of scheduling does for hooks, and beside that."""
+
+    async def begins(self, asked: Asked) -> str:
+        """What a job gets, in lines. Raises PodwrightError."""
+        ...
+
+    async def ended(self, asked: Asked) -> str:
+        """Nothing is held for the job. Raises PodwrightError."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What an administrator watches."""
+        ...
+
+    async def known(self) -> None:
+        """Take over what the server and Slurm say; then hooks may ask. Raises PodwrightError."""
+        ...
+
+    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """What goes on until it is cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """The last word to Slurm."""
+        ...
+
+
+class Native:
+    """The work of native mode."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._sweep = Sweep(service)
+        self.begins, self.ended, self.close = service.begins, service.ended, service.close
+
+    def state(self) -> dict[str, Any]:
+        """Counts, figures, and what each pod's jobs hold."""
+        return state(self._service)
+
+    async def known(self) -> None:
+        """The book as the server has it, what is over ended, and Slurm told."""
+        await self._service.refresh()
+        await self._sweep.once()
+        await self._service.counts.tell(self._service.hidden())
+
+    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Counts, the sweep, heterogeneous jobs."""
+        return (self._service.counts.run(), self._sweep.run(), self._service.het.run())
+
+
+def native_work(site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
+    """Native mode."""
+    return Native(Service(site, server, slurm))
+
+
+Make = Callable[[Site, ThreadedServer, Slurm], Work]
+
+
 async def serve(
-    site: Site, *, prefix: Sequence[str] = (), ready: Callable[[], None] = lambda: None
+    site: Site,
+    *,
+    prefix: Sequence[str] = (),
+    ready: Callable[[], None] = lambda: None,
+    make: Make = native_work,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. prefix: what stands before Slurm's commands.
+    """Serve until SIGTERM or SIGINT. prefix: what stands before Slurm's commands. make: the way.
 
     Until the server and slurmctld answered once, hooks find nobody and ask again.
     Raises AlreadyExists where another serves this socket.
     """
     where = site.server or SYSTEM_SOCKET
     server = ThreadedServer(lambda: Client(UnixTransport(where), timeout=TIMEOUT))
-    service = Service(site, server, SlurmCommands(prefix))
-    sweep = Sweep(service)
+    work = make(site, server, SlurmCommands(prefix))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    front = Front(service, lambda: state(service), proofs(site) if site.listen else None)
+    front = Front(work.begins, work.ended, work.state, proofs(site) if site.listen else None)
     path = Path(site.socket)
     await _nobody_there(path)
-    tasks = [asyncio.create_task(_until_known(service, sweep))]
+    tasks = [asyncio.create_task(_until_known(work))]
     try:
         if not await _first(stop, tasks[0]):
             return
-        tasks = [
-            asyncio.create_task(work)
-            for work in (service.counts.run(), sweep.run(), service.het.run())
-        ]
+        tasks = [asyncio.create_task(one) for one in work.beside()]
         async with contextlib.AsyncExitStack() as open_doors:
             listeners = [await open_doors.enter_async_context(await _listen(front, path))]
             _log.info("answers hooks at %s", path)
@@ -72,7 +131,7 @@ async def serve(
                 listener.close()
             _unlink(path)
             await front.finish(_GRACE_S)
-        await service.close()
+        await work.close()
     finally:
         for task in tasks:
             task.cancel()
@@ -122,14 +181,11 @@ def state(service: Service) -> dict[str, Any]:
     }
 
 
-async def _until_known(service: Service, sweep: Sweep) -> None:
-    """The book as the server has it, what is over ended, and Slurm told: then hooks may ask."""
+async def _until_known(work: Work) -> None:
     said = ""
     while True:
         try:
-            await service.refresh()
-            await sweep.once()
-            await service.counts.tell(service.hidden())
+            await work.known()
             return
         except PodwrightError as error:
             if str(error) != said:

@@ -19,12 +19,14 @@ from podwright.wire import (
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,
+    Value,
 )
 
 THREADS = 24
 TIMEOUT = 60.0
 
 _T = TypeVar("_T")
+_V = TypeVar("_V", bound=Value)
 
 
 class Server(Protocol):
@@ -67,12 +69,7 @@ class ThreadedServer:
         """A partition of that user's, for that job; ACTIVE or in ERROR."""
         request = CreateRequest(spec=spec, owner=user, owner_uid=uid, job=job)
 
-        def call(client: Client) -> PartitionInfo:
-            answer = client.call("CreatePartition", request)
-            assert isinstance(answer, PartitionInfo)
-            return answer
-
-        return await self._run(call)
+        return await self.call("CreatePartition", request, PartitionInfo)
 
     async def remove(self, name: str) -> None:
         """A partition goes, whatever errors and leases stand in the way; none is fine, too."""
@@ -81,6 +78,16 @@ class ThreadedServer:
             await self._run(lambda client: client.call("RemovePartition", request))
         except NotFound:
             return
+
+    async def call(self, method: str, request: Value, reply: type[_V]) -> _V:
+        """Any call of podwright.v1."""
+
+        def ask(client: Client) -> _V:
+            answer = client.call(method, request)
+            assert isinstance(answer, reply)
+            return answer
+
+        return await self._run(ask)
 
     def close(self) -> None:
         """End the threads."""
