@@ -1,0 +1,192 @@
+"""What native mode costs a Slurm: the same trivial jobs on one cluster, set up in three ways.
+
+plain: no devices, nothing of ours. empty: everything counted, hooks that do nothing. native: each
+job has a partition of 4 devices of a pod that fits 64 of them. Ways take turns, and the best of
+each counts, since the machine has other things to do. Needs root and Slurm (`make test-outer`
+installs it).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from tests.outer.lab import ALICE, LabError, poll
+from tests.outer.slurm.native import NativeLab
+
+from bench import Figures, figure
+
+JOBS, TASKS = 300, 200
+ROUNDS = 2
+STARTS = 15
+#: Of plain Slurm's pace, at least.
+LOOSE, ARRAY = 0.45, 0.35
+#: Seconds more for `srun`, where no burst buffer stands between.
+LATENCY = 0.3
+#: Times as long as beside the plain jobs, at most, for slurmctld to answer.
+SINFO = 2.0
+HOOKS = ("prolog-slurmctld", "epilog-slurmctld")
+DEVICES = ["--ipus=4"]
+PARAMS = {"nodes": 4, "cpus": 32, "devices": 256}
+
+
+def run() -> Figures:
+    """All figures of native mode."""
+    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
+        print("bench slurm: needs root and Slurm; make test-outer installs it", file=sys.stderr)
+        return
+    with NativeLab(preset="pod256", nodes=4, cpus=32) as lab:
+        yield from _latency(lab)
+        ways = {"plain": _plain, "empty": _empty, "native": _native}
+        took: dict[str, dict[str, list[float]]] = {w: {"loose": [], "array": []} for w in ways}
+        looks: dict[str, list[float]] = {way: [] for way in ways}
+        for _ in range(ROUNDS):
+            for way, set_up in ways.items():
+                options = [] if way == "plain" else DEVICES
+                with set_up(lab), _sinfo(lab, looks[way]):
+                    took[way]["loose"].append(_timed(lab, JOBS, partial(_loose, lab, options)))
+                    took[way]["array"].append(_timed(lab, TASKS, partial(_array, lab, options)))
+        waited = lab.state()["figures"]["waited"]
+    for kind, count, least in (("loose", JOBS, LOOSE), ("array", TASKS, ARRAY)):
+        plain = min(took["plain"][kind])
+        for way in ways:
+            best = min(took[way][kind])
+            share = round(plain / best, 3)
+            yield figure(f"slurm.{kind}_{way}", best, "s", jobs=count, of_plain=share)
+        pace = plain / min(took["native"][kind])
+        yield figure(f"slurm.{kind}", pace, "of plain, at least", limit=least, jobs=count, **PARAMS)
+    yield figure("slurm.started_without_shape", waited, "jobs", limit=0)
+    unharmed = SINFO * statistics.median(looks["plain"])
+    for way, times in looks.items():
+        middle, limit = statistics.median(times), None if way == "plain" else unharmed
+        params = {"worst": round(max(times), 3), "looks": len(times)}
+        yield figure(f"slurm.sinfo_{way}", middle, "s", limit=limit, **params)
+
+
+def _latency(lab: NativeLab) -> Figures:
+    """srun with devices and without, by turns, on the idle cluster."""
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(STARTS):
+        for devices, found in times.items():
+            start = time.perf_counter()
+            done = lab.run("srun", "-n1", *(DEVICES if devices else []), "true", user=ALICE)
+            found.append(time.perf_counter() - start)
+            if done.returncode:
+                raise LabError(done.stderr)
+            lab.wait_free()
+    plain, with_devices = (statistics.median(times[devices]) for devices in (False, True))
+    yield figure("slurm.srun_plain", plain, "s", runs=STARTS)
+    yield figure("slurm.srun", with_devices, "s", runs=STARTS)
+    yield figure("slurm.srun_more", with_devices - plain, "s", limit=LATENCY, runs=STARTS)
+
+
+# -- the three ways ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _plain(lab: NativeLab) -> Iterator[None]:
+    lab.configure("--undo")
+    _restart(lab)
+    yield
+    lab.configure("--write")
+    _restart(lab)
+
+
+@contextmanager
+def _empty(lab: NativeLab) -> Iterator[None]:
+    """The hooks' links show elsewhere for a while."""
+    links = [lab.folder / "podwright" / name for name in HOOKS]
+    targets = [os.readlink(link) for link in links]
+
+    def point(to: list[str]) -> None:
+        for link, target in zip(links, to, strict=True):
+            link.unlink()
+            link.symlink_to(target)
+
+    with _native(lab):
+        point(["/bin/true"] * 2)
+        yield
+        point(targets)
+
+
+@contextmanager
+def _native(lab: NativeLab) -> Iterator[None]:
+    _restart(lab)
+    poll("the reservation", lambda: "podwright" in lab.run("scontrol", "show", "res").stdout)
+    yield
+    lab.wait_free()
+
+
+def _restart(lab: NativeLab) -> None:
+    lab.kill_daemon("slurmctld")
+    lab.start_daemon("slurmctld", clean=True)
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+    lab.wait_for_nodes()
+
+
+# -- the load ------------------------------------------------------------------------------------
+
+
+def _loose(lab: NativeLab, options: list[str]) -> None:
+    """One by one from a single shell, as a user's loop does."""
+    lab.write("out/one.sh", "#!/bin/sh\ntrue\n")
+    one = f"sbatch -Q -n1 -o /dev/null {' '.join(options)} one.sh >&2 || exit 1"
+    line = f"i=0; while [ $i -lt {JOBS} ]; do {one}; i=$((i+1)); done"
+    done = lab.run("sh", "-c", line, user=ALICE, timeout=300)
+    if done.returncode:
+        raise LabError(done.stderr[-1000:])
+
+
+def _array(lab: NativeLab, options: list[str]) -> None:
+    lab.batch("true", "-n1", "-o", "/dev/null", f"--array=1-{TASKS}", *options)
+
+
+def _timed(lab: NativeLab, count: int, submit: Callable[[], None]) -> float:
+    """Seconds from the first submission to the last end. Raises where one did not complete."""
+    known = _states(lab).count("COMPLETED")
+    start = time.perf_counter()
+    submit()
+    poll("the last end", lambda: _all_over(lab), seconds=300, every=0.1)
+    took = time.perf_counter() - start
+    done = _states(lab).count("COMPLETED") - known
+    if done != count:
+        raise LabError(f"{done} of {count} jobs completed")
+    return took
+
+
+def _all_over(lab: NativeLab) -> bool:
+    return not lab.ok("squeue", "-h", "-o", "%T").split()
+
+
+def _states(lab: NativeLab) -> list[str]:
+    return lab.ok("squeue", "-h", "-a", "-r", "-t", "all", "-o", "%T").split()
+
+
+@contextmanager
+def _sinfo(lab: NativeLab, times: list[float]) -> Iterator[None]:
+    """Asks slurmctld all the while how the nodes are, and notes how long that took."""
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.wait(0.25):
+            start = time.perf_counter()
+            subprocess.run(
+                ["sinfo", "-h"], env=lab.environment(), stdout=subprocess.DEVNULL, check=True
+            )
+            times.append(time.perf_counter() - start)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
