@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(
     slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev slurmdbd
     munge libmunge-dev
-    openssh-server openssh-client sshpass
+    openssh-server openssh-client rsync
     hwloc postgresql mariadb-server
     iproute2 util-linux debootstrap
     gcc libc6-dev make valgrind

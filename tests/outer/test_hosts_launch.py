@@ -41,12 +41,10 @@ class Hosts:
         }
         self.started: list[subprocess.Popen[str]] = []
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        at = f"--wd={REPOSITORY}"
-        command = self.lab.place("a").wrap([sys.executable, "-m", "tests.launch.alone", *words])
-        command.insert(command.index("--"), at)
+    def start(self, *words: str, folder: str = str(REPOSITORY)) -> subprocess.Popen[str]:
+        poprun = ["env", "-C", folder, sys.executable, "-m", "tests.launch.alone", *words]
         process = subprocess.Popen(
-            command,
+            self.lab.place("a").wrap(poprun),
             env=self.environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -56,8 +54,8 @@ class Hosts:
         self.started.append(process)
         return process
 
-    def run(self, *words: str) -> tuple[int, str, str]:
-        process = self.start(*words)
+    def run(self, *words: str, folder: str = str(REPOSITORY)) -> tuple[int, str, str]:
+        process = self.start(*words, folder=folder)
         out, err = process.communicate(timeout=60)
         return process.returncode, out, err
 

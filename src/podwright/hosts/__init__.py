@@ -1,5 +1,6 @@
 """What a host is like, and how to act on it: name, networks, cores, processes, ways."""
 
+from podwright.hosts._copies import Copied, copy_folder, show_percents
 from podwright.hosts._cores import (
     Core,
     Cores,
@@ -12,6 +13,7 @@ from podwright.hosts._cores import (
 from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
+from podwright.hosts._keys import KEY_TYPES, NoKey, distribute_key, find_key
 from podwright.hosts._local import find_program, free_port, host_name
 from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
@@ -29,11 +31,13 @@ from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 
 __all__ = [
+    "KEY_TYPES",
     "OK",
     "PROBLEM",
     "WARNING",
     "Answer",
     "BadHostList",
+    "Copied",
     "Core",
     "Cores",
     "FakeMunge",
@@ -41,6 +45,7 @@ __all__ = [
     "HostsError",
     "Munge",
     "MungeError",
+    "NoKey",
     "Process",
     "Subnet",
     "Vouched",
@@ -49,12 +54,15 @@ __all__ = [
     "become_subreaper",
     "children",
     "common_subnet",
+    "copy_folder",
     "cores_of_sys",
     "cores_of_xml",
     "descendants",
+    "distribute_key",
     "examine",
     "expand",
     "explain",
+    "find_key",
     "find_program",
     "fold",
     "free_port",
@@ -69,6 +77,7 @@ __all__ = [
     "read_hosts",
     "read_list",
     "reap",
+    "show_percents",
     "srun_command",
     "ssh_command",
     "subnets",

@@ -2,6 +2,7 @@
 
 HostsError
 ├── BadHostList     a list or file of hosts that cannot be read; the text says where and why
+├── NoKey           no key to distribute is there, or can be made (`_keys`)
 └── MungeError      MUNGE is absent, or believes no such credential (`_munge`)
 """
 

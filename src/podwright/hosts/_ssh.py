@@ -61,8 +61,13 @@ _SAID = (
 )
 
 
-def ssh_command(host: str, words: Sequence[str], environ: Mapping[str, str]) -> list[str] | None:
-    """The command that runs words on a host, with our standard streams; None without an ssh."""
+def ssh_command(
+    host: str, words: Sequence[str], environ: Mapping[str, str], *, identity: str = ""
+) -> list[str] | None:
+    """The command that runs words on a host, with our standard streams; None without an ssh.
+
+    identity: a key to try before those of the user's configuration.
+    """
     program = find_program("ssh", environ)
     if program is None:
         return None
@@ -74,6 +79,7 @@ def ssh_command(host: str, words: Sequence[str], environ: Mapping[str, str]) -> 
         "-oControlMaster=no",
         "-oForwardAgent=no",
         "-oClearAllForwardings=yes",
+        *([f"-i{identity}"] if identity else ()),
     ]
     return [program, *options, "--", host, f"exec {shlex.join(words)}"]
 

@@ -81,7 +81,12 @@ def _launch(
         output.out.add(plan.topology().encode() + b"\n")
     for name in sweep(environ):
         output.log("I", f"removed what the abandoned run {name} had left")
-    run = _Run(plan, environ, output, engine, find, signals)
+    key = ""
+    if any(plan.preparation):
+        from podwright.launch._prepare import prepare
+
+        key = prepare(plan.preparation, plan.hosts, environ, output)
+    run = _Run(plan, environ, output, engine, find, signals, key)
     try:
         cause = run.attempt()
         while run.starts_again(cause):
@@ -103,7 +108,9 @@ class _Run:
         engine: Engine,
         find: Find,
         signals: Signals,
+        key: str = "",
     ) -> None:
+        self._key = key
         self._asked = self._plan = plan
         self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
@@ -195,7 +202,7 @@ class _Run:
         self._plan = self._asked
         while True:
             try:
-                return meet(self._plan, folder, self._environ, self._output)
+                return meet(self._plan, folder, self._environ, self._output, self._key)
             except HostsUnusable as error:
                 healthy = [h for h in self._plan.hosts if h not in error.data["hosts"]]
                 if not self._restarts or not healthy:

@@ -23,8 +23,13 @@ from podwright.launch._remote import HostsUnusable, Remote, connect
 from podwright.wire import NotFound
 
 
-def meet(plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Output) -> Remotes:
-    """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound."""
+def meet(
+    plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Output, key: str = ""
+) -> Remotes:
+    """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound.
+
+    key: leads there by ssh, before those of the user's configuration.
+    """
     hosts = dict.fromkeys(instance.host for instance in plan.instances)
     if tuple(hosts) == ("localhost",):
         return NOWHERE
@@ -49,8 +54,10 @@ def meet(plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Outp
         }
 
     def starter(host: str, words: Sequence[str]) -> list[str]:
-        make = srun_command if plan.by_slurm else ssh_command
-        command = make(host, words, environ)
+        if plan.by_slurm:
+            command = srun_command(host, words, environ)
+        else:
+            command = ssh_command(host, words, environ, identity=key)
         if command is None:
             raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
         return command

@@ -58,6 +58,12 @@ class Options(NamedTuple):
     hostfile: str | None = None
     host_subnet: str | None = None
     launcher: str = "auto"
+    distribute_ssh_key: bool = False
+    distribute_ssh_key_path: str | None = None
+    distribute_ssh_key_type: str | None = None
+    synchronise_python_venv: bool = False
+    synchronise_poplar_sdk: bool = False
+    synchronise_code: bool = False
     dry_run: str = ""
     verbosity: int = 0
     help: bool = False

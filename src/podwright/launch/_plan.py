@@ -24,6 +24,7 @@ from podwright.launch._environment import (
 from podwright.launch._offline import offline_options
 from podwright.launch._options import Options
 from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
+from podwright.launch._prepare import Preparation, preparation
 from podwright.launch._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launch._topology import topology_table
 from podwright.launch._where import choose_hosts
@@ -101,6 +102,7 @@ class Plan(NamedTuple):
     by_slurm: bool = False
     subnet: str = ""
     placement: str = "disabled"
+    preparation: Preparation = Preparation()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -147,6 +149,7 @@ class Plan(NamedTuple):
             lines.append(("hosts", f"{len(self.hosts)}, by {way}: {fold(self.hosts)}"))
             lines.append(("  subnet", self.subnet or "found when hosts are met"))
             lines.append(("  placement", f"{self.placement}, from the cores of each host"))
+        lines += self.preparation.lines()
         if self.launcher != "mpirun":
             lines.append(("launcher", self.launcher))
         return lines
@@ -273,6 +276,7 @@ def make_plan(
         by_slurm=where.by_slurm,
         subnet=options.host_subnet or "",
         placement=strategy if len(where.hosts) > 1 else "disabled",
+        preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from podwright.launch._offline import TARGETS
 from podwright.launch._placement import STRATEGIES
+from podwright.wire import InvalidRequest
 
 _MAX = 1 << 20  # replicas, instances: beyond any pod that was ever built
 
@@ -106,6 +107,16 @@ def _dry_run(text: str) -> str:
     return text
 
 
+def _key_type(text: str) -> str:
+    word = text.strip().lower()
+    if word == "dsa":
+        raise InvalidRequest(
+            "--distribute-ssh-key-type=dsa: OpenSSH no longer takes or makes such keys",
+            would_work="Use ed25519, ecdsa or rsa",
+        )
+    return _one_of("ed25519", "ecdsa", "rsa")(word)
+
+
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         word = text.strip().lower()
@@ -144,6 +155,20 @@ def _number(name: str, group: str, help: str) -> Option:
 
 def _yes_no(name: str, group: str, help: str) -> Option:
     return Option(name, group, help, value="yes|no", read=_boolean, meaning=_YES)
+
+
+def _flag(name: str, group: str, help: str) -> Option:
+    """Alone it means yes; it may also take a word."""
+    return Option(
+        name,
+        group,
+        f"{help} (no)",
+        value="yes|no",
+        read=_boolean,
+        meaning=_YES,
+        flag="yes",
+        optional=True,
+    )
 
 
 def _word(name: str, group: str, help: str, value: str, **more: Any) -> Option:
@@ -228,6 +253,19 @@ OPTIONS: tuple[Option, ...] = (
         read=_subnet,
         meaning="a network such as 10.1.0.0/16",
     ),
+    _flag("--distribute-ssh-key", _DEVICES, "by ssh-copy-id; one question for the password"),
+    _file("--distribute-ssh-key-path", _DEVICES, "folder of the key (~/.ssh)", "DIR"),
+    Option(
+        "--distribute-ssh-key-type",
+        _DEVICES,
+        "ed25519, ecdsa or rsa; made if it is not there",
+        value="TYPE",
+        read=_key_type,
+        meaning="ed25519, ecdsa or rsa",
+    ),
+    _flag("--synchronise-python-venv", _DEVICES, "copy virtual environments to the hosts"),
+    _flag("--synchronise-poplar-sdk", _DEVICES, "copy the SDK that is enabled"),
+    _flag("--synchronise-code", _DEVICES, "copy the folder in which poprun runs"),
     Option(
         "--launcher",
         _DEVICES,
@@ -321,11 +359,6 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("--help", _OUTPUT, "print this", read=_boolean, flag="yes"),
     _later("--debug", *_NO),
-    _later("--distribute-ssh-key", *_NO, flag="yes"),
-    _later("--distribute-ssh-key-path"),
-    _later("--distribute-ssh-key-type"),
-    _later("--synchronise-poplar-sdk", *_NO, flag="yes"),
-    _later("--synchronise-python-venv", *_NO, flag="yes"),
 )
 
 OPTIONS = tuple(

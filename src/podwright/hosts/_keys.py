@@ -1,0 +1,213 @@
+"""A user's key onto hosts, with one question for the password that all of them take.
+
+ssh-copy-id does the work. The password reaches its ssh through a pipe in a private folder, so it
+is in no argument, no environment and no file. It is given to questions for a password alone: a
+host whose own key is not known yet is refused, and nobody there learns a password.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from podwright.hosts._errors import HostsError
+from podwright.hosts._local import find_program
+from podwright.hosts._ssh import CONNECT_TIMEOUT, explain, ssh_command
+
+if TYPE_CHECKING:
+    import subprocess
+
+#: The kinds that OpenSSH still takes, the best one first.
+KEY_TYPES = ("ed25519", "ecdsa", "rsa")
+#: Seconds that one host has, for all steps.
+_LIMIT = 60.0
+_REFUSED = "it refuses the key"
+
+_ANSWER = """\
+#!/bin/sh
+case $1 in
+*assword*) exec cat "${0%/*}/pipe" ;;
+esac
+exit 1
+"""
+
+
+class NoKey(HostsError):
+    """There is no key to distribute, or none can be made."""
+
+
+def find_key(folder: str, kind: str, environ: Mapping[str, str]) -> str:
+    """The private key in a folder. kind: made if it is not there; "": the best that is there."""
+    if not kind:
+        for known in KEY_TYPES:
+            path = os.path.join(folder, f"id_{known}")
+            if os.path.isfile(f"{path}.pub"):
+                return path
+        raise NoKey(f"there is no key in {folder}")
+    path = os.path.join(folder, f"id_{kind}")
+    if os.path.isfile(f"{path}.pub"):
+        return path
+    import subprocess  # 10 ms; not every launch has keys to distribute
+
+    program = find_program("ssh-keygen", environ)
+    if program is None:
+        raise NoKey("there is no ssh-keygen on PATH")
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except OSError as error:
+        raise NoKey(f"{folder}: {error.strerror}") from None
+    done = subprocess.run(
+        [program, "-q", "-t", kind, "-N", "", "-f", path],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise NoKey(f"ssh-keygen: {done.stderr.strip() or done.stdout.strip()}")
+    return path
+
+
+def distribute_key(
+    hosts: Sequence[str], key: str, environ: Mapping[str, str], ask: Callable[[str], str | None]
+) -> tuple[list[str], dict[str, tuple[str, str]]]:
+    """Put a key onto hosts that do not take it yet.
+
+    ask: asks the user for a password, with the words given; None if there is nobody to ask.
+    Returns the hosts that have got it, and of those that cannot be had what stands in the way and
+    what to do.
+    """
+    problems = _refusing(hosts, key, environ)
+    without = [host for host, (problem, _) in problems.items() if problem == _REFUSED]
+    if not without:
+        return [], problems
+    program = find_program("ssh-copy-id", environ)
+    if program is None:
+        return [], problems | dict.fromkeys(
+            without, ("there is no ssh-copy-id here", "apt-get install openssh-client")
+        )
+    shown = ", ".join(without[:8]) + (", …" if len(without) > 8 else "")
+    password = ask(f"Password on {shown}: ")
+    if password is None:
+        nobody = ("it wants a password, and there is no terminal to ask at", "Start at a terminal")
+        return [], problems | dict.fromkeys(without, nobody)
+    # ssh-copy-id works in there, and does not make it.
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.join(environ.get("HOME", "/"), ".ssh"), 0o700, exist_ok=True)
+    done = []
+    with _answers(password) as settings:
+        for host in without:
+            problem = _copy(program, host, key, {**environ, **settings})
+            if problem:
+                problems[host] = problem
+            else:
+                del problems[host]
+                done.append(host)
+    return done, problems
+
+
+def _refusing(
+    hosts: Sequence[str], key: str, environ: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """What each host says that does not take the key; all are asked at the same time."""
+    import subprocess
+
+    asked: list[tuple[str, subprocess.Popen[str]]] = []
+    problems = {}
+    for host in hosts:
+        command = ssh_command(host, ["true"], environ, identity=key)
+        if command is None:
+            problems[host] = ("there is no ssh here", "apt-get install openssh-client")
+            continue
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=dict(environ),
+        )
+        asked.append((host, process))
+    try:
+        for host, process in asked:
+            try:
+                _, said = process.communicate(timeout=2.0 * CONNECT_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                problems[host] = explain(host, "", None)
+                continue
+            if process.returncode:
+                problems[host] = explain(host, said, process.returncode)
+    finally:
+        for _, process in asked:
+            process.kill()
+            process.wait()
+    return problems
+
+
+def _copy(program: str, host: str, key: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Put the key onto one host; what stood in the way, if anything."""
+    import subprocess
+
+    options = [f"ConnectTimeout={CONNECT_TIMEOUT}", "NumberOfPasswordPrompts=1"]
+    argv = [program, "-i", f"{key}.pub", *(w for o in options for w in ("-o", o)), host]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=dict(environ),
+            timeout=_LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return explain(host, "", None)
+    if done.returncode == 0:
+        return None
+    problem, hint = explain(host, done.stderr, done.returncode)
+    if problem == _REFUSED:
+        return "it refuses the password", f"Try it: ssh {shlex.quote(host)}"
+    return problem, hint
+
+
+@contextlib.contextmanager
+def _answers(password: str) -> Iterator[dict[str, str]]:
+    """Variables for ssh that make it ask us; each question for a password gets this one."""
+    import shutil
+    import tempfile
+    import threading
+
+    folder = tempfile.mkdtemp(prefix="podwright-askpass-")
+    script, pipe = os.path.join(folder, "ask"), os.path.join(folder, "pipe")
+    os.mkfifo(pipe, 0o600)
+    handle = os.open(script, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+    with open(handle, "w", encoding="ascii") as file:
+        file.write(_ANSWER)
+    over = False
+
+    def answer() -> None:
+        while True:
+            with open(pipe, "w", encoding="utf-8") as end, contextlib.suppress(BrokenPipeError):
+                if over:
+                    return
+                end.write(f"{password}\n")
+
+    thread = threading.Thread(target=answer, name="askpass", daemon=True)
+    thread.start()
+    try:
+        # SSH_ASKPASS_REQUIRE is OpenSSH's since 8.4; DISPLAY is what older ones look for.
+        yield {
+            "SSH_ASKPASS": script,
+            "SSH_ASKPASS_REQUIRE": "force",
+            "DISPLAY": os.environ.get("DISPLAY", ":0"),
+        }
+    finally:
+        over = True
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        thread.join(1.0)
+        shutil.rmtree(folder, ignore_errors=True)
