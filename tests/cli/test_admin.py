@@ -176,7 +176,7 @@ def test_lists_as_tables_and_as_json(server: Server, run: Run) -> None:
     _, out, _ = run("list agents --json")
     assert json.loads(out)[0]["state"] == "UP"
     _, out, _ = run("list users")
-    assert out.splitlines()[2].split() == ["alice", "|", "user", "|", "all"]
+    assert out.splitlines()[2].split() == ["alice", "|", "user", "|", "-", "|", "all"]
     _, out, _ = run("get agent ag1")
     assert "Address:" in out
     code, _, err = run("get agent ag2")

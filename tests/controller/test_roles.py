@@ -45,7 +45,7 @@ CALLERS = {
     "anonymous": Caller("anonymous", None, Role.READER, "tcp"),
 }
 EVERYBODY = set(CALLERS)
-CREATORS = EVERYBODY - {"reader"}
+CREATORS = EVERYBODY - {"reader", "scheduler"}  # a scheduler: in the name of a job alone
 OWNER = {"owner", "administrator"}
 ADMINISTRATOR = {"administrator"}
 

@@ -43,6 +43,9 @@ class FakeController:
     async def close(self) -> None:
         self.closed = True
 
+    def admitted(self, caller: Caller, request: wire.Value) -> tuple[Caller, wire.Value]:
+        return caller, request
+
     def __getattr__(self, name: str) -> Any:
         """Calls of podwright.v1 that no test of the server looks at."""
         if name not in _CALLS:

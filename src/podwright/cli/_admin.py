@@ -98,6 +98,7 @@ def _create_allocation(arguments: _Arguments, client: Client) -> int:
         agents=_names(arguments.agents),
         size=arguments.size,
         users=_names(arguments.users),
+        scheduler=arguments.scheduler,
     )
     made = _call(client, "CreateAllocation", request, AllocationInfo)
     return _success(f"create allocation ({made.name})", _json.allocation(made), arguments)
@@ -110,7 +111,10 @@ def _create_user(arguments: _Arguments, client: Client) -> int:
             f"{path} is there already", would_work="move it away, or work in another folder"
         )
     request = UserRequest(
-        name=arguments.name, role=arguments.role, allocations=_names(arguments.allocations)
+        name=arguments.name,
+        role=arguments.role,
+        allocations=_names(arguments.allocations),
+        uid=_uid(arguments.uid),
     )
     made = _call(client, "CreateUser", request, NewUser)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -123,6 +127,22 @@ def _create_user(arguments: _Arguments, client: Client) -> int:
     print(f"It is written to {path}, for {made.user.name} alone; it is not shown again.")
     print(f"Use it with: vipu --config {path} list partitions")
     return 0
+
+
+def _uid(account: str) -> int:
+    """The user id of an account, by number or name. Raises NotFound."""
+    if not account:
+        return -1
+    if account.isdecimal() and len(account) < 10:
+        return int(account)
+    import pwd
+
+    try:
+        return pwd.getpwnam(account).pw_uid
+    except KeyError:
+        raise NotFound(
+            f"this machine has no account {account}", asked="--uid", would_work="its number"
+        ) from None
 
 
 def _remove(method: str, what: str) -> _Action:

@@ -57,8 +57,11 @@ def test_table(found: ClusterTest) -> str:
 def user_table(users: list[UserInfo]) -> str:
     """Our columns."""
     return table(
-        ("User", "Role", "Allocations"),
-        ((u.name, u.role, " ".join(u.allocations) or "all") for u in users),
+        ("User", "Role", "Account", "Allocations"),
+        (
+            (u.name, u.role, "" if u.uid < 0 else u.uid, " ".join(u.allocations) or "all")
+            for u in users
+        ),
     )
 
 
@@ -69,6 +72,7 @@ def user_card(user: UserInfo) -> str:
         [
             ("User", user.name),
             ("Role", user.role),
+            *([("Account", f"user id {user.uid}")] if user.uid >= 0 else []),
             ("Allocations", " ".join(user.allocations) or "all"),
             ("Created", created),
         ]

@@ -202,6 +202,7 @@ def allocation_card(info: AllocationInfo) -> str:
             ("Size", info.size),
             ("Free", info.free),
             ("Agents", " ".join(info.agents)),
+            *([("Scheduler", f"{info.scheduler} alone creates here")] if info.scheduler else []),
         ]
     )
 

@@ -114,12 +114,24 @@ def _creation(create: Callable[..., Parser]) -> None:
         "--size", type=not_negative, default=0, metavar="N", help="so many devices"
     )
     allocation.add_argument("--users", default="", metavar="A,B,…", help="who may use it")
+    allocation.add_argument(
+        "--scheduler",
+        default="",
+        metavar="USER",
+        help="the user of that role who alone creates in it",
+    )
     user = create("user", "create_user", "Make a user with an access key.")
     user.add_argument(
         "--allocations", default="", metavar="A,B,…", help="those the user may use; all"
     )
     user.add_argument(
         "--role", default="user", metavar="R", help="administrator, user, reader, scheduler"
+    )
+    user.add_argument(
+        "--uid",
+        default="",
+        metavar="ID",
+        help="the account that is this user without a key: a number, or its name on this machine",
     )
 
 

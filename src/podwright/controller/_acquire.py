@@ -19,6 +19,7 @@ from podwright.controller._caller import (
     in_name_of,
     may_change,
 )
+from podwright.controller._closed import open_spec
 from podwright.controller._core import Core, Entry
 from podwright.controller._division import Division, divide
 from podwright.controller._ends import over
@@ -114,6 +115,8 @@ async def _create(
     asked: str,
     taken: Taken | None = None,
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
+    if taken is None:
+        spec = open_spec(core, caller, spec)
     entry = await partitions.begin_create(
         core,
         caller,

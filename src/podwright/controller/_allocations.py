@@ -31,11 +31,12 @@ ALLOCATION: Final = "allocation"
 
 
 class AllocationRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """An allocation. agents: its machines."""
+    """An allocation. agents: its machines. scheduler: the user who alone creates in it."""
 
     name: str
     cluster: str
     agents: tuple[str, ...]
+    scheduler: str = ""
 
 
 def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
@@ -56,10 +57,13 @@ def define(site: Site, record: AllocationRecord) -> None:
         del site.allocations[whole]
     site.index.define_allocation(record.name, record.agents)
     site.allocations[record.name] = list(record.agents)
+    if record.scheduler:
+        site.closed[record.name] = record.scheduler
 
 
 def undefine(site: Site, name: str) -> None:
     """An allocation is no more."""
+    site.closed.pop(name, None)
     site.index.remove_allocation(name)
     del site.allocations[name]
     if not site.allocations:
@@ -102,7 +106,12 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
     else:
         _check_size(site.cluster, request.size, asked)
         agents = _chosen(site.cluster, request.size, taken, asked)
-    return AllocationRecord(name=request.name, cluster=site.cluster.name, agents=tuple(agents))
+    return AllocationRecord(
+        name=request.name,
+        cluster=site.cluster.name,
+        agents=tuple(agents),
+        scheduler=request.scheduler,
+    )
 
 
 def found(core: Core, name: str, asked: str) -> Site:

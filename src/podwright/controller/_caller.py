@@ -16,14 +16,15 @@ class Role(enum.Enum):
     ADMINISTRATOR = "administrator"  #: everything
     USER = "user"  #: change his own
     READER = "reader"  #: read; an anonymous one changes what is anonymous
-    SCHEDULER = "scheduler"  #: change its own
+    SCHEDULER = "scheduler"  #: create in the name of a uid and a job, and change that
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls. name: a user name or `anonymous`. uid: None where nobody vouches for one.
 
-    origin: `unix` or `tcp`.
+    origin: who vouches: `unix` the kernel, `tcp` a token from there or nobody, `munge`, `key` or
+    `certificate` of a user of the server's.
     """
 
     name: str
@@ -43,6 +44,13 @@ def may_change(caller: Caller, owner: str) -> bool:
 
 def check_creator(caller: Caller, asked: str) -> None:
     """Raises Denied for a caller who may own nothing."""
+    if caller.role is Role.SCHEDULER:
+        raise Denied(
+            f"{caller.name} has the scheduler's role, which asks in the name of others",
+            asked=asked,
+            would_work="say for whom and for which job: owner, owner_uid, job",
+            caller=caller.name,
+        )
     if caller.role is Role.READER and caller.name != ANONYMOUS:
         raise Denied(
             f"{caller.name} has the reader's role",
@@ -70,6 +78,8 @@ def in_name_of(caller: Caller, owner: str, uid: int, job: str, asked: str) -> Ca
         raise InvalidRequest(
             "a partition in somebody's name needs his name and his user id", asked=asked
         )
+    if not job and caller.role is Role.SCHEDULER:
+        raise InvalidRequest("what a scheduler makes is for a job, and none is named", asked=asked)
     return Caller(name=owner, uid=uid, role=Role.USER, origin=caller.origin)
 
 

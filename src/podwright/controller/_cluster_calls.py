@@ -100,6 +100,8 @@ class ClusterCalls:
         check_administrator(caller, asked)
         core = self._core
         async with self._changing:
+            if request.scheduler:
+                self._users.check_scheduler(request.scheduler, asked)
             record = allocations.drafted(core, request)
             granted = [self._users.granted(name, record.name, asked) for name in request.users]
             changes = [allocations.put_allocation(record), *map(users.put_user, granted)]

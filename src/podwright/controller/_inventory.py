@@ -42,6 +42,7 @@ class Site:
         self.drained: set[str] = set()
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
+        self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
 
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""

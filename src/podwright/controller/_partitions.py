@@ -12,6 +12,7 @@ from podwright.controller._caller import (
     check_creator,
     check_job,
 )
+from podwright.controller._closed import guard
 from podwright.controller._core import Core, Entry
 from podwright.controller._explain import in_the_way
 from podwright.controller._inventory import Site
@@ -84,6 +85,7 @@ def place(
             if refused is None or isinstance(error, NoCapacity):
                 refused = error
             continue
+        guard(site, spec, found)
         routing_for(spec.routing, site.cluster, found.blocks, asked)
         quotas.check(core, owner, found.allocation, found.size, asked, instead_of=instead_of)
         site.index.take(found)
@@ -103,6 +105,7 @@ def place_again(
         request = to_request(spec, site.cluster)
         found = site.index.find(request)
         if found is not None:
+            guard(site, spec, found)
             routing_for(spec.routing, site.cluster, found.blocks, asked)
             quotas.check(core, owner, found.allocation, found.size, asked)
             site.index.take(found)

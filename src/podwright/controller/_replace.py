@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller
+from podwright.controller._closed import open_spec
 from podwright.controller._core import Core, Entry
 from podwright.controller._inventory import Site
 from podwright.controller._leases import Lease
@@ -37,6 +38,7 @@ async def replace(
     failed (then it is in ERROR) or those of the new one did (then it is removed).
     """
     old, old_site = entry.known, entry.site
+    spec = open_spec(core, caller, spec)
     sync_for(spec, asked)
     if old_site is not None:
         old_site.index.release(old.placement)

@@ -7,10 +7,20 @@ from functools import partial
 
 from podwright.controller import _users as users
 from podwright.controller._caller import Caller
+from podwright.controller._closed import kept_out
 from podwright.controller._core import Core
 from podwright.controller._machines import check_administrator
 from podwright.controller._whole import to_its_end
-from podwright.wire import Empty, ListRequest, Named, NewUser, UserList, UserRequest, Value
+from podwright.wire import (
+    Empty,
+    ListRequest,
+    Named,
+    NewUser,
+    UserList,
+    UserRequest,
+    Value,
+    WrongState,
+)
 
 
 class UserCalls:
@@ -29,9 +39,14 @@ class UserCalls:
             self._core.inventory.candidates("", allocation, asked)
         async with self._changing:
             make = partial(
-                self._users.draft, request.name, request.role, tuple(request.allocations)
+                self._users.draft,
+                request.name,
+                request.role,
+                tuple(request.allocations),
+                self._core.now(),
+                request.uid,
             )
-            record, key = await asyncio.to_thread(make, self._core.now())
+            record, key = await asyncio.to_thread(make)
             await self._core.journal.commit([users.put_user(record)])
             return NewUser(user=self._users.add(record), access_key=key)
 
@@ -47,6 +62,14 @@ class UserCalls:
         check_administrator(caller, asked)
         async with self._changing:
             self._users.check_known(request.name, asked)
+            sites = self._core.inventory.sites.values()
+            own = [a for site in sites for a, who in site.closed.items() if who == request.name]
+            if own:
+                raise WrongState(
+                    f"allocation {own[0]} is {request.name}'s",
+                    asked=asked,
+                    would_work=f"vipu-admin remove allocation {own[0]} first",
+                )
             await self._core.journal.commit([users.drop_user(request.name)])
             self._users.drop(request.name)
         return Empty()
@@ -55,9 +78,11 @@ class UserCalls:
         """The caller behind a name and an access key. Raises Unauthenticated."""
         return await self._users.authenticate(name, key)
 
-    def granted(self, caller: Caller, request: Value) -> Value:
-        """The request of a user with an access key, kept to the allocations granted to that one.
+    def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
+        """Who a caller is here, and the request, kept to the allocations where it may create.
 
         Raises Denied for another, InvalidRequest where it must be said which.
         """
-        return self._users.kept_to_grants(caller, request)
+        caller = self._users.known(caller)
+        request = self._users.kept_to_grants(caller, request)
+        return caller, kept_out(self._core, caller, request)

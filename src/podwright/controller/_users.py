@@ -34,11 +34,15 @@ from podwright.wire import (
 )
 
 USER: Final = "user"
+_OWN: Final = ("key", "certificate")  #: origins of callers who showed that they are a user of ours
 _COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
 
 
 class UserRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A user. salt, digest: of the access key. allocations: those that may be used; none: all."""
+    """A user. salt, digest: of the access key. allocations: those that may be used; none: all.
+
+    uid: of the account that is this user; -1: none.
+    """
 
     name: str
     role: str
@@ -46,6 +50,7 @@ class UserRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     digest: bytes
     created_at: float
     allocations: tuple[str, ...] = ()
+    uid: int = -1
 
 
 class Users:
@@ -53,22 +58,23 @@ class Users:
 
     def __init__(self) -> None:
         self._users: dict[str, UserRecord] = {}
+        self._by_uid: dict[int, UserRecord] = {}
         self._right: dict[str, bytes] = {}
         self._secret = secrets.token_bytes(32)
         self._few = asyncio.Semaphore(2)  # a flood of wrong keys must not take all threads
 
     def load(self, records: Mapping[tuple[str, str], bytes]) -> None:
         """Take over what is written."""
-        for (kind, name), body in records.items():
+        for (kind, _), body in records.items():
             if kind == USER:
-                self._users[name] = decode(UserRecord, body)
+                self.add(decode(UserRecord, body))
 
     def list(self) -> list[UserInfo]:
         """All users, by name."""
         return [_info(record) for _, record in sorted(self._users.items())]
 
     def draft(
-        self, name: str, role: str, allocations: tuple[str, ...], now: float
+        self, name: str, role: str, allocations: tuple[str, ...], now: float, uid: int = -1
     ) -> tuple[UserRecord, str]:
         """A new user and the access key. Raises InvalidRequest or AlreadyExists."""
         asked = f"create user {name[:80]}"
@@ -87,6 +93,8 @@ class Users:
                 asked=asked,
                 would_work="another name; a user who lost the key is removed and made anew",
             )
+        if uid != -1:
+            self._check_uid(uid, asked)
         key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
         record = UserRecord(
             name=name,
@@ -95,13 +103,46 @@ class Users:
             digest=_digest(key, salt),
             created_at=now,
             allocations=allocations,
+            uid=uid,
         )
         return record, key
+
+    def _check_uid(self, uid: int, asked: str) -> None:
+        if not 0 < uid < 2**31:
+            raise InvalidRequest(
+                "root is an administrator here" if uid == 0 else f"{uid} is no user id",
+                asked=asked,
+                would_work="the number of an account other than root's",
+            )
+        if (other := self._by_uid.get(uid)) is not None:
+            raise AlreadyExists(
+                f"user id {uid} is user {other.name} here",
+                asked=asked,
+                would_work=f"another one; or remove user {other.name} first",
+            )
 
     def add(self, record: UserRecord) -> UserInfo:
         """A user who is durable."""
         self._users[record.name] = record
+        if record.uid != -1:
+            self._by_uid[record.uid] = record
         return _info(record)
+
+    def named(self, name: str) -> UserRecord | None:
+        """A user, if there is one of that name."""
+        return self._users.get(name)
+
+    def known(self, caller: Caller) -> Caller:
+        """Who somebody is here for whom the kernel or MUNGE vouches, with the role given to him.
+
+        Root and the account that runs the server are administrators whatever is written down.
+        """
+        if caller.uid is None or caller.role is Role.ADMINISTRATOR:
+            return caller
+        record = self._by_uid.get(caller.uid)
+        if record is None or caller.origin in _OWN:
+            return caller
+        return Caller(record.name, caller.uid, Role(record.role), caller.origin)
 
     def granted(self, name: str, allocation: str, asked: str) -> UserRecord:
         """A user with one allocation more. One who may use all is restricted by no grant.
@@ -120,15 +161,30 @@ class Users:
             have = ", ".join(sorted(self._users)[:8]) or "none"
             raise NotFound(f"there is no user {name}", asked=asked, would_work=f"there are: {have}")
 
+    def check_scheduler(self, name: str, asked: str) -> None:
+        """Raises NotFound, and InvalidRequest for a user of another role."""
+        self.check_known(name, asked)
+        if (role := self._users[name].role) != Role.SCHEDULER.value:
+            raise InvalidRequest(
+                f"user {name} has the role {role}",
+                asked=asked,
+                would_work="a user made with --role scheduler",
+            )
+
     def drop(self, name: str) -> None:
         """A user who is no more."""
-        self._users.pop(name, None)
+        record = self._users.pop(name, None)
+        if record is not None:
+            self._by_uid.pop(record.uid, None)
         self._right.pop(name, None)
 
     def kept_to_grants(self, caller: Caller, request: Value) -> Value:
-        """See `UserCalls.granted`."""
-        record = self._users.get(caller.name)
-        if record is None or not record.allocations:
+        """See `UserCalls.admitted`. The caller is as `known` has him."""
+        if caller.origin in _OWN:
+            record = self._users.get(caller.name)
+        else:
+            record = self._by_uid.get(-1 if caller.uid is None else caller.uid)
+        if record is None or not record.allocations or caller.role is Role.ADMINISTRATOR:
             return request
         if isinstance(request, CreateRequest | AcquireRequest):
             spec = _kept(request.spec, record)
@@ -157,7 +213,7 @@ class Users:
                     would_work="ask an administrator: vipu-admin create user",
                 )
             self._right[name] = seen
-        return Caller(name=name, uid=None, role=Role(record.role), origin="key")
+        return _caller(record, "key")
 
 
 def first_user(name: str, now: float) -> tuple[Put, str]:
@@ -200,10 +256,16 @@ def _digest(key: str, salt: bytes) -> bytes:
     return hashlib.scrypt(key.encode(), salt=salt, **_COST)
 
 
+def _caller(record: UserRecord, origin: str) -> Caller:
+    uid = None if record.uid == -1 else record.uid
+    return Caller(name=record.name, uid=uid, role=Role(record.role), origin=origin)
+
+
 def _info(record: UserRecord) -> UserInfo:
     return UserInfo(
         name=record.name,
         role=record.role,
         allocations=list(record.allocations),
         created_at=record.created_at,
+        uid=record.uid,
     )

@@ -135,6 +135,7 @@ def allocations(core: Core, request: ListRequest) -> AllocationList:
                 size=site.index.size(name),
                 free=site.index.free(name),
                 agents=list(machines),
+                scheduler=site.closed.get(name, ""),
             )
             for cluster, site in core.inventory.sites.items()
             if not request.cluster or cluster == request.cluster

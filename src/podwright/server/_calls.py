@@ -81,8 +81,7 @@ class Calls:
         self.under_way += 1
         self.count += 1
         try:
-            if caller.origin == "key":
-                request = self.controller.granted(caller, request)
+            caller, request = self.controller.admitted(caller, request)
             return await self._table[method.name](caller, request)
         except PodwrightError as error:
             if _log.isEnabledFor(logging.DEBUG):

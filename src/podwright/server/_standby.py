@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from podwright.controller import Caller
 from podwright.fabric import Cluster
-from podwright.wire import PodwrightError, Unavailable
+from podwright.wire import PodwrightError, Unavailable, Value
 
 
 class Standby:
@@ -30,6 +31,10 @@ class Standby:
 
     async def close(self) -> None:
         """Nothing to let go of."""
+
+    def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
+        """The one that is active knows more."""
+        return caller, request
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         """Every call of podwright.v1, refused."""

@@ -126,6 +126,7 @@ class ClusterTest(Value):
 class AllocationRequest(Value):
     """Set machines of a cluster apart. agents: these; or size: so many devices, chosen by the
     server. users: who may use it. cluster: may be left out where there is only one.
+    scheduler: a user of that role, who alone creates in it.
     """
 
     name: str
@@ -133,17 +134,20 @@ class AllocationRequest(Value):
     agents: list[str] = []
     size: int = 0
     users: list[str] = []
+    scheduler: str = ""
 
 
 class UserRequest(Value):
     """Make a user with an access key. role: administrator, user, reader or scheduler.
 
-    allocations: those that the user may use; none: all.
+    allocations: those that the user may use; none: all. uid: of the account that is this user
+    where the kernel or MUNGE says who calls; -1: none.
     """
 
     name: str
     role: str = "user"
     allocations: list[str] = []
+    uid: int = -1
 
 
 class UserInfo(Value):
@@ -153,6 +157,7 @@ class UserInfo(Value):
     role: str = "user"
     allocations: list[str] = []
     created_at: float = 0.0
+    uid: int = -1
 
 
 class NewUser(Value):

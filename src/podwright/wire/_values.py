@@ -111,13 +111,17 @@ class ClusterInfo(Value):
 
 
 class AllocationInfo(Value):
-    """An allocation in a listing: whole machines of one cluster."""
+    """An allocation in a listing: whole machines of one cluster.
+
+    scheduler: the only user that creates in it, where there is one.
+    """
 
     name: str
     cluster: str
     size: int
     free: int
     agents: list[str] = []
+    scheduler: str = ""
 
 
 class PartitionSpec(Value):
