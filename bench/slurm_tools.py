@@ -1,7 +1,8 @@
-"""How long the Slurm tools that look at text take, each as a whole process."""
+"""How long the Slurm tools that read and write text take, each as a whole process."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from bench import Figures, figure
 
 RUNS = 9
 LIMIT = 0.15
+NODES = 1000
 
 
 def _seconds(argv: list[str]) -> float:
@@ -21,7 +23,9 @@ def _seconds(argv: list[str]) -> float:
     times = []
     for _ in range(RUNS):
         start = time.perf_counter()
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+        )
         times.append(time.perf_counter() - start)
         if done.returncode not in (0, 1):
             raise RuntimeError(f"{argv}: exit {done.returncode}")
@@ -49,8 +53,44 @@ def script(lines: int) -> str:
     return "\n".join(head + body) + "\n"
 
 
+def inventory(nodes: int) -> str:
+    """An inventory as a survey writes it: each node for itself, eight GPUs, rails, switches."""
+    names = [f"gpu{n:04}" for n in range(nodes)]
+    gpus = [
+        {"type": "h100", "file": f"/dev/nvidia{n}", "memory": 80, "numa": n // 4} for n in range(8)
+    ]
+    nics = [{"device": f"mlx5_{n}", "interface": f"ib{n}", "numa": n // 4} for n in range(8)]
+    tables = [
+        {
+            "name": name,
+            "sockets": 2,
+            "cores_per_socket": 56,
+            "threads_per_core": 2,
+            "memory": 2063000,
+            "gpus": [{**gpu, "uuid": f"GPU-{name}-{index}"} for index, gpu in enumerate(gpus)],
+            "nics": nics,
+        }
+        for name in names
+    ]
+    leaves = [
+        {"name": f"leaf{unit}r{rail}", "nodes": names[unit * 32 : unit * 32 + 32]}
+        for unit in range(-(-nodes // 32))
+        for rail in range(8)
+    ]
+    spine = {"name": "spine", "switches": [leaf["name"] for leaf in leaves]}
+    return json.dumps({"nodes": tables, "switches": [*leaves, spine]})
+
+
+def _configure(folder: Path) -> float:
+    (folder / "slurm.conf").write_text("ClusterName=x\nSelectType=select/cons_tres\n")
+    (folder / "site.json").write_text(inventory(NODES))
+    conf = f"--slurm-conf={folder}/slurm.conf"
+    words = ["configure", "--gpus", f"{folder}/site.json", conf, "--slurm-version=24.11"]
+    return _seconds(words)
+
+
 def run() -> Figures:
-    """Seconds of lint and explain-request, as whole processes."""
+    """Seconds of lint, explain-request and configure --gpus, as whole processes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.sh"
         path.write_text(script(200))
@@ -66,3 +106,6 @@ def run() -> Figures:
         options=" ".join(options),
         runs=RUNS,
     )
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = _configure(Path(folder))
+    yield figure("slurm_configure_gpus", seconds, "s", limit=1.0, nodes=NODES, runs=RUNS)

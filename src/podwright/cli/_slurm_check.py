@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from podwright.cli import _slurm_gpus
 from podwright.cli._slurm_serve import FOLDER
 
 
@@ -18,10 +19,13 @@ def add_parser(verbs: Any) -> None:
         "1 where one is not.",
     )
     parser.add_argument("--site", metavar="FILE", default=f"{FOLDER}/native.toml")
+    _slurm_gpus.add_check(parser)
     parser.set_defaults(run_slurm=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.gpus:
+        return _slurm_gpus.check(arguments)
     from pathlib import Path
 
     from podwright.slurm.service import load

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from podwright.cli import _slurm_gpus
 from podwright.cli._slurm_serve import FOLDER
 
 NATIVE = "/usr/local/lib/podwright"
@@ -47,6 +48,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--folder", metavar="DIR", default=FOLDER, help="for Podwright's own files")
     parser.add_argument("--native", metavar="DIR", default=NATIVE, help="where `build` put its own")
     parser.add_argument("--hooks-socket", metavar="PATH", default="/run/podwright/slurm.sock")
+    _slurm_gpus.add_configure(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="do it")
     what.add_argument("--undo", action="store_true", help="take it back")
@@ -63,6 +65,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _configure(arguments: argparse.Namespace) -> int:
+    if arguments.gpus is not None:
+        return _slurm_gpus.configure(arguments)
     from pathlib import Path
 
     from podwright.slurm import setup

@@ -25,7 +25,7 @@ from podwright.slurm.requests._request import (
     parse_request,
     read_request,
 )
-from podwright.slurm.requests._site import ask_slurm, read_shape, read_version, site
+from podwright.slurm.requests._site import ask_slurm, read_kinds, read_shape, read_version, site
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape, TaskView
 from podwright.slurm.requests._words import as_json, picture, sentence
 
@@ -60,6 +60,7 @@ __all__ = [
     "parse_request",
     "parse_version",
     "picture",
+    "read_kinds",
     "read_request",
     "read_shape",
     "read_version",

@@ -13,6 +13,14 @@ Ask = Callable[[list[str]], str]
 _GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)")
 
 
+def read_kinds(gres: str) -> dict[str, int]:
+    """How many GPUs of each type a node's Gres names; the type is empty where it names none."""
+    found: dict[str, int] = {}
+    for kind, count in _GPU.findall(gres):
+        found[kind] = found.get(kind, 0) + int(count)
+    return found
+
+
 def read_shape(nodes: str, config: str, partition: str = "") -> Shape | None:
     """The commonest shape among nodes with GPUs (of one partition); None where there are none.
 

@@ -1,20 +1,27 @@
 """Changes of slurm.conf and plugstack.conf that can be taken back byte for byte. Pure.
 
 What is replaced stays in the file as a comment, and what is ours is marked, so taking it back
-needs no copy of the file and leaves alone whatever else was changed meanwhile.
+needs no copy of the file and leaves alone whatever else was changed meanwhile. Two set-ups may
+stand in one file, each under a mark of its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from podwright.wire import InvalidRequest
 
-WAS: Final = "#podwright was: "
-OURS: Final = " #podwright"
-_CUT: Final = "#podwright: this file ended without a newline"
+MARK: Final = "podwright"
+
+
+def _marks(mark: str) -> tuple[str, str, str]:
+    """Before what was there, after what is ours, and in place of a newline that was missing."""
+    return f"#{mark} was: ", f" #{mark}", f"#{mark}: this file ended without a newline"
+
+
+WAS, OURS, _CUT = _marks(MARK)
 _SETTING: Final = re.compile(r"\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*(?:(?<!\\)#.*)?$", re.DOTALL)
 
 
@@ -28,10 +35,11 @@ def settings(text: str) -> dict[str, str]:
     return found
 
 
-def changed(text: str, wanted: Mapping[str, str], path: str) -> str:
+def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -> str:
     """The file with these settings. Raises InvalidRequest for what cannot be edited safely."""
-    if WAS in text or OURS + "\n" in text:
-        text = undone(text)
+    was, ours, cut = _marks(mark)
+    if was in text or ours + "\n" in text:
+        text = undone(text, mark)
     left = {key.lower(): (key, value) for key, value in wanted.items()}
     out = []
     before = ""
@@ -47,15 +55,15 @@ def changed(text: str, wanted: Mapping[str, str], path: str) -> str:
         if key in left:
             name, value = left.pop(key)
             end = "" if line.endswith("\n") else "\n"
-            out += [WAS + line + end, f"{name}={value}{OURS}\n"]
+            out += [was + line + end, f"{name}={value}{ours}\n"]
             if end:
-                out.append(_CUT + OURS + "\n")
+                out.append(cut + ours + "\n")
         else:
             out.append(line)
         before = line
     if left and out and not out[-1].endswith("\n"):
-        out += ["\n", _CUT + OURS + "\n"]
-    out += [f"{name}={value}{OURS}\n" for name, value in left.values()]
+        out += ["\n", cut + ours + "\n"]
+    out += [f"{name}={value}{ours}\n" for name, value in left.values()]
     return "".join(out)
 
 
@@ -67,16 +75,26 @@ def with_line(text: str, line: str) -> str:
     return text + f"{line}{OURS}\n"
 
 
-def undone(text: str) -> str:
+def commented(lines: Iterable[str], mark: str) -> list[str]:
+    """Lines as comments that `undone` turns back into what they were."""
+    was, ours, cut = _marks(mark)
+    out = []
+    for line in lines:
+        out += [was + line] if line.endswith("\n") else [was + line + "\n", cut + ours + "\n"]
+    return out
+
+
+def undone(text: str, mark: str = MARK) -> str:
     """The file without what is ours."""
+    was, ours, start = _marks(mark)
     out = []
     cut = False
     for line in text.splitlines(keepends=True):
-        if line.startswith(_CUT):
+        if line.startswith(start):
             cut = True
-        elif line.startswith(WAS):
-            out.append(line[len(WAS) :])
-        elif not line.endswith(OURS + "\n"):
+        elif line.startswith(was):
+            out.append(line[len(was) :])
+        elif not line.endswith(ours + "\n"):
             out.append(line)
     if cut and out and out[-1].endswith("\n"):
         out[-1] = out[-1][:-1]

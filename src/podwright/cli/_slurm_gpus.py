@@ -1,0 +1,118 @@
+"""`podwright slurm configure --gpus` and `check --gpus`: the part of GPU clusters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_configure(parser: Any) -> None:
+    """Add what concerns GPUs to `configure`."""
+    gpus = parser.add_argument_group(
+        "GPU clusters", "Nodes with GPUs, from an inventory (TOML or JSON), instead of a pod."
+    )
+    gpus.add_argument(
+        "--gpus",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="write gres.conf, node lines, partitions and topology.conf from this inventory; "
+        "with --undo no file is needed",
+    )
+    gpus.add_argument(
+        "--autodetect",
+        choices=("off", "nvml", "rsmi"),
+        default="off",
+        help="off: gres.conf names every device file; nvml, rsmi: slurmd asks the driver, and "
+        "must be built with it (off)",
+    )
+    gpus.add_argument(
+        "--topology",
+        choices=("auto", "tree", "block", "none"),
+        default="auto",
+        help="block: NVLink domains of several nodes, on Slurm 24.11 or newer; tree: switches "
+        "(auto: the first of these that can be)",
+    )
+    gpus.add_argument(
+        "--confine",
+        action="store_true",
+        help="let jobs reach their own GPUs alone, by cgroups",
+    )
+    gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
+
+
+def add_check(parser: Any) -> None:
+    """Add what concerns GPUs to `check`."""
+    parser.add_argument("--gpus", metavar="FILE", help="prove what configure --gpus FILE set up")
+    parser.add_argument("--json", action="store_true", help="print JSON (with --gpus)")
+
+
+def configure(arguments: argparse.Namespace) -> int:
+    """Show, write or take back."""
+    import sys
+    from pathlib import Path
+
+    from podwright.slurm import gpus, setup
+
+    conf = Path(arguments.slurm_conf).absolute()
+    notes: list[str] = []
+    if arguments.undo:
+        plan = gpus.take_back(conf)
+    else:
+        inventory = gpus.read_inventory(_file(arguments.gpus))
+        wishes = gpus.Wishes(arguments.autodetect, arguments.topology, arguments.confine)
+        plan, notes = gpus.configure(conf, inventory, _version(arguments), wishes)
+    print(setup.shown(plan), end="")
+    for note in notes:
+        print(f"Note: {note}.", file=sys.stderr)
+    if arguments.undo or arguments.write:
+        setup.write(plan)
+        print("Written. Restart slurmctld, then slurmd on the nodes: GPUs are counted at start.")
+    else:
+        print("Nothing was changed: --write does it.")
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Say of each promise whether it is kept."""
+    from podwright.slurm import gpus
+
+    inventory = gpus.read_inventory(arguments.gpus)
+    found = []
+    for promise in gpus.check(inventory, gpus.commands()):
+        found.append(promise)
+        if not arguments.json:
+            word, why = ("NO ", f": {promise.problem}") if promise.problem else ("yes", "")
+            print(f"{word}  {promise.text}{why}", flush=True)
+    if arguments.json:
+        import json
+
+        rows = [{"promise": p.text, "kept": not p.problem, "problem": p.problem} for p in found]
+        print(json.dumps(rows, indent=2))
+    return 1 if any(promise.problem for promise in found) else 0
+
+
+def _file(name: str) -> str:
+    from podwright.wire import InvalidRequest
+
+    if not name:
+        raise InvalidRequest(
+            "no inventory is named",
+            asked="--gpus",
+            would_work="--gpus FILE; only --undo needs none",
+        )
+    return name
+
+
+def _version(arguments: argparse.Namespace) -> tuple[int, int]:
+    from podwright.slurm import requests
+    from podwright.wire import InvalidRequest
+
+    said = arguments.slurm_version or requests.ask_slurm(["scontrol", "--version"])
+    if not said:
+        raise InvalidRequest(
+            "there is no scontrol to ask for Slurm's version",
+            asked="--gpus",
+            would_work="say it: --slurm-version=24.11",
+        )
+    return requests.parse_version(said)

@@ -1,0 +1,27 @@
+"""GPU clusters described to Slurm: an inventory in, the lines of its files out."""
+
+from podwright.slurm.gpus._check import Promise, check, commands
+from podwright.slurm.gpus._files import DETECT, units
+from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
+from podwright.slurm.gpus._read import make_inventory, read_inventory
+from podwright.slurm.gpus._setup import TOPOLOGIES, Wishes, configure, take_back
+
+__all__ = [
+    "DETECT",
+    "TOPOLOGIES",
+    "Gpu",
+    "Inventory",
+    "Kind",
+    "Nic",
+    "Partition",
+    "Promise",
+    "Switch",
+    "Wishes",
+    "check",
+    "commands",
+    "configure",
+    "make_inventory",
+    "read_inventory",
+    "take_back",
+    "units",
+]

@@ -1,0 +1,272 @@
+"""The plan of a GPU cluster's Slurm: which files change, and to what. Reads files, writes none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from podwright.slurm.gpus._files import block_rows, gres_rows, node_row, tree_rows
+from podwright.slurm.gpus._inventory import Inventory, Partition
+from podwright.slurm.gpus._lines import (
+    MARK,
+    OURS,
+    Row,
+    fold,
+    logical,
+    names_in,
+    part,
+    read_row,
+    replaced,
+    value,
+    with_rows,
+)
+from podwright.slurm.requests import Version
+from podwright.slurm.setup import Plan
+from podwright.slurm.setup._edit import WAS, changed, commented, joined, settings, undone
+from podwright.slurm.setup._native import read
+from podwright.wire import InvalidRequest
+
+TOPOLOGIES = ("auto", "tree", "block", "none")
+#: The first Slurm whose topology/block takes several block sizes.
+BLOCKS: Version = (24, 11)
+_HEAD = f"# GPUs, by podwright slurm configure --gpus{OURS}\n"
+_NEW = f"# There was no such file before.{OURS}\n"
+_FILES = ("gres.conf", "topology.conf", "cgroup.conf")
+
+
+class Wishes(NamedTuple):
+    """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups)."""
+
+    detect: str = "off"
+    topology: str = "auto"
+    confine: bool = False
+
+
+def configure(
+    conf: Path, inventory: Inventory, version: Version, wishes: Wishes
+) -> tuple[Plan, list[str]]:
+    """The plan, and what an administrator should hear. Raises InvalidRequest."""
+    etc = conf.parent
+    base = undone(read(conf), MARK)
+    now = settings(base)
+    _check_includes(etc, base, inventory)
+    topology = _topology(inventory, version, wishes.topology)
+    notes = _notes(inventory, now, topology)
+    text = changed(base, _settings(inventory, now, topology, wishes), str(conf), MARK)
+    text = _nodes(text, inventory, str(conf))
+    text = _partitions(text, inventory, str(conf))
+    plan = Plan()
+    plan.texts[etc / "gres.conf"] = _gres(etc / "gres.conf", inventory, wishes.detect)
+    if topology != "none":
+        rows = block_rows(inventory) if topology == "block" else tree_rows(inventory.switches)
+        plan.texts[etc / "topology.conf"] = _whole(etc / "topology.conf", rows)
+    cgroup = etc / "cgroup.conf"
+    held = undone(read(cgroup), MARK) if cgroup.exists() else ""
+    if wishes.confine:
+        new = "" if cgroup.exists() and _NEW not in read(cgroup) else _NEW
+        plan.texts[cgroup] = new + changed(held, {"ConstrainDevices": "yes"}, str(cgroup), MARK)
+    elif settings(held).get("constraindevices", "no").lower() != "yes":
+        notes.append("jobs can open GPUs of other jobs: --confine sets ConstrainDevices=yes")
+    plan.texts[conf] = text
+    return plan, notes
+
+
+def take_back(conf: Path) -> Plan:
+    """The plan that undoes it, byte for byte. Raises InvalidRequest."""
+    plan = Plan()
+    for path in (*(conf.parent / name for name in _FILES), conf):
+        if not path.exists():
+            continue
+        text = read(path)
+        if any(line.startswith(WAS) and line.endswith(OURS + "\n") for line in _lines(text)):
+            raise InvalidRequest(
+                "native mode was set up after the GPUs, and changed the same lines",
+                asked=f"take the GPUs back out of {path}",
+                would_work="podwright slurm configure --undo first",
+            )
+        if OURS in text:
+            plan.texts[path] = None if _NEW in text else undone(text, MARK)
+    return plan
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
+def _topology(inventory: Inventory, version: Version, wish: str) -> str:
+    if wish == "auto":
+        wide = any(len(nodes) > 1 for nodes in inventory.domains.values())
+        if wide and version >= BLOCKS:
+            return "block"
+        return "tree" if inventory.switches else "none"
+    if wish == "block" and version < BLOCKS:
+        raise InvalidRequest(
+            f"Slurm {version[0]}.{version[1]:02} has no block topology that can be set up here",
+            asked="--topology=block",
+            would_work="Slurm 24.11 or newer; --topology=tree with the switches",
+        )
+    if wish == "block" and not inventory.domains:
+        raise InvalidRequest("the inventory names no domain", asked="--topology=block")
+    if wish == "tree" and not inventory.switches:
+        raise InvalidRequest("the inventory names no switches", asked="--topology=tree")
+    return wish
+
+
+def _notes(inventory: Inventory, now: Mapping[str, str], topology: str) -> list[str]:
+    notes = []
+    held = {node for switch in inventory.switches for node in switch.nodes}
+    if topology == "block":
+        held = {node for nodes in inventory.domains.values() for node in nodes}
+    bare = [name for name in inventory.nodes if name not in held]
+    if topology == "none":
+        notes.append("no switches are known: Slurm may scatter a job over distant ones")
+    elif bare:
+        notes.append(f"{fold(bare)}: on no switch, so jobs there get no other node")
+    for partition in inventory.partitions:
+        kinds = {inventory.nodes[name].gres for name in partition.nodes}
+        if partition.exclusive and len(kinds) > 1:
+            # Seen on 22.05.8 and 24.11.5: --switches=1 waits for ever there.
+            notes.append(
+                f"partition {partition.name} is exclusive and mixes {' and '.join(sorted(kinds))}: "
+                "Slurm does not keep such jobs on one switch; give each kind a partition of its own"
+            )
+    select = now.get("selecttype", "")
+    if select and not select.endswith("cons_tres"):
+        notes.append(
+            f"SelectType was {select}: running jobs end when slurmctld starts with another"
+        )
+    wide = {kind.numa_nodes // kind.sockets for kind in inventory.kinds()} - {0, 1}
+    if wide:
+        notes.append("several NUMA nodes on a socket: Slurm places by socket, so nearest is coarse")
+    return notes
+
+
+def _settings(
+    inventory: Inventory, now: Mapping[str, str], topology: str, wishes: Wishes
+) -> dict[str, str]:
+    out = {"GresTypes": joined(now.get("grestypes", ""), "gpu")}
+    if not now.get("selecttype", "").endswith("cons_tres"):
+        out["SelectType"] = "select/cons_tres"
+        out["SelectTypeParameters"] = "CR_Core_Memory"
+    if topology != "none":
+        out["TopologyPlugin"] = f"topology/{topology}"
+    if "slurmdbd" in now.get("accountingstoragetype", ""):
+        out["AccountingStorageTRES"] = joined(now.get("accountingstoragetres", ""), "gres/gpu")
+    if wishes.confine:
+        out["ProctrackType"] = "proctrack/cgroup"
+        tasks = [t for t in now.get("taskplugin", "").split(",") if t and t != "task/none"]
+        out["TaskPlugin"] = joined(",".join(tasks), "task/cgroup", "task/affinity")
+    return {key: wanted for key, wanted in out.items() if now.get(key.lower()) != wanted}
+
+
+def _nodes(text: str, inventory: Inventory, path: str) -> str:
+    seen: set[str] = set()
+
+    def rows(row: Row, names: tuple[str, ...]) -> list[Row] | None:
+        mine = [name for name in names if name in inventory.nodes]
+        if not mine:
+            return None
+        seen.update(mine)
+        out = []
+        groups: dict[int, list[str]] = {}
+        for name in mine:
+            groups.setdefault(id(inventory.nodes[name]), []).append(name)
+        for those in groups.values():
+            cut = part(row, names, those, "NodeName")
+            out.append(node_row(cut, inventory.nodes[those[0]]))
+        if rest := [name for name in names if name not in inventory.nodes]:
+            out.append(part(row, names, rest, "NodeName"))
+        return out
+
+    text = replaced(text, "NodeName", rows, path)
+    new = [
+        node_row({"NodeName": fold(left)}, kind)
+        for kind, names in inventory.kinds().items()
+        if (left := [name for name in names if name not in seen])
+    ]
+    return with_rows(text, new)
+
+
+def _partitions(text: str, inventory: Inventory, path: str) -> str:
+    wanted = {partition.name: partition for partition in inventory.partitions}
+    there = False
+    covered: set[str] = set()
+    for _, said in logical(text):
+        row = read_row(said)
+        if value(row, "PartitionName").upper() not in ("", "DEFAULT"):
+            there = True
+            nodes = value(row, "Nodes")
+            everyone = nodes.upper() == "ALL" or not nodes
+            covered |= set(inventory.nodes if everyone else names_in(nodes, path))
+    if not wanted and not set(inventory.nodes) <= covered:
+        wanted = {"gpu": Partition("gpu", tuple(inventory.nodes), default=not there)}
+
+    def rows(row: Row, names: tuple[str, ...]) -> list[Row] | None:
+        mine = wanted.pop(value(row, "PartitionName"), None)
+        return [_partition(mine, row)] if mine else None
+
+    text = replaced(text, "PartitionName", rows, path)
+    return with_rows(text, [_partition(p, {"PartitionName": p.name}) for p in wanted.values()])
+
+
+def _partition(partition: Partition, row: Row) -> Row:
+    ours = ("nodes", "oversubscribe", "state", *(["default"] if partition.default else []))
+    out = {k: v for k, v in row.items() if k.lower() not in ours}
+    out["Nodes"] = fold(partition.nodes)
+    if partition.default:
+        out["Default"] = "YES"
+    if partition.exclusive:
+        out["OverSubscribe"] = "EXCLUSIVE"
+    out["State"] = value(row, "state") or "UP"
+    return out
+
+
+def _gres(path: Path, inventory: Inventory, detect: str) -> str:
+    """gres.conf with our nodes' GPUs; what it says of other nodes and other kinds stays."""
+    before = undone(read(path), MARK) if path.exists() else ""
+    out = []
+    for lines, said in logical(before):
+        row = read_row(said)
+        names = value(row, "NodeName")
+        about = value(row, "Name").lower() in ("gpu", "") and bool(row)
+        if about and names:
+            those = names_in(names, str(path))
+            rest = [name for name in those if name not in inventory.nodes]
+            if len(rest) < len(those):
+                out += commented(lines, MARK)
+                if rest:
+                    out.append(with_rows("", [part(row, those, rest, "NodeName")]))
+                continue
+        elif about and value(row, "Name"):  # of all nodes that have GPUs
+            out += commented(lines, MARK)
+            continue
+        out += lines
+    text = "".join(out)
+    head = _HEAD if path.exists() and _NEW not in read(path) else _NEW + _HEAD
+    return head + with_rows(text, gres_rows(inventory, detect))
+
+
+def _whole(path: Path, rows: list[Row]) -> str:
+    """A file that is ours alone."""
+    there = path.exists() and _NEW not in read(path)
+    before = undone(read(path), MARK) if there else ""
+    head = _HEAD if there else _NEW + _HEAD
+    return with_rows(head + "".join(commented(_lines(before), MARK)), rows)
+
+
+def _check_includes(etc: Path, text: str, inventory: Inventory) -> None:
+    """Raises InvalidRequest where an included file has lines that we would have to change."""
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 2 or words[0].lower() != "include" or not (etc / words[1]).exists():
+            continue
+        for _, said in logical(read(etc / words[1])):
+            row = read_row(said)
+            name = value(row, "NodeName")
+            if name and set(names_in(name, words[1])) & set(inventory.nodes):
+                raise InvalidRequest(
+                    f"{words[1]}, included by slurm.conf, has the line of {name}",
+                    asked="configure Slurm",
+                    would_work="move the lines of GPU nodes into slurm.conf",
+                )

@@ -1,0 +1,159 @@
+"""`configure --gpus` on real Slurm: what it writes is what Slurm then counts, places and shuts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright.slurm.gpus import check, make_inventory
+from tests.outer.lab import SlurmLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+SWITCHES = [
+    {"name": "leaf1", "nodes": "n[1-2]"},
+    {"name": "leaf2", "nodes": "n[3-4]"},
+    {"name": "spine", "switches": "leaf[1-2]"},
+]
+
+
+def bare_lab(release: Path | None = None, **conf: str) -> SlurmLab:
+    """Four nodes of which Slurm knows no GPU; their lines go on over two lines of the file."""
+    lab = SlurmLab(nodes=4, cpus=8, conf=conf, release=release)
+    for number in range(4):
+        os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
+    path = lab.folder / "slurm.conf"
+    path.write_text(path.read_text().replace(" CPUs=8", " \\\n   CPUs=8"))
+    return lab
+
+
+def inventory(lab: SlurmLab, *, domains: bool = False) -> dict[str, Any]:
+    """Three nodes of four GPUs, and one of two."""
+    common = {"sockets": 2, "cores_per_socket": 4}
+    big = {"type": "a100", "count": 4, "memory": 80, "files": f"{lab.folder}/gpu[0-3]"}
+    small = {"type": "v100", "count": 2, "files": f"{lab.folder}/gpu[0-1]"}
+    small |= {"links": [[-1, 2], [2, -1]]}
+    nodes = [{**common, "names": "n[1-3]", "gpus": big}, {**common, "names": "n4", "gpus": small}]
+    if domains:
+        rack = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2"}
+        nodes = [
+            {**common, "names": n, "domain": rack[n], "gpus": small if n == "n4" else big}
+            for n in rack
+        ]
+    main = {"name": "main", "nodes": "n[1-4]"}
+    return {"nodes": nodes, "switches": SWITCHES, "partitions": [main]}
+
+
+def command(lab: SlurmLab, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "podwright.cli.podwright", "slurm", *words],
+        env=lab.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def configured(lab: SlurmLab, tree: dict[str, Any], version: str, *words: str) -> None:
+    file = lab.folder / "inventory.json"
+    file.write_text(json.dumps(tree))
+    conf = f"--slurm-conf={lab.folder}/slurm.conf"
+    done = command(
+        lab, "configure", "--gpus", str(file), conf, "--slurm-version", version, "--write", *words
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def problems(lab: SlurmLab, tree: dict[str, Any]) -> list[str]:
+    """What `check` finds, asked where this lab's Slurm is."""
+
+    def ask(argv: Sequence[str]) -> tuple[int, str]:
+        done = lab.run(*argv)
+        return done.returncode, done.stderr + done.stdout
+
+    found = list(check(make_inventory(tree), ask))
+    assert len(found) > 8
+    return [f"{promise.text}: {promise.problem}" for promise in found if promise.problem]
+
+
+def files(lab: SlurmLab) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in lab.folder.glob("*.conf")}
+
+
+@pytest.mark.parametrize("version", ["22.05", "24.11"])
+def test_what_is_written_is_what_slurm_has(version: str, slurm_24: Path) -> None:
+    lab = bare_lab(slurm_24 if version == "24.11" else None)
+    before = files(lab)
+    tree = inventory(lab)
+    configured(lab, tree, version)
+    with lab:
+        assert problems(lab, tree) == []
+        nodes = lab.ok("sinfo", "--noheader", "-N", "-o", "%N %G %f").splitlines()
+        assert re.match(r"n1 gpu:a100:4(\(S:0-1\))? a100,gpumem80g", nodes[0])
+        assert re.match(r"n4 gpu:v100:2(\(S:0-1\))? v100", nodes[3])
+        # Fewest switches: with n1 taken, two nodes are those of the other leaf.
+        held = lab.submit("sleep 600", "-w", "n1", "--exclusive")
+        lab.wait_state(held, "RUNNING")
+        pair = lab.submit("sleep 600", "-N2", "--gpus-per-node=1")
+        assert lab.wait_state(pair, "RUNNING").fields["NodeList"] == "n[3-4]"
+        lab.ok("scancel", str(held), str(pair))
+        lab.wait_over(held, pair)
+        done = command(
+            lab, "configure", "--gpus", "--undo", f"--slurm-conf={lab.folder}/slurm.conf"
+        )
+        assert done.returncode == 0, done.stderr
+        assert files(lab) == before
+
+
+def test_blocks_hold_jobs_together(slurm_24: Path) -> None:
+    lab = bare_lab(slurm_24)
+    tree = inventory(lab, domains=True)
+    configured(lab, tree, "24.11")
+    assert "BlockName=rack1 Nodes=n[1-2]" in (lab.folder / "topology.conf").read_text()
+    with lab:
+        assert problems(lab, tree) == []
+        held = lab.submit("sleep 600", "-w", "n1", "--exclusive")
+        lab.wait_state(held, "RUNNING")
+        pair = lab.submit("sleep 600", "-N2", "--segment=2", "--gpus-per-node=1")
+        assert lab.wait_state(pair, "RUNNING").fields["NodeList"] == "n[3-4]"
+
+
+def test_confined_jobs_open_their_own_alone() -> None:
+    lab = bare_lab()
+    lab.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
+    tree = inventory(lab)
+    tree["partitions"][0]["exclusive"] = True
+    configured(lab, tree, "22.05", "--confine")
+    with lab:
+        assert problems(lab, tree) == []
+        first, second = (lab.submit("sleep 600", "-wn1", "--gpus=1") for _ in range(2))
+        lab.wait_state(first, "RUNNING")
+        assert lab.wait_state(second, "PENDING").fields["Reason"] == "Resources"
+
+
+def test_check_finds_what_is_wrong() -> None:
+    lab = bare_lab()
+    tree = inventory(lab)
+    configured(lab, tree, "22.05")
+    with lab:
+        (lab.folder / "gpu3").unlink()
+        lab.ok("scontrol", "update", "nodename=n2", "state=drain", "reason=fan is loud")
+        tree["nodes"][1]["gpus"]["type"] = "t4"
+        found = "\n".join(problems(lab, tree))
+        assert f"n1: a job finds 4 GPUs and their device files: lacks {lab.folder}/gpu3" in found
+        assert "n2: IDLE+DRAIN fan is loud" in found
+        assert "n4: Slurm counts 2 v100" in found
+        assert "asked for by type t4: " in found
+        said = command(lab, "check", "--gpus", f"{lab.folder}/inventory.json")
+        assert said.returncode == 1
+        assert "yes  GPUs can be asked for by feature v100\n" in said.stdout
+        assert "NO   n1: a job finds 4 GPUs" in said.stdout

@@ -1,0 +1,1 @@
+"""GPU clusters described to Slurm."""

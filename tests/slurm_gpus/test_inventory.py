@@ -1,0 +1,107 @@
+"""An inventory is read whole, or refused with the place of its first fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright.slurm.gpus import make_inventory, read_inventory
+from podwright.wire import InvalidRequest
+
+NODE: dict[str, Any] = {
+    "names": "gpu[01-04]",
+    "sockets": 2,
+    "cores_per_socket": 28,
+    "gpus": {"type": "h100", "count": 8, "memory": 80},
+}
+
+TOML = """
+[[nodes]]
+names = "gpu[01-02]"
+sockets = 2
+cores_per_socket = 28
+threads_per_core = 2
+memory = 2063000
+features = ["rack1"]
+gpus = { type = "h100", count = 8, memory = 80 }
+nics = [{ device = "mlx5_0", interface = "ib0", numa = 1 }]
+
+[[nodes]]
+name = "small"
+sockets = 1
+cores_per_socket = 8
+gpus = [{ type = "a100", file = "/dev/gpu1", cores = "0-3" }, { type = "t4", memory = 16 }]
+"""
+
+
+def test_counted_gpus_are_spread_over_the_numa_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(TOML)
+    found = read_inventory(path)
+    assert list(found.nodes) == ["gpu01", "gpu02", "small"]
+    kind = found.nodes["gpu02"]
+    assert [gpu.numa for gpu in kind.gpus] == [0] * 4 + [1] * 4
+    assert kind.gpus[7].file == "/dev/nvidia7"
+    assert kind.gpus[7].cores == tuple(range(28, 56))
+    assert kind.words == ("rack1", "h100", "gpumem80g")
+    assert kind.nics[0].numa == 1
+    assert found.nodes["small"].gres == "gpu:a100:1,gpu:t4:1"
+    assert found.nodes["small"].gpus[0].cores == (0, 1, 2, 3)
+    assert len(found.kinds()) == 2
+
+
+def test_json_says_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "site.json"
+    each = [{**NODE, "names": f"gpu{n:02}"} for n in range(1, 5)]
+    path.write_text(json.dumps({"nodes": each}))
+    assert read_inventory(path) == make_inventory({"nodes": [NODE]})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"names": "gpu[1-"}, "nodes[0].names"),
+        ({"names": "gpu[1-2],gpu2"}, "named twice"),
+        ({"socket": 2}, "socket is no key of it"),
+        ({"sockets": 0}, "nodes[0].sockets is 0"),
+        ({"gpus": {"type": "h100", "count": 0}}, "gpus.count is 0"),
+        ({"gpus": {"type": "h:100", "count": 1}}, "'h:100'"),
+        ({"gpus": {"type": "h100", "count": 2, "numa": [0]}}, "one for each of the 2 GPUs"),
+        ({"gpus": {"type": "h100", "count": 1, "numa": [2]}}, "there are 2 NUMA nodes"),
+        ({"gpus": [{"type": "a", "file": "x"}]}, "'x' is no device file"),
+        ({"gpus": [{"type": "a", "cores": "0-99"}]}, "cores are numbers from 0 to 55"),
+        ({"gpus": [{"type": "a", "links": [1, 2]}]}, "a number for each of the 1 GPUs"),
+        ({"numa_nodes": 5}, "are not 5 equal NUMA nodes"),
+        ({"nics": [{"device": "a b"}]}, "no network card"),
+    ],
+)
+def test_a_fault_is_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        make_inventory({"nodes": [{**NODE, **change}]}, "site.toml")
+    assert words in refused.value.message
+    assert "site.toml" in refused.value.message
+
+
+def test_switches_and_partitions_name_what_is_there() -> None:
+    for more in (
+        {"switches": [{"name": "leaf", "nodes": "gpu09"}]},
+        {"switches": [{"name": "leaf"}]},
+        {"switches": [{"name": "spine", "switches": "leaf"}]},
+        {"partitions": [{"name": "train", "nodes": "gpu09"}]},
+        {"partitions": [{"name": "train", "nodes": "gpu01", "exclusive": 1}]},
+    ):
+        with pytest.raises(InvalidRequest):
+            make_inventory({"nodes": [NODE], **more})
+
+
+def test_a_file_that_is_no_inventory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for text in ("nodes = [", '{"nodes": [', "", "[nodes]\na=1"):
+        path.write_text(text)
+        with pytest.raises(InvalidRequest, match="read the inventory"):
+            read_inventory(path)
+    with pytest.raises(InvalidRequest, match="No such file"):
+        read_inventory(tmp_path / "none")
