@@ -35,6 +35,8 @@ COMMANDS = {
     "vipu-server": [""],
     "poprun": [""],
     "podwright": [""],
+    "gc-info": [""],
+    "gc-monitor": [""],
 }
 
 

@@ -11,9 +11,16 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from podwright.agents import Fault
 from podwright.controller import Caller
@@ -30,6 +37,8 @@ from podwright.wire import (
 from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World, claim
 
 SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
+#: Operations, faults, kills and jumps of clocks that a soak goes through at least.
+ENOUGH = 100_000
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 WAITERS = ["w1", "w2", "w3"]
@@ -41,6 +50,8 @@ KINDS = st.sampled_from(["configure", "reset", "release"])
 
 class Life(RuleBasedStateMachine):
     """One pod, and the controllers that come and go over it."""
+
+    steps = restarts = 0  #: of all lives
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,6 +93,7 @@ class Life(RuleBasedStateMachine):
             world = self.world
             ended = await world.until_killed(work)
             if not ended:
+                Life.restarts += 1
                 await world.start()
             return ended
 
@@ -301,18 +313,24 @@ class Life(RuleBasedStateMachine):
 
         self.loop.run_until_complete(body())
 
+    async def _at_rest(self) -> bool:
+        """Let all that is under way come to its end; False when the controller died of it."""
+        await asyncio.sleep(0)
+        while self.world.controller._core.tasks:
+            await asyncio.wait(self.world.controller._core.tasks, timeout=0.05)
+            if self.world.trigger.dead:
+                return False
+        return not self.world.trigger.dead
+
     # -- what always holds -------------------------------------------------------------------
 
     @invariant()
     def all_is_well(self) -> None:
         async def body() -> None:
             world = self.world
-            await asyncio.sleep(0)
-            while world.controller._core.tasks:
-                await asyncio.wait(world.controller._core.tasks, timeout=0.05)
-                if world.trigger.dead:
-                    break
-            if world.trigger.dead:
+            Life.steps += 1
+            while not await self._at_rest():
+                Life.restarts += 1
                 await world.kill()
                 await world.start()
             await world.check()
@@ -328,7 +346,14 @@ class Life(RuleBasedStateMachine):
         self.loop.run_until_complete(body())
 
 
-Life.TestCase.settings = settings(
-    max_examples=2500 if SOAK else 40, stateful_step_count=50 if SOAK else 30
-)
-TestLife = Life.TestCase
+@pytest.mark.timeout(0 if SOAK else 120)
+def test_random_lives() -> None:
+    run_state_machine_as_test(
+        Life,
+        settings=settings(
+            max_examples=3000 if SOAK else 40,
+            stateful_step_count=50 if SOAK else 30,
+        ),
+    )
+    print(f"\n{Life.steps} steps, {Life.restarts} restarts after a kill on the way")
+    assert Life.steps >= (ENOUGH if SOAK else 1)

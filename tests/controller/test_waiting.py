@@ -279,6 +279,26 @@ async def test_places_outlive_a_restart(world: World, queue: Queue) -> None:
     assert await queue.state("b") == "WAITING"
 
 
+@pytest.mark.parametrize("told", [True, False])
+async def test_what_was_made_when_the_server_was_killed_is_its_waiters(
+    world: World, queue: Queue, told: bool
+) -> None:
+    await world.create("big", 16)
+    await queue.join("p1", 4)
+    await world.remove("big")
+    await queue.settle()
+    if told:
+        assert await queue.state("p1") == "DONE"
+    await world.restart()
+    reply = await queue.ask("p1")
+    assert reply.waiter.state == "DONE"
+    assert reply.partition is not None
+    assert reply.partition.name == "p1"
+    await world.time.advance(60)  # nobody asks any more: it stays all the same
+    await queue.settle()
+    assert await world.names() == ["p1"]
+
+
 async def test_a_long_question_is_answered_when_it_is_done(world: World, queue: Queue) -> None:
     await world.create("all", 16)
     await queue.join("p1", 16)

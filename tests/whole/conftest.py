@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.whole.machines import SILENCE, Machines, World
+
 BIN = Path(sys.executable).parent
 REPOSITORY = Path(__file__).parents[2]
 
@@ -123,3 +125,15 @@ def make_pod(tmp_path: Path) -> Iterator[Callable[..., Pod]]:
 def pod16(make_pod: Callable[..., Pod]) -> Pod:
     """A running server of a simulated POD16."""
     return make_pod("--preset", "pod16")
+
+
+@pytest.fixture
+def world(make_pod: Callable[..., Pod], tmp_path: Path) -> Iterator[World]:
+    """A server that notices silence within a few seconds, with a key that agents share."""
+    key = tmp_path / "agent.key"
+    key.write_text("a key that only we two know\n")
+    key.chmod(0o600)
+    pod = make_pod("--agent-silence", str(SILENCE), "--agent-key", str(key), "-a", "lo")
+    machines = Machines(tmp_path, "--agent-key", str(key))
+    yield World(pod, machines)
+    machines.end()

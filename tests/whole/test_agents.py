@@ -5,131 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from podwright.client import Client, UnixTransport, parse_addresses
-from podwright.wire import (
-    AgentList,
-    ListRequest,
-    PartitionInfo,
-    PartitionList,
-    PartitionName,
-    Value,
-)
-from tests.whole.conftest import BIN, Pod
-
-SILENCE = 3.0  # not less: a busy machine that runs tests is no dead one
-V = TypeVar("V", bound=Value)
-
-
-class Machines:
-    """Agents as processes; their state files outlive them."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.folder = folder
-        self.arguments = arguments
-        self.processes: dict[str, subprocess.Popen[str]] = {}
-        self.ports: dict[str, int] = {}
-
-    def start(self, name: str, *arguments: str) -> None:
-        """Start the agent of a machine, at its old port if it had one, until it answers."""
-        process = self.processes[name] = subprocess.Popen(
-            [
-                BIN / "vipu-agent",
-                *("--machine", name, "--port", str(self.ports.get(name, 0))),
-                *("--state", str(self.folder / f"{name}.json"), *self.arguments, *arguments),
-            ],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        found = re.search(r" on 127\.0\.0\.1:(\d+), kept in ", line)
-        assert found, line + process.stderr.read()
-        self.ports[name] = int(found[1])
-
-    def signal(self, name: str, number: int) -> None:
-        """Kill, stop or continue an agent."""
-        process = self.processes[name]
-        process.send_signal(number)
-        if number == signal.SIGKILL:
-            self._reap(process)
-
-    def end(self) -> None:
-        """End them all."""
-        for process in self.processes.values():
-            process.kill()
-            self._reap(process)
-
-    def _reap(self, process: subprocess.Popen[str]) -> None:
-        process.wait(20)
-        if process.stderr is not None:
-            process.stderr.close()
-
-
-class World:
-    """An empty server and its machines."""
-
-    def __init__(self, pod: Pod, machines: Machines) -> None:
-        self.pod = pod
-        self.machines = machines
-
-    def admin(self, *words: str) -> str:
-        return self.pod.good("vipu-admin", *words)
-
-    def register(self, *names: str) -> None:
-        threads = [threading.Thread(target=self.machines.start, args=(name,)) for name in names]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for name in names:
-            port = str(self.machines.ports[name])
-            said = self.admin("create", "agent", name, "--host", "127.0.0.1", "--port", port)
-            assert said == f"create agent ({name}): success.\n"
-
-    def state(self, agent: str) -> tuple[str, str]:
-        listed = self.ask("ListAgents", ListRequest(), AgentList).agents
-        found = next(info for info in listed if info.name == agent)
-        return found.state, found.reason
-
-    def ask(self, method: str, request: Value, reply: type[V]) -> V:
-        """A question without a command, for those that are asked again and again."""
-        with Client(UnixTransport(str(self.pod.socket))) as client:
-            answer = client.call(method, request)
-        assert isinstance(answer, reply)
-        return answer
-
-    def until(self, what: Callable[[], bool], seconds: float = 60) -> float:
-        begin = time.monotonic()
-        while not what():
-            assert time.monotonic() < begin + seconds, "it did not come to pass"
-            time.sleep(0.05)
-        return time.monotonic() - begin
-
-    def ready(self, partition: str) -> str:
-        name = PartitionName(name=partition)
-        return self.ask("GetPartition", name, PartitionInfo).ready_state.value
-
-
-@pytest.fixture
-def world(make_pod: Callable[..., Pod], tmp_path: Path) -> Iterator[World]:
-    """A server that notices silence within a few seconds, with a key that agents share."""
-    key = tmp_path / "agent.key"
-    key.write_text("a key that only we two know\n")
-    key.chmod(0o600)
-    pod = make_pod("--agent-silence", str(SILENCE), "--agent-key", str(key), "-a", "lo")
-    machines = Machines(tmp_path, "--agent-key", str(key))
-    yield World(pod, machines)
-    machines.end()
+from podwright.client import parse_addresses
+from podwright.wire import ListRequest, PartitionList
+from tests.whole.machines import SILENCE, World
 
 
 def test_from_nothing_to_a_running_cluster_and_over_a_restart(world: World) -> None:

@@ -15,6 +15,8 @@ _PARSERS = {
     "vipu-agent": "podwright.cli.vipu_agent",
     "vipu-server": "podwright.cli.vipu_server",
     "podwright": "podwright.cli.podwright",
+    "gc-info": "podwright.cli.gc_info",
+    "gc-monitor": "podwright.cli.gc_monitor",
 }
 COMMANDS = (*_PARSERS, "poprun")
 

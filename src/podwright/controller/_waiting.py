@@ -65,11 +65,29 @@ class Waiting:
                 waiter = Waiter(record, "", self._core.now())
                 waiter.asked = _asked(self._core, waiter)
                 self._waiters[record.id] = waiter
+                if self._was_served(waiter):
+                    continue
                 acquire = record.acquire
                 if acquire is not None and acquire.spec.name in self._core.partitions:
                     waiter.target = acquire.spec.name
                 self.line.add(waiter)
         self.line.look()
+
+    def _was_served(self, waiter: Waiter) -> bool:
+        """Whether its partition was made, and only the word of it was lost with the server.
+
+        It stays, asked for or not: its owner may have been told of it already.
+        """
+        record, core = waiter.record, self._core
+        entry = core.partitions.get(waiter.spec.name) if record.create is not None else None
+        made = entry.record if entry is not None else None
+        if made is None or made.owner != record.name or made.created_at < record.since:
+            return False
+        waiter.partition = made.name
+        waiter.created = waiter.delivered = True
+        waiter.changed.set()
+        core.journal.later(Delete(WAITER, waiter.id))
+        return True
 
     async def wait(self, caller: Caller, request: WaitRequest) -> Waiter:
         """Join, or ask again; the waiter as it stands within the request's timeout.

@@ -15,7 +15,7 @@ from podwright.launch._environment import partition_environment, whole_environme
 from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
 from podwright.launch._hosts import NOWHERE, Remotes
-from podwright.launch._lease import Find, Lease, acquire, find
+from podwright.launch._lease import Find, Lease, acquire, find, in_name_of
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
 from podwright.launch._plan import Instance, Plan
@@ -217,7 +217,7 @@ class _Run:
         output.log("I", f"server {found.address} ({found.how})")
         reply = acquire(
             found.client,
-            plan.request,
+            in_name_of(plan.request, plan.program),
             plan.attempts,
             lambda error: output.warn(f"{error.message} Trying again."),
         )

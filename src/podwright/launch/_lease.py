@@ -7,8 +7,10 @@ who answers says that the lease is over.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from podwright.client import Client, Found, ServerOptions, find_server
 from podwright.launch._plan import LEASE_TTL, Plan
@@ -21,6 +23,7 @@ from podwright.wire import (
     PodwrightError,
     TimedOut,
     WrongState,
+    holder_words,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 RENEW_EVERY = LEASE_TTL / 3.3
 RETRY_EVERY = 1.0
 _CALL_TIMEOUT = 3.0
+#: Programs that run others, which are what a person would call by name.
+_INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
 
 Find = Callable[[Plan, Mapping[str, str]], Found]
 
@@ -38,6 +43,23 @@ def find(plan: Plan, environ: Mapping[str, str]) -> Found:
     """The server of a plan, in the design's order."""
     options = ServerOptions(host=plan.server_host, port=plan.server_port)
     return find_server(options, environ, timeout=plan.server_timeout)
+
+
+def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
+    """The request with words for others to read: which program, which process, on which host."""
+    return msgspec.structs.replace(
+        request, holder=holder_words(_called(program), os.getpid(), os.uname().nodename)
+    )
+
+
+def _called(program: Sequence[str]) -> str:
+    """What a person would call a command line: `train.py` for `python3 -u train.py --fast`."""
+    names = [os.path.basename(word) for word in program if word and not word.startswith("-")]
+    first = names[0] if names else ""
+    inline = any(word in ("-c", "-m") for word in program[1:3])
+    if len(names) > 1 and not inline and first.rstrip("0123456789.") in _INTERPRETERS:
+        return names[1]
+    return first
 
 
 def acquire(

@@ -39,6 +39,7 @@ from podwright.wire._errors import (
     error_from_code,
     error_from_json,
 )
+from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._places import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 from podwright.wire._subsets import DeviceSet, device_sets
@@ -136,6 +137,7 @@ __all__ = [
     "Fenced",
     "GatewayRouting",
     "Held",
+    "Holder",
     "Internal",
     "InvalidRequest",
     "LeaseInfo",
@@ -182,6 +184,8 @@ __all__ = [
     "device_sets",
     "error_from_code",
     "error_from_json",
+    "holder_words",
     "ipuof_gcds",
+    "read_holder",
     "user_socket",
 ]

@@ -1,0 +1,343 @@
+"""`gc-info` and `gc-monitor`: which devices there are, by number, and who is on them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from podwright.cli import _gc
+from podwright.cli.gc_info import main as gc_info
+from podwright.cli.gc_monitor import main as gc_monitor
+from podwright.client import Client, FakeTransport, Found
+from podwright.launch import _lease
+from podwright.wire import (
+    AcquireRequest,
+    ClusterInfo,
+    ClusterList,
+    DeviceInfo,
+    DeviceList,
+    LeaseInfo,
+    ListRequest,
+    PartitionInfo,
+    PartitionList,
+    PartitionSpec,
+    ReadyState,
+    ServerInfo,
+    Value,
+    holder_words,
+    read_holder,
+)
+from tests.cli.test_vipu import device, partition
+from tests.client.stub import http, stub
+
+P1 = partition("p1", 4, reconfigurable=True)
+P2 = replace(partition("p2", 2, 2), gcds=[[device(8)], [device(9)]])
+BROKEN = partition("p3", ready_state=ReadyState.ERROR, errors=["machine m0 is silent"])
+
+
+def lease(name: str, *devices: int, parent: str = "", holder: str = "") -> LeaseInfo:
+    return LeaseInfo(
+        id=name, partition="p1", epoch=1, holder=holder, owner="bob", parent=parent,
+        devices=list(devices), expires_in=9.0,
+    )  # fmt: skip
+
+
+class Gc:
+    """Runs one of the commands against these partitions."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.states: dict[int, str] = {}
+        self.apis = ["podwright.v1"]
+        self.out = self.err = ""
+
+    def __call__(self, line: str, *partitions: PartitionInfo, caller: str = "ann") -> int:
+        def handler(name: str, request: Value) -> Value:
+            if name == "ListPartitions":
+                return PartitionList(partitions=list(partitions))
+            if name == "ListClusters":
+                pod = ClusterInfo(name="pod16", family="ipu", size=16, free=0)
+                return ClusterList(clusters=[pod])
+            assert (name, request) == (
+                "ListDevices",
+                ListRequest(cluster="pod16", allocation="pod16"),
+            )
+            return DeviceList(
+                devices=[
+                    DeviceInfo(
+                        cluster="pod16",
+                        device=device(at),
+                        state=self.states.get(at, "IN_USE"),
+                        attributes={"clock": f"{at} MHz"},
+                    )
+                    for at in range(16)
+                ]
+            )
+
+        def connect(arguments: argparse.Namespace) -> Found:
+            info = ServerInfo(version="1", apis=self.apis, caller=caller)
+            return Found(Client(FakeTransport(handler, where="localhost:8090")), info, "named")
+
+        command, _, rest = line.partition(" ")
+        main = {"gc-info": gc_info, "gc-monitor": gc_monitor}[command]
+        try:
+            code = main(rest.split(), connect)
+        except SystemExit as end:
+            code = int(str(end.code))
+        self.out, self.err = self._capsys.readouterr()
+        return code
+
+    def rows(self) -> list[list[str]]:
+        """The cells of the only table."""
+        lines = [line for line in self.out.splitlines() if " | " in line][1:]
+        return [[cell.strip() for cell in line.split(" | ")] for line in lines]
+
+
+@pytest.fixture
+def gc(capsys: pytest.CaptureFixture[str]) -> Gc:
+    return Gc(capsys)
+
+
+def test_devices_by_the_numbers_of_real_ones(gc: Gc) -> None:
+    assert gc("gc-info -l", P1) == 0
+    lines = gc.out.splitlines()
+    assert lines[0] == "Partition: p1 [active]"
+    single = "-+- Id: [{}], target: [Fabric], machine: [m0], host: [10.0.0.1], IPU#: [{}]"
+    assert lines[1:5] == [single.format(at, 3 - at) for at in range(4)]
+    assert lines[5] == "-+- Id: [4], target: [Multi IPU]"
+    assert lines[6] == " |--- DNC Id: [0], machine: [m0], host: [10.0.0.1], IPU#: [0]"
+    assert lines[11] == "-+- Id: [6], target: [Multi IPU]"
+    assert len(lines) == 16
+
+
+def test_all_partitions_number_on(gc: Gc) -> None:
+    others = partition("p0", 4, owner="eve")
+    assert gc("gc-info -l --all-partitions", others, P1, P2) == 0
+    assert re.findall(r"Id: \[(\d+)\], target", gc.out) == [str(at) for at in range(10)]
+    assert re.findall(r"^Partition: (\w+) \[active\]", gc.out, re.MULTILINE) == ["p0", "p1", "p2"]
+    assert gc("gc-info -l", others, P1, P2) == 0
+    assert re.findall(r"^Partition: (\w+)", gc.out, re.MULTILINE) == ["p1", "p2"]
+    assert gc("gc-info -l --partition p2", others, P1, P2) == 0
+    assert "Id: [0], target: [Fabric], GCD: [0]" in gc.out
+    assert gc("gc-info -l --all-partitions --json", others, P1, P2) == 0
+    read = json.loads(gc.out)
+    assert [len(one["devices"]) for one in read] == [1, 7, 2]
+    assert [m["routing_id"] for m in read[1]["devices"][5]["members"]] == [2, 3]
+    assert read[2]["devices"][1]["id"] == 9
+
+
+def test_one_in_error_shows_why_and_no_devices(gc: Gc) -> None:
+    assert gc("gc-info -l", BROKEN, P2) == 0
+    assert gc.out.splitlines()[:3] == [
+        "Partition: p3 [error]",
+        " !   machine m0 is silent",
+        " !   no program can attach to it; try: vipu reset partition p3",
+    ]
+    assert re.findall(r"Id: \[(\d)\]", gc.out) == ["0", "1"], "p2 is numbered as if it were alone"
+    assert gc("gc-info -l --json", BROKEN) == 0
+    assert json.loads(gc.out)[0]["devices"] == []
+
+
+def test_what_is_known_of_one(gc: Gc) -> None:
+    assert gc("gc-info -d 5 --device-info --json", P1) == 0
+    read = json.loads(gc.out)
+    assert read["number of IPUs"] == 2
+    assert (read["ipuof routing id"], read["ipuof partition id"]) == (2, "p1")
+    assert (read["clock"], read["reconfigurable partition"]) == ("2 MHz", "true")
+    assert gc("gc-info -d 7", P1) == 2
+    assert "there is no device 7. gc-info -l lists" in gc.err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("gc-info", "say -l, or -d N"),
+        ("gc-info -l -d 1", "say -l, or -d N"),
+        ("gc-info -l --device-info", "--device-info needs -d N"),
+        ("gc-info -l --partition p1 --all-partitions", "not allowed with"),
+        ("gc-info -l --al-partitions", "did you mean '--all-partitions'?"),
+        ("gc-monitor --interval 0", "'0' is not a time in seconds above 0"),
+        ("gc-monitor --partition px", "there is no partition 'px'. there are: p1"),
+    ],
+)
+def test_what_is_wrong_is_said(gc: Gc, line: str, words: str) -> None:
+    assert gc(line, P1) in (1, 2)
+    assert words in gc.err
+
+
+def test_who_is_on_which_device(gc: Gc) -> None:
+    words = holder_words("train.py", 4711, "node3")
+    leases = [
+        lease("l1"),
+        lease("l2", 0, 1, parent="l1", holder=words),
+        lease("l3", 2, parent="l1", holder="somebody else"),
+    ]
+    gc.states = {1: "DOWN", 3: "RESETTING"}
+    assert gc("gc-monitor", partition("p1", 4, reconfigurable=True, leases=leases, job="42")) == 0
+    assert gc.out.startswith(
+        "Partition: p1 [active] has 4 reconfigurable IPUs, of ann, job 42\nId | "
+    )
+    assert [[row[0], row[3], *row[5:]] for row in gc.rows()] == [
+        ["0", "3", "resetting", "bob", "-", "-", "-", "l1"],
+        ["1", "2", "used", "bob", "-", "-", "somebody else", "l3"],
+        ["2", "1", "down", "bob", "node3", "4711", "train.py", "l2"],
+        ["3", "0", "used", "bob", "node3", "4711", "train.py", "l2"],
+    ]
+
+
+def test_the_same_as_data(gc: Gc) -> None:
+    words = holder_words("train.py", 4711, "node3")
+    used = partition("p2", 4, 2, leases=[lease("l1", holder=words)])
+    assert gc("gc-monitor --json", used) == 0
+    (read,) = json.loads(gc.out)
+    assert [one["id"] for one in read["devices"]] == [0, 0, 1, 1]
+    assert read["devices"][0]["users"] == [
+        {
+            "user": "bob",
+            "host": "node3",
+            "pid": 4711,
+            "program": "train.py",
+            "lease": "l1",
+            "expires_in": 9.0,
+        }
+    ]
+
+
+def test_where_there_is_nothing_it_says_what_would_be(gc: Gc) -> None:
+    assert gc("gc-monitor", P1, caller="eve") == 0
+    assert gc.out.startswith("No partition belongs to eve. --all-partitions shows")
+    assert gc("gc-monitor --all-partitions") == 0
+    assert gc.out.startswith("There is no partition.")
+    assert gc("gc-monitor --json") == 0
+    assert json.loads(gc.out) == []
+
+
+def test_a_vendors_controller_knows_no_users(gc: Gc) -> None:
+    gc.apis = ["virmgrpc"]
+    assert gc("gc-monitor", P2) == 0
+    assert [row[5] for row in gc.rows()] == ["free", "free"]
+
+
+def test_inside_a_program_it_is_that_programs(gc: Gc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IPUOF_VIPU_API_PARTITION_ID", "p2")
+    assert gc("gc-info -l", P1, P2) == 0
+    assert re.findall(r"^Partition: (\w+)", gc.out, re.MULTILINE) == ["p2"]
+    asked: list[str] = []
+
+    def connect(arguments: argparse.Namespace) -> Any:
+        asked.append(getattr(arguments, "api_host", "") + getattr(arguments, "api_port", ""))
+
+    monkeypatch.setattr(_gc, "connect", connect)
+    environ = {"IPUOF_VIPU_API_HOST": "h1", "IPUOF_VIPU_API_PORT": "81"}
+    _gc.reach(argparse.Namespace(), environ)
+    _gc.reach(argparse.Namespace(api_host="h2"), environ)
+    _gc.reach(argparse.Namespace(), {**environ, "VIPU_CLI_API_HOST": "h3"})
+    assert asked == ["h181", "h2", ""]
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        (("train.py",), "train.py"),
+        (("/usr/bin/python3.11", "-u", "dir/train.py", "--key", "secret"), "train.py"),
+        (("python3", "-c", "print()"), "python3"),
+        (("sh", "-c", "export KEY=secret"), "sh"),
+        (("./a b",), "a b"),
+    ],
+)
+def test_a_launch_says_who_it_is_without_its_arguments(program: tuple[str, ...], name: str) -> None:
+    request = _lease.in_name_of(AcquireRequest(spec=PartitionSpec(name="p")), program)
+    assert read_holder(request.holder) == (name, os.getpid(), os.uname().nodename)
+
+
+def test_words_that_are_not_ours_are_the_program() -> None:
+    assert read_holder("me") == ("me", 0, "")
+    assert read_holder(holder_words("a\nb", 1, "")) == ("a?b", 1, "localhost")
+
+
+# -- live ----------------------------------------------------------------------------------------
+
+LIVE = [sys.executable, "-m", "podwright.cli.gc_monitor", "--interval", "0.05"]
+
+
+def answer(name: str, body: dict[str, Any]) -> bytes:
+    info = {"version": "1", "caller": "ann", "apis": ["virmgrpc"], "host": "h", "port": 1}
+    listed = {"partitions": [json.loads(json.dumps(_P1))]}
+    return http(info if name == "GetServerInfo" else listed)
+
+
+_P1: dict[str, Any] = {
+    "name": "p1", "cluster": "c", "allocation": "a", "size": 1, "num_gcds": 1, "num_replicas": 1,
+    "num_ilds": 1, "routing": "DNC", "gw_routing": "DEFAULT", "sync_type": "DEFAULT",
+    "ready_state": "ACTIVE", "gcds": [[{"domain": 0, "offset": 0, "machine": "m"}]],
+    "owner": "ann",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_live_it_repaints_and_leaves_the_terminal_as_it_was(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    with stub(tmp_path / "s", answer) as made:
+        ours, theirs = pty.openpty()
+        environ = {**os.environ, "PODWRIGHT_SOCKET": made.path, "COLUMNS": "60", "LINES": "4"}
+        with subprocess.Popen(LIVE, env=environ, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            said = read_until(ours, lambda said: said.count(b"\x1b[H") > 2)
+            process.send_signal(number)
+            said += read_until(ours, lambda more: b"\x1b[?1049l" in more)
+            assert process.wait(30) == code
+        os.close(ours)
+    assert said.startswith(b"\x1b[?1049h")
+    assert b"Partition: p1 [active] has 1 IPU, of ann" in said
+    assert "… 3 more lines; --partition NAME shows fewer".encode() in said
+    assert b"Traceback" not in said
+
+
+def read_until(file: int, true: Callable[[bytes], bool]) -> bytes:
+    said = b""
+    while not true(said):
+        assert select.select([file], [], [], 30)[0], said
+        said += os.read(file, 4096)
+    return said
+
+
+def test_live_into_a_pipe_it_goes_on_while_the_server_is_away(tmp_path: Path) -> None:
+    down = threading.Event()
+
+    def away(name: str, body: dict[str, Any]) -> bytes:
+        if down.is_set():
+            return http({"code": "UNAVAILABLE", "message": "gone"}, 503)
+        return answer(name, body)
+
+    with stub(tmp_path / "s", away) as made:
+        environ = {**os.environ, "PODWRIGHT_SOCKET": made.path}
+        with subprocess.Popen(
+            [*LIVE, "--json"], env=environ, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())[0]["partition"] == "p1"
+            down.set()
+            while not isinstance(told := json.loads(process.stdout.readline()), dict):
+                pass
+            assert told["code"] == "UNAVAILABLE"
+            down.clear()
+            while not isinstance(json.loads(process.stdout.readline()), list):
+                pass
+            process.send_signal(signal.SIGINT)
+            process.stdout.close()
+            assert process.wait(30) in (130, 141)
