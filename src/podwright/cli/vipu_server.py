@@ -158,13 +158,16 @@ def _main(argv: Sequence[str] | None) -> int:
         _let_go()
     import asyncio
 
+    import uvloop
+
     from podwright.server import serve
 
     _log_to_stderr(arguments.verbose, arguments.log_format)
     options = _options(arguments)
     if arguments.init or arguments.tls_init:
         return _prepare(arguments, options)
-    asyncio.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
     return 0
 
 
