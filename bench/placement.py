@@ -170,7 +170,7 @@ def _refused(devices: int, attempts: int) -> Figures:
 def run() -> Iterator[dict[str, object]]:
     """All figures: rates first, then refusals."""
     for devices, settle in ((256, 50_000), (1024, 80_000), (16_384, 250_000)):
-        yield from _rate(devices, settle=settle, windows=15, window=15_000)
+        yield from _rate(devices, settle=settle, windows=40, window=10_000)
     yield from _rate(1 << 20, settle=150_000, windows=3, window=10_000)
     for devices, attempts in ((64, 100_000), (256, 500_000), (1024, 500_000)):
         yield from _refused(devices, attempts)
