@@ -10,13 +10,16 @@ from podwright.fabric import (
     Attachment,
     ClusterTopology,
     DomainTopology,
+    family_named,
     preset,
     presets,
     simulated_ipus,
 )
 
+PODS = ["pod4", "pod8", "pod16", "pod32", "pod64", "pod128", "pod256"]
 
-@pytest.mark.parametrize("name", presets())
+
+@pytest.mark.parametrize("name", PODS)
 def test_a_preset_has_the_size_in_its_name(name: str) -> None:
     cluster = preset(name)
     size = int(name.removeprefix("pod"))
@@ -30,12 +33,34 @@ def test_a_preset_has_the_size_in_its_name(name: str) -> None:
     assert (cluster.domain_topology is DomainTopology.TORUS) == (size >= 64)
 
 
-def test_presets_run_from_pod4_to_pod256() -> None:
-    assert presets() == ["pod4", "pod8", "pod16", "pod32", "pod64", "pod128", "pod256"]
+def test_presets_are_pods_and_gpus() -> None:
+    assert presets() == [*PODS, "hgx8", "hgx8x4", "nvl72"]
+
+
+@pytest.mark.parametrize(("name", "machines", "size"), [("hgx8", 1, 8), ("nvl72", 18, 72)])
+def test_gpus(name: str, machines: int, size: int) -> None:
+    cluster = preset(name)
+    (domain,) = cluster.domains
+    assert (len(domain.machines), cluster.size) == (machines, size)
+    assert cluster.family is FAMILIES[name]
+    assert cluster.family.attachment is Attachment.HOST
+    assert cluster.topology is ClusterTopology.NONE
+
+
+def test_machines_of_any_number_of_gpus_are_families() -> None:
+    assert [f and f.devices_per_machine for f in map(family_named, ("gpu1", "gpu2", "gpu16"))] == [
+        1,
+        2,
+        16,
+    ]
+    assert [family_named(name) for name in ("gpu0", "gpu01", "gpu", "gpux", "gpu65", "")] == [
+        None
+    ] * 6
+    assert family_named("ipu") is IPU
 
 
 def test_an_unknown_preset_lists_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"no preset 'pod5'; there are: pod4, .*pod256"):
+    with pytest.raises(ValueError, match=r"no preset 'pod5'; there are: pod4, .*nvl72"):
         preset("pod5")
 
 

@@ -144,10 +144,10 @@ def _machine(arguments: argparse.Namespace) -> SimulatedMachine:
     from dataclasses import replace
 
     from podwright.agents import SimulatedMachine
-    from podwright.fabric import FAMILIES, Machine
+    from podwright.fabric import FAMILIES, Machine, family_named
     from podwright.wire import InvalidRequest
 
-    family = FAMILIES.get(arguments.family)
+    family = family_named(arguments.family)
     if family is None:
         raise InvalidRequest(
             f"there is no family {arguments.family!r}", would_work=f"one of {', '.join(FAMILIES)}"

@@ -15,7 +15,7 @@ from podwright.controller._machines import check_administrator
 from podwright.controller._registry import AgentRecord, Known, Registry
 from podwright.controller._watch import Watch
 from podwright.controller._whole import to_its_end
-from podwright.fabric import FAMILIES
+from podwright.fabric import FAMILIES, family_named
 from podwright.wire import (
     AgentInfo,
     AgentList,
@@ -156,7 +156,7 @@ class AgentCalls:
                 would_work=f"create agent {report.name}, or another address",
             )
         site = self._core.inventory.by_machine.get(name)
-        family = FAMILIES.get(report.family)
+        family = family_named(report.family)
         if family is None or (site is not None and site.cluster.family.name != family.name):
             wanted = site.cluster.family.name if site else " or ".join(FAMILIES)
             raise InvalidRequest(

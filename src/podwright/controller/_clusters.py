@@ -11,13 +11,13 @@ from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._registry import Registry, check_name, difference
 from podwright.fabric import (
-    FAMILIES,
     Cluster,
     ClusterTopology,
     DomainTopology,
     LinkDomain,
     Machine,
     cabling,
+    family_named,
 )
 from podwright.wire import (
     AlreadyExists,
@@ -65,7 +65,8 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
             asked=asked,
             would_work="a cluster of each",
         )
-    family = FAMILIES[families[0]]
+    family = family_named(families[0])
+    assert family is not None  # agents of others are not registered
     size = _domain_size(request, family.max_domain_devices // family.devices_per_machine, asked)
     machines = [Machine(record.name, record.host, record.port) for record in records]
     whole = size * family.devices_per_machine == family.max_domain_devices

@@ -48,11 +48,12 @@ def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, asked: 
 
 
 def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, asked: str) -> None:
-    size, part = record.size, record.blocks[0].size
+    size = record.size
+    whole = min(block.size for block in record.blocks)
     fits = [
         size // share
-        for share in sorted(family.gcd_sizes, reverse=True)
-        if part % share == 0
+        for share in sorted(family.gcd_sizes or range(1, whole + 1), reverse=True)
+        if all(block.size % share == 0 for block in record.blocks)
         and (record.open_replicas or record.num_replicas % (size // share) == 0)
     ]
     if gcds not in fits:

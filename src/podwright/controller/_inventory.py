@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.agents import MachineReport
 from podwright.fabric import Cluster
-from podwright.placement import Block, Index
+from podwright.placement import Block, index_of
 from podwright.wire import DeviceRef, InvalidRequest, NotFound
 
 
@@ -15,7 +15,7 @@ class Site:
 
     def __init__(self, cluster: Cluster, allocations: Mapping[str, Sequence[str]]) -> None:
         self.cluster = cluster
-        self.index = Index(cluster)
+        self.index = index_of(cluster)
         self.allocations: dict[str, list[str]] = {}
         for name, machines in allocations.items():
             self.index.define_allocation(name, machines)

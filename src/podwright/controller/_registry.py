@@ -17,7 +17,7 @@ from podwright.agents import Driver, MachineReport
 from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._records import Record, decode
-from podwright.fabric import FAMILIES, Cluster
+from podwright.fabric import Cluster, family_named
 from podwright.store import Delete, Put
 from podwright.wire import InvalidRequest, NotFound, WrongState
 
@@ -80,7 +80,7 @@ class Registry:
             if kind == CLUSTER:
                 cluster = decode(ClusterRecord, body).cluster
                 # A family's rules are the program's, not the store's.
-                ours = replace(cluster, family=FAMILIES.get(cluster.family.name, cluster.family))
+                ours = replace(cluster, family=family_named(cluster.family.name) or cluster.family)
                 if ours.name not in self._core.inventory.sites:
                     self.begin_cluster(ours)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from podwright.controller._inventory import Site
 from podwright.controller._spec import blocks_of
-from podwright.fabric import ClusterTopology
+from podwright.fabric import BlockRule, Cluster, ClusterTopology
 from podwright.placement import Block, Placement, Refusal, Request
 from podwright.wire import PartitionSpec
 
@@ -162,10 +162,21 @@ def candidates(
     rounds = there if cluster.topology is ClusterTopology.LOOPED and count < there else 0
     for first in range(max(rounds, there - count + 1)):
         run = [(first + i) % there for i in range(count)]
-        for offset in range(0, cluster.domain_size(first), part):
+        for offset in _offsets(cluster, first, part):
             blocks = tuple(Block(domain, offset, part) for domain in run)
             if all(fits(block) for block in blocks):
                 yield blocks
+
+
+def _offsets(cluster: Cluster, domain: int, part: int) -> Iterator[int]:
+    """Where a part of a partition may begin in a link domain."""
+    per = cluster.family.devices_per_machine
+    step = part
+    if cluster.family.block_rule is BlockRule.MACHINE_SUBSET_OR_WHOLE_MACHINES:
+        step = 1 if part < per else per
+    for offset in range(0, cluster.domain_size(domain), step):
+        if part >= per or offset % per + part <= per:
+            yield offset
 
 
 def slip(core: Core, site: Site, request: Request, until: float) -> Placement | None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from podwright.fabric import Cluster, ClusterTopology, DomainTopology
+from podwright.fabric import Attachment, Cluster, ClusterTopology, DomainTopology
 from podwright.placement import Block, Request
 from podwright.wire import GatewayRouting, InvalidRequest, PartitionSpec, Routing, SyncType
 
@@ -113,7 +113,10 @@ def check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> N
         return
     most, size = cluster.family.reconfigurable_max, spec.size or len(spec.devices)
     problem = would_work = ""
-    if size > most:
+    if not most:
+        problem = f"partitions of {cluster.family.device_noun}s are not reconfigurable"
+        would_work = "leave out --reconfigurable"
+    elif size > most:
         problem = f"a reconfigurable partition has at most {most} devices"
         would_work = f"use a size of {most} or less, or a partition that is not reconfigurable"
     elif spec.num_gcds > 1 or spec.num_replicas > 1 or spec.num_ilds > 1:
@@ -127,10 +130,13 @@ def check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> N
 
 
 def fewest_gcds(spec: PartitionSpec, cluster: Cluster) -> int:
-    """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain."""
-    size = spec.size or len(spec.devices)
+    """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain,
+    and in one machine where devices sit inside hosts."""
+    size, family = spec.size or len(spec.devices), cluster.family
+    if family.attachment is Attachment.HOST:  # a process drives devices of its own host
+        return max(1, spec.num_ilds, -(-size // family.devices_per_machine))
     domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
-    return max(1, domains, -(-size // cluster.family.max_domain_devices))
+    return max(1, domains, -(-size // family.max_domain_devices))
 
 
 def to_request(spec: PartitionSpec, cluster: Cluster) -> Request:

@@ -9,13 +9,25 @@ from podwright.fabric._cluster import (
     Machine,
 )
 from podwright.fabric._errors import FabricError
-from podwright.fabric._family import FAMILIES, IPU, Attachment, BlockRule, Family
+from podwright.fabric._family import (
+    FAMILIES,
+    HGX8,
+    IPU,
+    NVL72,
+    Attachment,
+    BlockRule,
+    Family,
+    family_named,
+    gpu_family,
+)
 from podwright.fabric._load import load_cluster
-from podwright.fabric._presets import preset, presets, simulated_ipus
+from podwright.fabric._presets import preset, presets, simulated_gpus, simulated_ipus
 
 __all__ = [
     "FAMILIES",
+    "HGX8",
     "IPU",
+    "NVL72",
     "Attachment",
     "BlockRule",
     "Cluster",
@@ -26,8 +38,11 @@ __all__ = [
     "LinkDomain",
     "Machine",
     "cabling",
+    "family_named",
+    "gpu_family",
     "load_cluster",
     "preset",
     "presets",
+    "simulated_gpus",
     "simulated_ipus",
 ]

@@ -58,4 +58,39 @@ IPU = Family(
     reconfigurable_max=64,
 )
 
-FAMILIES: dict[str, Family] = {IPU.name: IPU}
+
+def gpu_family(name: str, per_machine: int, per_domain: int) -> Family:
+    """GPUs joined by NVLink: `per_machine` in a machine, up to `per_domain` in a link domain."""
+    machines = per_domain // per_machine
+    return Family(
+        name=name,
+        device_noun="GPU",
+        attachment=Attachment.HOST,
+        block_rule=BlockRule.MACHINE_SUBSET_OR_WHOLE_MACHINES,
+        devices_per_machine=per_machine,
+        max_domain_devices=per_domain,
+        partition_sizes_in_domain=(),
+        gcd_sizes=(),
+        replica_sizes=(),
+        allocation_sizes_in_domain=tuple(per_machine * n for n in range(1, machines + 1)),
+        reconfigurable_max=0,
+    )
+
+
+#: A node of 8 on switch chips: its link domain is the node. Several are joined by a network.
+HGX8 = gpu_family("hgx8", 8, 8)
+#: A rack of 18 trays of 4 GPUs, all joined by NVLink.
+NVL72 = gpu_family("nvl72", 4, 72)
+
+#: A machine with one GPU; `gpu2` and so on are machines with more, each a link domain.
+GPU1 = gpu_family("gpu1", 1, 1)
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (IPU, HGX8, NVL72, GPU1)}
+
+
+def family_named(name: str) -> Family | None:
+    """The family of that name; None where there is none."""
+    count = name.removeprefix("gpu")
+    if name != count and count.isdecimal() and 0 < int(count) <= 64 and count[0] != "0":
+        return gpu_family(name, int(count), int(count))
+    return FAMILIES.get(name)

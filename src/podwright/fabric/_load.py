@@ -31,7 +31,7 @@ from podwright.fabric._cluster import (
     Machine,
 )
 from podwright.fabric._errors import FabricError, nearest
-from podwright.fabric._family import FAMILIES, Family
+from podwright.fabric._family import FAMILIES, Family, family_named
 from podwright.fabric._toml_lines import Path as KeyPath
 from podwright.fabric._toml_lines import key_lines
 
@@ -91,12 +91,12 @@ class _Reader:
     def cluster(self, tree: Mapping[str, Any]) -> Cluster:
         self._keys((), tree, _CLUSTER_KEYS, required=("name", "family", "link_domains"))
         family_name = self._name(("family",), tree["family"])
-        if family_name not in FAMILIES:
+        family = family_named(family_name)
+        if family is None:
             self._no_choice(("family",), family_name, FAMILIES)
         simulated = tree.get("simulated", False)
         if not isinstance(simulated, bool):
             self.fail(("simulated",), f"is {_kind(simulated)}", "Write true or false")
-        family = FAMILIES[family_name]
         return Cluster(
             name=self._name(("name",), tree["name"]),
             family=family,

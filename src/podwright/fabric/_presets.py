@@ -9,21 +9,45 @@ from podwright.fabric._cluster import (
     LinkDomain,
     Machine,
 )
-from podwright.fabric._family import IPU
+from podwright.fabric._family import HGX8, IPU, NVL72, Family
 
 _SIZES = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
+#: Family, and how many link domains of it.
+_GPUS: dict[str, tuple[Family, int]] = {
+    "hgx8": (HGX8, 1),
+    "hgx8x4": (HGX8, 4),
+    "nvl72": (NVL72, 1),
+}
 
 
 def presets() -> list[str]:
-    """The names that `preset` knows, smallest cluster first."""
-    return list(_SIZES)
+    """The names that `preset` knows: IPUs, the smallest cluster first, then GPUs."""
+    return [*_SIZES, *_GPUS]
 
 
 def preset(name: str) -> Cluster:
     """The simulated cluster of that name. Raises ValueError that lists the names there are."""
+    if name in _GPUS:
+        return simulated_gpus(name, *_GPUS[name])
     if name not in _SIZES:
         raise ValueError(f"no preset {name!r}; there are: {', '.join(presets())}")
     return simulated_ipus(name, _SIZES[name])
+
+
+def simulated_gpus(name: str, family: Family, domains: int) -> Cluster:
+    """A simulated GPU cluster: whole link domains of a family, joined by a network's switches."""
+    step = family.max_domain_devices // family.devices_per_machine
+    machines = [Machine(f"gpu{i + 1}") for i in range(domains * step)]
+    return Cluster(
+        name=name,
+        family=family,
+        domains=tuple(
+            LinkDomain(f"nvl{i}", tuple(machines[i * step : (i + 1) * step]))
+            for i in range(domains)
+        ),
+        topology=ClusterTopology.SWITCHED if domains > 1 else ClusterTopology.NONE,
+        simulated=True,
+    )
 
 
 def simulated_ipus(name: str, size: int) -> Cluster:

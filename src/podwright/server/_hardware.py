@@ -14,7 +14,15 @@ from pathlib import Path
 import msgspec
 
 from podwright.agents import Driver, SimulatedMachine
-from podwright.fabric import FAMILIES, Cluster, FabricError, cabling, load_cluster, preset, presets
+from podwright.fabric import (
+    Cluster,
+    FabricError,
+    cabling,
+    family_named,
+    load_cluster,
+    preset,
+    presets,
+)
 from podwright.store import Put, Store
 from podwright.wire import InvalidRequest, WrongState
 
@@ -118,7 +126,7 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
     source = msgspec.json.decode(body, type=Source)
     clusters = _from_preset(source.preset).clusters if source.preset else source.clusters
     # A family's rules are the program's, not the store's: a newer one may know better.
-    ours = tuple(replace(c, family=FAMILIES.get(c.family.name, c.family)) for c in clusters)
+    ours = tuple(replace(c, family=family_named(c.family.name) or c.family) for c in clusters)
     return Hardware(ours, source, news=False)
 
 

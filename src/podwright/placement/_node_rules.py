@@ -1,0 +1,111 @@
+"""Which devices of machines a request may get where links join the devices of a machine.
+
+Sources: that any number inside a machine, and whole machines beyond, is what NVLink allows; that a
+GCD is a run of neighbours in the order of their PCI addresses is our choice, for these share
+switches. Blind to allocations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from podwright.fabric import Cluster, ClusterTopology
+from podwright.placement._rules import Illegal
+from podwright.placement._values import Request
+
+
+class NodeShape(NamedTuple):
+    """`machines` whole machines, or 0: `size` devices inside one. Cut into GCDs of `gcd`.
+
+    domains: over how many link domains, all with as many machines; None: as few as can be.
+    """
+
+    machines: int
+    size: int
+    gcd: int
+    domains: int | None
+
+
+def node_shape(cluster: Cluster, request: Request) -> NodeShape:
+    """The shape of a request. Raises Illegal."""
+    per, noun = cluster.family.devices_per_machine, cluster.family.device_noun
+    size, gcds, domains = request.size, request.gcds, request.domains
+    if size <= 0:
+        raise Illegal("a partition has at least one device", of_size=True)
+    if gcds <= 0 or size % gcds:
+        raise Illegal(f"{size} {noun}s do not divide evenly into {gcds} GCDs")
+    if domains is not None and not 1 <= domains <= len(cluster.domains):
+        raise Illegal(f"cluster {cluster.name} has {len(cluster.domains)} link domains")
+    if size < per:
+        if domains not in (None, 1):
+            raise Illegal(f"{size} {noun}s lie in one machine, so in one link domain")
+        return NodeShape(0, size, size // gcds, 1)
+    machines = size // per
+    if size % per:
+        raise Illegal(
+            f"a partition has up to {per} {noun}s of one machine, or whole machines of {per}",
+            of_size=True,
+        )
+    if gcds % machines:
+        raise Illegal(f"a GCD lies in one machine: {gcds} do not divide over {machines} machines")
+    if domains is not None and machines % domains:
+        raise Illegal(f"{machines} machines do not divide over {domains} link domains")
+    total = sum(len(domain.machines) for domain in cluster.domains)
+    if machines > total:
+        raise Illegal(f"cluster {cluster.name} has {total} machines, not {machines}", of_size=True)
+    if cluster.topology is ClusterTopology.NONE:
+        widest = max(len(domain.machines) for domain in cluster.domains)
+        if machines > widest or domains not in (None, 1):
+            raise Illegal(f"no links join the link domains of cluster {cluster.name}", of_size=True)
+        domains = 1
+    return NodeShape(machines, size, size // gcds, domains)
+
+
+def best_runs(free: int, size: int, gcd: int, width: int) -> list[tuple[int, int]]:
+    """Where `size` devices of a machine go: runs (first, length); none where they do not fit.
+
+    free: a mask of the free ones. One run where there is one, else a run for each GCD. A run
+    begins where a block of its size would if all were aligned, if it can: so switches that are
+    cut in halves and quarters can follow. The smallest hole that suffices is taken.
+    """
+    runs: list[tuple[int, int]] = []
+    for length, count in ((size, 1), (gcd, size // gcd)):
+        step = 1 << (length - 1).bit_length() if count == 1 else 1
+        runs, left = [], free
+        for _ in range(count):
+            first = _best_run(left, length, width, step)
+            if first < 0:
+                break
+            runs.append((first, length))
+            left &= ~(((1 << length) - 1) << first)
+        else:
+            return _joined(sorted(runs))
+    return []
+
+
+def _best_run(free: int, length: int, width: int, step: int) -> int:
+    """Where a run begins, best at a multiple of `step`; -1 for nowhere."""
+    best: tuple[bool, int, int] | None = None
+    start = 0
+    while start < width:
+        if not free >> start & 1:
+            start += 1
+            continue
+        end = start
+        while end < width and free >> end & 1:
+            end += 1
+        for first in range(start, end - length + 1):
+            key = (first % step != 0, end - start, first)
+            best = key if best is None or key < best else best
+        start = end
+    return best[2] if best else -1
+
+
+def _joined(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for first, length in runs:
+        if out and sum(out[-1]) == first:
+            out[-1] = (out[-1][0], out[-1][1] + length)
+        else:
+            out.append((first, length))
+    return out

@@ -1,0 +1,317 @@
+"""Which devices are free where they sit in machines, and which of them a request gets.
+
+What `Index` is for aligned blocks this is for GPUs: any number inside one machine, whole machines
+beyond. A machine is a mask, and all of an allocation's are looked at: there are a thousand of
+them at most, and what makes a place good (machines and link domains that stay whole) is a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from podwright.fabric import Cluster
+from podwright.placement._node_rules import NodeShape, best_runs, node_shape
+from podwright.placement._refusals import unknown_allocation
+from podwright.placement._rules import Illegal
+from podwright.placement._values import Block, Placement, Refusal, Request
+
+
+class NodeIndex:
+    """The free devices of one cluster of such machines. Its promises are those of `Index`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._per = cluster.family.devices_per_machine
+        self._full = (1 << self._per) - 1
+        names = [
+            (d, i) for d, domain in enumerate(cluster.domains) for i in range(len(domain.machines))
+        ]
+        #: Machine -> its link domain and place there.
+        self._machines = {cluster.domains[d].machines[i].name: (d, i) for d, i in names}
+        self._names = {place: name for name, place in self._machines.items()}
+        self._untaken = dict.fromkeys(self._machines, self._full)
+        self._drained: set[str] = set()
+        self._pools: dict[str, list[str]] = {cluster.name: list(self._machines)}
+        self._implicit = True
+        self._held: dict[Placement, int] = {}
+
+    # Allocations and machines.
+
+    @property
+    def allocations(self) -> tuple[str, ...]:
+        """The names of the allocations, in the order of their definition."""
+        return tuple(self._pools)
+
+    def define_allocation(self, name: str, machines: Sequence[str]) -> None:
+        """Set machines apart under a name. See `Index.define_allocation`."""
+        if self._implicit and self._held:
+            raise ValueError("there are partitions already, outside any allocation")
+        pools = {} if self._implicit else self._pools
+        if name in pools:
+            raise ValueError(f"there is an allocation {name} already")
+        if not machines:
+            raise ValueError(f"allocation {name} has no machines")
+        for place, machine in enumerate(machines):
+            self._known(machine)
+            if machine in machines[:place]:
+                raise ValueError(f"machine {machine} is named twice")
+            for other, theirs in pools.items():
+                if machine in theirs:
+                    raise ValueError(f"machine {machine} is in allocation {other}")
+        self._pools = {**pools, name: sorted(machines, key=self._machines.__getitem__)}
+        self._implicit = False
+
+    def remove_allocation(self, name: str) -> None:
+        """Undo `define_allocation`. Raises ValueError if something is placed in it."""
+        self._pool(name)
+        if any(placement.allocation == name for placement in self._held):
+            raise ValueError(f"allocation {name} has partitions")
+        del self._pools[name]
+
+    def drain(self, machine: str) -> None:
+        """Let the machine take nothing new. Raises ValueError for an unknown one."""
+        self._drained.add(self._known(machine))
+
+    def resume(self, machine: str) -> None:
+        """Undo `drain`. Raises ValueError for an unknown machine."""
+        self._drained.discard(self._known(machine))
+
+    def free(self, allocation: str | None = None) -> int:
+        """Devices that are neither taken nor drained. Raises ValueError for an unknown one."""
+        return sum(self._free(name).bit_count() for name in self._of(allocation))
+
+    def size(self, allocation: str | None = None) -> int:
+        """Devices in an allocation, or in all. Raises ValueError for an unknown one."""
+        return self._per * len(self._of(allocation))
+
+    def _of(self, allocation: str | None) -> list[str]:
+        if allocation is not None:
+            return self._pool(allocation)
+        return [name for pool in self._pools.values() for name in pool]
+
+    def _pool(self, name: str) -> list[str]:
+        if name not in self._pools:
+            raise ValueError(f"there is no allocation {name} in cluster {self.cluster.name}")
+        return self._pools[name]
+
+    def _known(self, name: str) -> str:
+        if name not in self._machines:
+            raise ValueError(f"there is no machine {name} in cluster {self.cluster.name}")
+        return name
+
+    def _free(self, machine: str) -> int:
+        return 0 if machine in self._drained else self._untaken[machine]
+
+    # Placements.
+
+    def plan(self, request: Request) -> Placement | Refusal:
+        """Where the request would go. The index stays as it is."""
+        return self.find(request) or self._refuse(request)
+
+    def allocate(self, request: Request) -> Placement | Refusal:
+        """Plan and take."""
+        found = self.plan(request)
+        if isinstance(found, Placement):
+            self.take(found)
+        return found
+
+    def find(self, request: Request) -> Placement | None:
+        """As `plan`, but without the reasons of a refusal."""
+        try:
+            if request.blocks is not None:
+                return self._find_named(request)
+            shape = node_shape(self.cluster, request)
+        except Illegal:
+            return None
+        for name, pool in self._pools.items():
+            if request.allocation in (None, name) and (blocks := self._search(pool, shape)):
+                return _placement(name, blocks, shape.gcd)
+        return None
+
+    def take(self, placement: Placement) -> None:
+        """Hold a placement, also on drained machines: that of a plan, or one from before.
+
+        Raises ValueError, and changes nothing, when some of it is taken or outside its
+        allocation.
+        """
+        pool = set(self._pool(placement.allocation))
+        bits = self._bits(placement.blocks)
+        if not bits or not pool.issuperset(bits):
+            raise ValueError(f"some of the devices are not in allocation {placement.allocation}")
+        if placement in self._held or any(m & ~self._untaken[name] for name, m in bits.items()):
+            raise ValueError("some of the devices are taken")
+        for name, mask in bits.items():
+            self._untaken[name] ^= mask
+        self._held[placement] = placement.size
+
+    def release(self, placement: Placement) -> None:
+        """Give a placement's devices back. Raises ValueError if it is not held."""
+        if self._held.pop(placement, None) is None:
+            raise ValueError("that placement is not held")
+        for name, mask in self._bits(placement.blocks).items():
+            self._untaken[name] |= mask
+
+    def _bits(self, blocks: Sequence[Block]) -> dict[str, int]:
+        """Blocks as masks of machines; empty where they leave the cluster or overlap."""
+        out: dict[str, int] = {}
+        for domain, offset, size in blocks:
+            for at in range(offset, offset + size):
+                place, index = divmod(at, self._per)
+                name = self._names.get((domain, place))
+                if name is None or size <= 0 or out.get(name, 0) >> index & 1:
+                    return {}
+                out[name] = out.get(name, 0) | 1 << index
+        return out
+
+    # Where a shape goes.
+
+    def _search(self, pool: Sequence[str], shape: NodeShape) -> list[Block]:
+        if shape.machines:
+            return self._whole_machines(pool, shape)
+        whole = [0] * len(self.cluster.domains)
+        for name in pool:
+            whole[self._machines[name][0]] += self._free(name) == self._full
+        best: tuple[tuple[int, int, tuple[int, int]], list[tuple[int, int]]] | None = None
+        for name in pool:
+            free, at = self._free(name), self._machines[name]
+            if free.bit_count() < shape.size:
+                continue
+            key = (free.bit_count(), whole[at[0]], at)
+            if best is None or key < best[0]:
+                runs = best_runs(free, shape.size, shape.gcd, self._per)
+                best = (key, runs) if runs else best
+        if best is None:
+            return []
+        (_, _, (domain, place)), runs = best
+        return [Block(domain, place * self._per + first, length) for first, length in runs]
+
+    def _whole_machines(self, pool: Sequence[str], shape: NodeShape) -> list[Block]:
+        by_domain: dict[int, list[int]] = {}
+        for name in pool:
+            if self._free(name) == self._full:
+                domain, place = self._machines[name]
+                by_domain.setdefault(domain, []).append(place)
+        chosen = _spread(by_domain, shape.machines, shape.domains)
+        return [
+            Block(d, place * self._per, self._per) for d in sorted(chosen) for place in chosen[d]
+        ]
+
+    def _find_named(self, request: Request) -> Placement | None:
+        bits, shape = self._named(request)
+        for name, pool in self._pools.items():
+            inside = request.allocation in (None, name) and set(pool).issuperset(bits)
+            if inside and not any(mask & ~self._free(m) for m, mask in bits.items()):
+                return _placement(name, self._blocks(bits), shape.gcd)
+        return None
+
+    def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
+        """The very devices that are asked for, and their shape. Raises Illegal."""
+        bits = self._bits(request.blocks or ())
+        total = sum(mask.bit_count() for mask in bits.values())
+        if not bits:
+            raise Illegal("the devices named are not all there, or one is named twice")
+        if request.size not in (0, total):
+            raise Illegal(f"{total} devices are named where {request.size} are asked for")
+        domains = len({self._machines[name][0] for name in bits})
+        if request.domains not in (None, domains):
+            raise Illegal(f"the devices named lie in {domains} link domains")
+        shape = node_shape(self.cluster, replace(request, size=total, blocks=None, domains=None))
+        if len(bits) > 1 and any(mask != self._full for mask in bits.values()):
+            raise Illegal("devices of several machines are whole machines")
+        if any(block.size % shape.gcd for block in self._blocks(bits)):
+            raise Illegal(f"a GCD is a run of {shape.gcd} neighbours")
+        return bits, shape
+
+    def _blocks(self, bits: dict[str, int]) -> list[Block]:
+        blocks = []
+        for name in sorted(bits, key=self._machines.__getitem__):
+            domain, place = self._machines[name]
+            runs = best_runs(bits[name], bits[name].bit_count(), 1, self._per)
+            blocks += [Block(domain, place * self._per + first, n) for first, n in runs]
+        return blocks
+
+    # Why there is none.
+
+    def _refuse(self, request: Request) -> Refusal:
+        pools = [p for name, p in self._pools.items() if request.allocation in (None, name)]
+        if not pools:
+            return unknown_allocation(self.cluster, request.allocation)
+        noun, free = (
+            self.cluster.family.device_noun,
+            sum(self.free(n) for n in self._pools if request.allocation in (None, n)),
+        )
+        largest = self._largest(request)
+        try:
+            if request.blocks is not None:
+                bits, _ = self._named(request)
+                inside = any(set(pool).issuperset(bits) for pool in pools)
+                rule = "some of the devices named are taken, or on a drained machine"
+                if not inside:
+                    rule = "the devices named are not all in one allocation"
+                return Refusal(not inside, rule, free, largest)
+            shape = node_shape(self.cluster, request)
+        except Illegal as illegal:
+            nearest = self._nearest(request.size, pools) if illegal.of_size else ()
+            return Refusal(True, illegal.rule, free, largest, nearest)
+        room = max(len(pool) for pool in pools)
+        if shape.machines > room:
+            rule = f"the largest allocation has {room} machines, not {shape.machines}"
+            return Refusal(True, rule, free, largest, self._nearest(request.size, pools))
+        if free < request.size:
+            rule = f"{request.size} {noun}s are asked for and {free} are free"
+        elif shape.machines:
+            rule = f"{free} {noun}s are free, but no {shape.machines} whole machines are"
+        else:
+            rule = f"{free} {noun}s are free, but no {shape.gcd} side by side in one machine"
+        return Refusal(False, rule, free, largest)
+
+    def _largest(self, request: Request) -> int:
+        """The largest request of the same kind that has a place now."""
+        whole = sum(self._free(name) == self._full for name in self._of(None))
+        for machines in range(whole, 0, -1):
+            as_many = replace(request, size=machines * self._per, blocks=None, gcds=machines)
+            if self.find(as_many):
+                return as_many.size
+        gcds = request.gcds if request.size < self._per else 1
+        for size in range(self._per - 1, 0, -1):
+            if self.find(Request(size, request.allocation, None, gcds)):
+                return size
+        return 0
+
+    def _nearest(self, size: int, pools: Sequence[Sequence[str]]) -> tuple[int, ...]:
+        most = max(len(pool) for pool in pools) * self._per
+        below = min(size // self._per * self._per, most)
+        return tuple(n for n in (below, below + self._per) if 0 < n <= most)
+
+
+def _spread(free: dict[int, list[int]], machines: int, domains: int | None) -> dict[int, list[int]]:
+    """Whole machines by link domain: in one where they fit, the fullest that does; else over as
+    few as can be, or over as many as are asked for, alike in each. Empty: there is no room."""
+    if domains is not None:
+        share = machines // domains
+        fit = sorted((d for d in free if len(free[d]) >= share), key=lambda d: (len(free[d]), d))
+        return {d: free[d][:share] for d in fit[:domains]} if len(fit) >= domains else {}
+    chosen: dict[int, list[int]] = {}
+    left = machines
+    while left:
+        rest = [d for d in free if d not in chosen]
+        if not rest:
+            return {}
+        fit = [d for d in rest if len(free[d]) >= left]
+        if fit:
+            best = min(fit, key=lambda d: (len(free[d]), d))
+        else:
+            best = min(rest, key=lambda d: (-len(free[d]), d))
+        chosen[best] = free[best][:left]
+        left -= len(chosen[best])
+    return chosen
+
+
+def _placement(allocation: str, blocks: Sequence[Block], gcd: int) -> Placement:
+    gcds = tuple(
+        Block(domain, at, gcd)
+        for domain, offset, size in blocks
+        for at in range(offset, offset + size, gcd)
+    )
+    return Placement(allocation, tuple(blocks), gcds)
