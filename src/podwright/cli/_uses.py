@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from podwright.client import Client
-from podwright.fabric import FAMILIES, IPU, Attachment, Family
+from podwright.fabric import IPU, Attachment, Family, family_named
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
@@ -104,7 +104,7 @@ def is_listed(info: PartitionInfo) -> bool:
 
 
 def _families(client: Client) -> dict[str, Family]:
-    return {c.name: FAMILIES.get(c.family, IPU) for c in client.list_clusters()}
+    return {c.name: family_named(c.family) or IPU for c in client.list_clusters()}
 
 
 def _shown(

@@ -41,7 +41,9 @@ def build_parser() -> Parser:
         "--config-file", metavar="FILE", help="these options from a TOML file; those here go first"
     )
     what = parser.add_argument_group("what to serve").add_mutually_exclusive_group()
-    what.add_argument("--preset", metavar="NAME", help="a simulated pod: pod4 to pod256")
+    what.add_argument(
+        "--preset", metavar="NAME", help="simulated: pod4 to pod256, hgx8, hgx8x4, nvl72"
+    )
     what.add_argument(
         "--cluster-file",
         metavar="FILE",
