@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
 import pytest
 
 from podwright.slurm.service import Asked, FakeSlurm, Pod, Said, Service, Site, Sweep
@@ -79,6 +80,11 @@ class OnePod:
         self._check()
         self.made.pop(name, None)
 
+    async def relocate(self, name: str) -> None:
+        self._check()
+        ref = [DeviceRef(domain=0, offset=at) for at in range(12, 16)]
+        self.made[name] = msgspec.structs.replace(self.made[name], gcds=[ref])
+
     def _check(self) -> None:
         if self.silent:
             raise Unavailable("down")
@@ -95,7 +101,7 @@ class Queue:
             return ""
         rows = []
         for job, (state, restarts) in self.jobs.items():
-            words = [str(job), state, str(restarts), "0", "1", "None", "ipu:4", ""]
+            words = [str(job), state, str(restarts), "0", "1", "None", "", "ipu:4", ""]
             rows.append(
                 "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
             )

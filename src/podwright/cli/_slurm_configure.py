@@ -41,9 +41,18 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--slurm-user", metavar="USER", help="who runs `slurm serve`, if not root")
     parser.add_argument(
         "--on-failure",
-        choices=("stay", "requeue"),
+        choices=("stay", "requeue", "relocate"),
         default="stay",
-        help="a job whose machine failed stays as it is, or goes back to the queue",
+        help="a job whose machine failed stays as it is, goes back to the queue, or its partition "
+        "moves to healthy devices",
+    )
+    parser.add_argument(
+        "--room-after",
+        metavar="SECONDS",
+        type=float,
+        default=300.0,
+        help="how long the first job in the queue waits for devices before a block is emptied for "
+        "it, 300; 0: small jobs may pass it for ever",
     )
     parser.add_argument("--folder", metavar="DIR", default=FOLDER, help="for Podwright's own files")
     parser.add_argument("--native", metavar="DIR", default=NATIVE, help="where `build` put its own")
@@ -104,6 +113,7 @@ def _site(arguments: argparse.Namespace) -> Any:
         host=arguments.host,
         port=arguments.port,
         fallen=arguments.on_failure,
+        room_s=arguments.room_after,
     )
 
 

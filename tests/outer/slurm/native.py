@@ -94,7 +94,10 @@ class NativeLab(SlurmLab):
         return self.run(*who, sys.executable, "-m", f"podwright.cli.{module}", *words, env=full)
 
     def start_server(self) -> None:
-        argv = ["podwright.cli.vipu_server", "--preset", self.preset, "--api-port", "0"]
+        self.serve("--preset", self.preset)
+
+    def serve(self, *options: str) -> None:
+        argv = ["podwright.cli.vipu_server", *options, "--api-port", "0"]
         argv += ["--socket", str(self.server_socket), "--storage", f"{self.folder}/server.db"]
         self._begin("server", argv)
         # Ordinary users come to it as well: their programs find their partition there.
@@ -115,6 +118,9 @@ class NativeLab(SlurmLab):
         process = self._processes.pop(name)
         process.send_signal(how)
         process.wait()
+
+    def runs(self, name: str) -> bool:
+        return name in self._processes
 
     def _begin(self, name: str, argv: Sequence[str]) -> None:
         with (self.folder / "log" / f"{name}.log").open("ab") as log:

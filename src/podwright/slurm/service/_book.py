@@ -26,6 +26,7 @@ class Holding:
 
     leader: of the heterogeneous job that it is a component of; 0: an ordinary one, which holds
     block licences in Slurm. made: its partition is there. changed: the book's clock.
+    moved: the devices that it has now, where a machine failed and the server moved it.
     """
 
     job: int
@@ -35,11 +36,17 @@ class Holding:
     order: int
     made: bool = False
     changed: int = 0
+    moved: int = 0
 
     @property
     def size(self) -> int:
         """Devices."""
         return 1 << self.order
+
+    @property
+    def bits(self) -> int:
+        """Its devices."""
+        return self.moved or block(self.start, self.order)
 
     @property
     def name(self) -> str:
@@ -62,7 +69,8 @@ class Book:
         self.line = Line([])
         self.blocks = Blocks(0)
         self.broken: set[int] = set()  #: jobs that hold devices of a machine that is down
-        self._away = 0
+        self.away = 0  #: devices that nobody can have now
+        self.closed = 0  #: a block that is being emptied for a large job
         self._clock = 0
         self._released: dict[int, int] = {}
 
@@ -81,6 +89,11 @@ class Book:
             self._released[job] = self.tick()
             self._count()
 
+    def close(self, devices: int) -> None:
+        """Nobody gets these devices until all of them are free; 0: whoever comes."""
+        self.closed = devices
+        self._count()
+
     def tick(self) -> int:
         """The book's clock, moved on."""
         self._clock += 1
@@ -93,10 +106,17 @@ class Book:
         return holding
 
     def _count(self) -> None:
-        free = self.blocks.capacity & ~self._away
+        free = self.blocks.capacity & ~self.away & ~self.held()
+        if not self.closed & ~free:
+            self.closed = 0  # all of it is free: Slurm may count it again
+        self.blocks.free = free & ~self.closed
+
+    def held(self) -> int:
+        """Devices that jobs hold."""
+        out = 0
         for holding in self.holdings.values():
-            free &= ~block(holding.start, holding.order)
-        self.blocks.free = free
+            out |= holding.bits
+        return out
 
     # -- what Slurm is told ------------------------------------------------------------------
 
@@ -156,11 +176,16 @@ class Book:
                 if bits and not self._adopt(info, bits, began):
                     away |= bits
         for holding in list(self.holdings.values()):
-            if holding.made and holding.changed < began and holding.name not in seen:
+            if not holding.made or holding.changed >= began:
+                continue
+            if holding.name not in seen:
                 del self.holdings[holding.job]
+            else:
+                at = seen[holding.name]
+                holding.moved = at if at != block(holding.start, holding.order) else 0
         self._released = {job: at for job, at in self._released.items() if at > began}
         self.broken = broken & self.holdings.keys()
-        self._away = away
+        self.away = away
         self._count()
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:

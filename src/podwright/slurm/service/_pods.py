@@ -59,8 +59,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What one Slurm schedules. server: the Unix socket of vipu-server; empty: the system's.
 
     socket: where hooks reach the service. host, port: what jobs are told of the server.
-    fallen: what happens to a job whose machine fails: `requeue`, or `stay` (the partition is
-    repaired in place, as far as its machine comes back).
+    fallen: what happens to a job whose machine fails: `requeue`, `relocate` (its partition moves),
+    or `stay` (the partition is repaired in place, as far as its machine comes back).
+    room_s: how long the first job in the queue waits for devices before a block is emptied for it,
+    in seconds; 0: for ever.
     listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
     of root or of slurm_user; empty: nowhere. munge_socket: if not at its usual place.
     """
@@ -74,6 +76,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     window_s: float = 10.0
     sweep_s: float = 10.0
     patience_s: float = 20.0
+    room_s: float = 300.0
     listen: str = ""
     slurm_user: str = "slurm"
     munge_socket: str = ""

@@ -17,6 +17,7 @@ _WIDTHS = {
     "HetJobID": 20,
     "PriorityLong": 22,
     "Reason": 40,
+    "EndTime": 22,
     "Licenses": 1000,
     "admin_comment": 1000,
 }
@@ -30,7 +31,10 @@ _COMMENT = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
 
 
 class Listed(NamedTuple):
-    """A job as Slurm lists it. het: its heterogeneous job, 0 for an ordinary one."""
+    """A job as Slurm lists it. het: its heterogeneous job, 0 for an ordinary one.
+
+    end: when its time is over, as text that sorts; what has no end sorts last.
+    """
 
     job: int
     state: str
@@ -38,6 +42,7 @@ class Listed(NamedTuple):
     het: int
     priority: int
     reason: str
+    end: str
     licences: str
     comment: str
 
@@ -83,8 +88,9 @@ async def listed(slurm: Slurm, job: int = 0) -> dict[int, Listed]:
                 het=_number(words[3]),
                 priority=_number(words[4]),
                 reason=words[5],
-                licences=words[6],
-                comment="" if words[7] == "N/A" else words[7],
+                end=words[6],
+                licences=words[7],
+                comment="" if words[8] == "N/A" else words[8],
             )
             found[here.job] = here
     return found

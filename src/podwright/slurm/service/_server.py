@@ -19,6 +19,7 @@ from podwright.wire import (
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,
+    ResetRequest,
     Value,
 )
 
@@ -46,6 +47,10 @@ class Server(Protocol):
 
     async def remove(self, name: str) -> None:
         """A partition goes, whatever errors and leases stand in the way; none is fine, too."""
+        ...
+
+    async def relocate(self, name: str) -> None:
+        """A partition in error moves to healthy devices as soon as there are any."""
         ...
 
 
@@ -78,6 +83,15 @@ class ThreadedServer:
             await self._run(lambda client: client.call("RemovePartition", request))
         except NotFound:
             return
+
+    async def relocate(self, name: str) -> None:
+        """A partition in error moves to healthy devices as soon as there are any."""
+        await self._run(
+            lambda client: client.call(
+                "ResetPartition",
+                ResetRequest(name=name, relocatable=True, force=True, wait=False),
+            )
+        )
 
     async def call(self, method: str, request: Value, reply: type[_V]) -> _V:
         """Any call of podwright.v1."""

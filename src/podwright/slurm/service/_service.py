@@ -207,6 +207,9 @@ class Service:
             holding = book.take(job, order, restart=restart, leader=leader)
             if holding is None and self.het.give_way():
                 continue
+            if holding is None and book.closed:
+                book.close(0)  # Slurm started it before the block was closed
+                continue
             waited = self.clock() - began
             if holding is not None:
                 self.figures.waited_s += waited if told else 0.0

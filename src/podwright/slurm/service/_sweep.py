@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from podwright.slurm.service._book import Book, Holding
+from podwright.slurm.service._fallen import Fallen
 from podwright.slurm.service._queue import Listed, listed
+from podwright.slurm.service._room import Room
 from podwright.wire import PodwrightError
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class Sweep:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._requeued: set[int] = set()
+        self._fallen = Fallen(service)
+        self._room = Room(service)
         self._said: dict[int, str] = {}
 
     async def run(self) -> None:
@@ -49,7 +52,7 @@ class Sweep:
                 if asked or service.clock() - last >= service.site.sweep_s:
                     last = service.clock()
                     await self.once()
-                await self._fallen()
+                await self._fallen.look()
             except PodwrightError as error:
                 _log.warning("sweep: %s", error)
             await asyncio.sleep(0.2)
@@ -64,6 +67,7 @@ class Sweep:
                 if holding.changed < since[pod] and self._is_over(holding, jobs):
                     await self._end(book, holding)
         await self._heterogeneous(jobs)
+        self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
         await self._comments(jobs)
 
@@ -95,17 +99,6 @@ class Sweep:
                 and any(f"{pod.licence}:" in job.licences for pod in self._service.site.pods)
             ):
                 await het.wait_again(leader)
-
-    async def _fallen(self) -> None:
-        """A machine failed under a running job: back to the queue, where the site says so."""
-        service = self._service
-        for book in service.books.values():
-            for job in book.broken - self._requeued:
-                self._requeued.add(job)
-                if service.site.fallen == "requeue":
-                    _log.warning("job %d: a machine of its partition failed; requeued", job)
-                    await service.slurm.run("scontrol", "requeue", str(job))
-        self._requeued &= {job for book in service.books.values() for job in book.broken}
 
     # -- words -------------------------------------------------------------------------------
 
@@ -141,6 +134,9 @@ def sentence(book: Book, size: int) -> str:
     pod = book.pod.type
     if order < len(wholes) and wholes[order] >= size:
         return f"{size} devices of {pod} are free for it: it waits for nodes or for its turn"
+    if book.closed.bit_count() == size:
+        emptied = (book.closed & ~book.held()).bit_count()
+        return f"waits for {size} devices of {pod}: a block is emptied for it, {emptied} are free"
     largest = max((1 << k for k, whole in enumerate(wholes) if whole), default=0)
     if free < size:
         return f"waits for {size} devices of {pod}: {free} are free"

@@ -1,0 +1,117 @@
+"""Room for a large job that small ones pass, and partitions that move under a running job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from podwright.slurm.service import FakeSlurm, Service, Site
+from podwright.slurm.service._fallen import Fallen
+from podwright.slurm.service._queue import Listed
+from podwright.slurm.service._room import Room
+from podwright.slurm.service._sweep import sentence
+from tests.slurm_native.test_service import POD, OnePod, Queue, ask
+
+
+class Clock:
+    """Time that a test moves on."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def server() -> OnePod:
+    return OnePod()
+
+
+@pytest.fixture
+async def service(server: OnePod, clock: Clock) -> AsyncIterator[Service]:
+    site = Site(pods=(POD,), patience_s=0.05, room_s=60, fallen="relocate")
+    made = Service(site, server, FakeSlurm(Queue()), clock=clock)
+    await made.refresh()
+    task = asyncio.create_task(made.counts.run())
+    yield made
+    task.cancel()
+
+
+def listed(job: int, size: int, state: str, *, priority: int = 1, end: str = "") -> Listed:
+    return Listed(job, state, 0, 0, priority, "Licenses", end, f"ipu:{size}", "")
+
+
+async def test_the_block_that_is_free_soonest_is_emptied_and_then_counted_again(
+    service: Service, clock: Clock
+) -> None:
+    book = service.books["pod16"]
+    for job in (1, 2, 3, 4):
+        await service.begins(ask(job, 4))
+    ends = {1: "2026-01-01T12", 2: "2026-01-01T10", 3: "2026-01-01T11", 4: "N/A"}
+    jobs = {job: listed(job, 4, "RUNNING", end=end) for job, end in ends.items()}
+    jobs |= {9: listed(9, 8, "PENDING", priority=7), 10: listed(10, 4, "PENDING", priority=5)}
+    room = Room(service)
+    room.look(jobs)
+    clock.now = 59
+    room.look(jobs)
+    assert book.closed == 0
+    clock.now = 60
+    room.look(jobs)
+    assert book.closed == 0xFF  # what 1 and 2 hold ends before what 3 and 4 hold
+
+    await service.ended(ask(2, 4))
+    assert service.hidden()["ipu_x1"] == 4  # free, and not for job 10
+    assert sentence(book, 8).endswith("a block is emptied for it, 4 are free")
+    await service.ended(ask(1, 4))
+    assert service.hidden()["ipu_x8"] == 8
+    assert service.hidden()["ipu_x1"] == 0
+    room.look({job: one for job, one in jobs.items() if job > 2})
+    assert book.closed == 0
+
+
+async def test_what_slurm_started_before_finds_its_place(service: Service, clock: Clock) -> None:
+    for job in (1, 2, 3):
+        await service.begins(ask(job, 4))
+    jobs = {9: listed(9, 16, "PENDING")}
+    room = Room(service)
+    room.look(jobs)
+    clock.now = 60
+    room.look(jobs)
+    assert service.books["pod16"].closed
+    await service.begins(ask(4, 4))
+    assert service.figures.waited == 0
+
+
+async def test_a_queue_without_waiting_jobs_closes_nothing(service: Service, clock: Clock) -> None:
+    book = service.books["pod16"]
+    await service.begins(ask(1, 4))
+    room = Room(service)
+    room.look({9: listed(9, 16, "PENDING")})
+    clock.now = 60
+    room.look({9: listed(9, 16, "PENDING")})
+    assert book.closed
+    room.look({})
+    assert book.closed == 0
+
+
+async def test_a_partition_that_moved_is_where_it_went(service: Service, server: OnePod) -> None:
+    await service.begins(ask(1, 4))
+    server.down = {0}
+    await service.refresh()
+    await Fallen(service).look()
+    await service.refresh()
+    # 1 to 3 and 4 to 11 are free, 0 is down, 12 to 15 are the job's.
+    book = service.books["pod16"]
+    assert book.holdings[1].bits == 0xF000
+    assert [book.blocks.whole(order) for order in range(4)] == [11, 10, 8, 0]
+    await service.ended(ask(1, 4))
+    server.down = set()
+    await service.refresh()
+    assert service.hidden()["ipu_x16"] == 0
