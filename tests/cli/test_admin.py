@@ -12,25 +12,34 @@ import pytest
 
 from podwright.cli.vipu_admin import main
 from podwright.client import Client, FakeTransport, Found
+from podwright.store import Snapshot, backup_text
 from podwright.wire import (
     AgentInfo,
     AgentList,
     AgentRequest,
     AllocationInfo,
     AllocationRequest,
+    BackupReply,
     CheckResult,
     ClusterInfo,
+    ClusterList,
     ClusterRequest,
     ClusterTest,
+    DeviceInfo,
+    DeviceList,
+    DeviceRef,
     DiscoveredAgent,
     DiscoveredList,
     Empty,
+    EventList,
     ListRequest,
     MachineName,
     Named,
     NewUser,
     NotFound,
     PartitionList,
+    QuotaInfo,
+    QuotaList,
     ServerInfo,
     UserInfo,
     UserList,
@@ -151,15 +160,24 @@ def test_allocations(server: Server, run: Run) -> None:
         ("delete cluster c1", "RemoveCluster", Named(name="c1"), "remove cluster (c1)"),
         ("remove allocation a1", "RemoveAllocation", Named(name="a1"), "remove allocation (a1)"),
         ("remove user bob", "RemoveUser", Named(name="bob"), "remove user (bob)"),
-        ("drain machine ag1", "DrainMachine", MachineName(name="ag1"), "drain machine (ag1)"),
+        (
+            "remove quota --user bob",
+            "SetQuota",
+            QuotaInfo(user="bob"),
+            "remove quota (bob)",
+        ),
         ("resume machine ag1", "ResumeMachine", MachineName(name="ag1"), "resume machine (ag1)"),
     ],
 )
 def test_words_that_answer_with_success(
     server: Server, run: Run, line: str, method: str, request_: Value, says: str
 ) -> None:
+    server.answers["SetQuota"] = QuotaInfo(user="bob")
+    server.answers["ListQuotas"] = QuotaList(quotas=[QuotaInfo(user="bob", devices=4)])
     assert run(line) == (0, f"{says}: success.\n", "")
-    assert server.asked == [(method, request_)]
+    assert server.asked[-1] == (method, request_)
+    code, out, _ = run(f"{line} --json")
+    assert (code, isinstance(json.loads(out), dict)) == (0, True)
 
 
 def test_lists_as_tables_and_as_json(server: Server, run: Run) -> None:
@@ -207,6 +225,87 @@ def test_a_test_says_what_is_wrong_and_fails(server: Server, run: Run) -> None:
     code, out, err = run("test cluster c1")
     assert (code, err) == (1, "test cluster (c1): failed: 1 of 2 checks.\n")
     assert "ag1     | cabling      | FAILED | port up leads to ag3" in out
+
+
+def test_quotas(server: Server, run: Run) -> None:
+    both = QuotaInfo(user="bob", allocation="a1", devices=16, used_devices=4, used_partitions=1)
+    server.answers["SetQuota"] = both
+    server.answers["ListQuotas"] = QuotaList(
+        quotas=[both, QuotaInfo(allocation="a1", partitions=0)]
+    )
+    said = run("set quota --user bob --allocation a1 --devices 16")
+    assert said == (0, "set quota (bob in a1): success.\n", "")
+    assert server.asked == [("SetQuota", QuotaInfo(user="bob", allocation="a1", devices=16))]
+    run("set quota --allocation a1 --devices 8 --partitions 0")
+    assert server.asked[-1][1] == QuotaInfo(allocation="a1", devices=8, partitions=0)
+    _, out, _ = run("list quotas --allocation a1")
+    assert server.asked[-1] == ("ListQuotas", ListRequest(allocation="a1"))
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in out.splitlines()]
+    assert rows[0] == ["User", "Allocation", "Devices", "Partitions"]
+    assert rows[2:] == [
+        ["bob", "a1", "4 of 16", "1, no limit"],
+        ["all together", "a1", "0, no limit", "0 of 0"],
+    ]
+    _, out, _ = run("list quotas --json")
+    assert json.loads(out)[0]["devices"] == 16
+    code, _, err = run("remove quota --user eve")
+    assert (code, "there is no quota of eve" in err) == (1, True)
+    code, _, err = run("set quota --user eve")
+    assert (code, "how much is not said" in err) == (2, True)
+
+
+def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: Run) -> None:
+    places = [DeviceRef(domain=0, offset=at, machine=f"ag{at // 4 + 1}") for at in range(8)]
+    server.answers["ListClusters"] = ClusterList(
+        clusters=[ClusterInfo(name="c1", family="ipu", size=8, free=6, drained=["ag2"])]
+    )
+    server.answers["ListDevices"] = DeviceList(
+        devices=[
+            DeviceInfo(
+                cluster="c1", device=ref, allocation="a1",
+                state="IN_USE" if ref.offset < 2 else "FREE",
+                partition="p1" if ref.offset < 2 else "",
+            )
+            for ref in places
+        ]
+    )  # fmt: skip
+    said = run("drain machine ag1 --dry-run")
+    assert said == (
+        0,
+        "drain machine (ag1): would take 2 free devices out; it still has p1 on it.\n",
+        "",
+    )
+    assert "DrainMachine" not in [name for name, _ in server.asked]
+    code, out, _ = run("drain machine ag1")
+    assert (code, out) == (0, "drain machine (ag1): success.\nIt still has p1 on it.\n")
+    assert ("DrainMachine", MachineName(name="ag1")) in server.asked
+    _, out, _ = run("drain machine ag2 --json")
+    assert json.loads(out)["partitions"] == []
+    _, out, _ = run("list machines")
+    rows = [[cell.strip() for cell in line.split(" | ")] for line in out.splitlines()[2:]]
+    assert rows == [
+        ["ag1", "c1", "a1", "UP", "4", "2", "p1"],
+        ["ag2", "c1", "a1", "DRAINED", "4", "4", "-"],
+    ]
+    code, _, err = run("drain machine ag9")
+    assert (code, "there is no machine ag9. there are: ag1, ag2" in err) == (1, True)
+
+
+def test_a_backup_is_checked_before_it_is_written(server: Server, run: Run, tmp_path: Path) -> None:
+    text = backup_text(Snapshot(1, 0.0, {("partition", "p1"): b"{}"}))
+    server.answers["Backup"] = BackupReply(content=text)
+    assert run("backup store b") == (0, "backup store (b): success. 1 record.\n", "")
+    assert (tmp_path / "b").read_text() == text
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o600
+    server.answers["Backup"] = BackupReply(content=text[:-20])
+    code, _, err = run("backup store c --json")
+    assert (code, "damaged or cut off" in err, (tmp_path / "c").exists()) == (2, True, False)
+
+
+def test_events_are_vipus_too(server: Server, run: Run) -> None:
+    server.answers["ListEvents"] = EventList()
+    assert run("events") == (0, "", "")
+    assert run("remove agent events")[1] == "remove agent (events): success.\n"
 
 
 def test_words_about_partitions_are_vipus(server: Server, run: Run) -> None:

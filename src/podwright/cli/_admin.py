@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from podwright.cli import _json
+from podwright.cli import _admin_care, _json
 from podwright.cli._admin_show import (
     agent_card,
     agent_table,
@@ -18,6 +18,7 @@ from podwright.cli._admin_show import (
     user_table,
 )
 from podwright.cli._arguments import complain
+from podwright.cli._vipu import list_quotas
 from podwright.cli._vipu_show import (
     allocation_card,
     allocation_table,
@@ -40,7 +41,6 @@ from podwright.wire import (
     Empty,
     InvalidRequest,
     ListRequest,
-    MachineName,
     Named,
     NewUser,
     NotFound,
@@ -149,14 +149,6 @@ def _remove(method: str, what: str) -> _Action:
     def act(arguments: _Arguments, client: Client) -> int:
         _call(client, method, Named(name=arguments.name), Empty)
         return _success(f"remove {what} ({arguments.name})", {"name": arguments.name}, arguments)
-
-    return act
-
-
-def _machine(method: str, verb: str) -> _Action:
-    def act(arguments: _Arguments, client: Client) -> int:
-        _call(client, method, MachineName(name=arguments.name), Empty)
-        return _success(f"{verb} machine ({arguments.name})", {"name": arguments.name}, arguments)
 
     return act
 
@@ -283,6 +275,11 @@ _ACTIONS: dict[str, _Action] = {
     "get_user": _get_user,
     "discover_agents": _discover_agents,
     "test_cluster": _test_cluster,
-    "drain_machine": _machine("DrainMachine", "drain"),
-    "resume_machine": _machine("ResumeMachine", "resume"),
+    "list_machines": _admin_care.list_machines,
+    "drain_machine": _admin_care.drain_machine,
+    "resume_machine": _admin_care.resume_machine,
+    "set_quota": _admin_care.set_quota,
+    "remove_quota": _admin_care.remove_quota,
+    "list_quotas": list_quotas,
+    "backup_store": _admin_care.backup_store,
 }

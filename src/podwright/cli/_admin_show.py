@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 from podwright.cli._tables import card, table
 from podwright.wire import AgentInfo, ClusterTest, DiscoveredAgent, UserInfo
+
+
+class MachineRow(NamedTuple):
+    """A machine in a listing. state: UP, DRAINED, DOWN. partitions: those that are on it."""
+
+    machine: str
+    cluster: str
+    allocation: str
+    state: str
+    devices: int
+    free: int
+    partitions: list[str]
 
 
 def agent_table(agents: list[AgentInfo]) -> str:
@@ -76,6 +89,17 @@ def user_card(user: UserInfo) -> str:
             ("Allocations", " ".join(user.allocations) or "all"),
             ("Created", created),
         ]
+    )
+
+
+def machine_table(machines: list[MachineRow]) -> str:
+    """Our columns."""
+    return table(
+        ("Machine", "Cluster", "Allocation", "State", "Devices", "Free", "Partitions"),
+        (
+            (m.machine, m.cluster, m.allocation, m.state, m.devices, m.free, " ".join(m.partitions))
+            for m in machines
+        ),
     )
 
 

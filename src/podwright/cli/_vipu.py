@@ -18,6 +18,7 @@ from podwright.cli._vipu_show import (
     lease_table,
     partition_card,
     partition_table,
+    quota_table,
 )
 from podwright.cli._waiting import waiting
 from podwright.client import Client, Found
@@ -113,6 +114,12 @@ def _list_devices(arguments: _Arguments, client: Client) -> int:
 def _list_leases(arguments: _Arguments, client: Client) -> int:
     found = client.list_leases()
     return _show(arguments, found, lambda: lease_table(found))
+
+
+def list_quotas(arguments: _Arguments, client: Client) -> int:
+    """`list quotas`, of `vipu` and `vipu-admin`."""
+    found = client.list_quotas(allocation=arguments.allocation)
+    return _show(arguments, found, lambda: quota_table(found))
 
 
 def _list_attributes(arguments: _Arguments, client: Client) -> int:
@@ -289,6 +296,7 @@ _ACTIONS: dict[str, _Action] = {
     "list_allocations": _list_allocations,
     "list_devices": _list_devices,
     "list_leases": _list_leases,
+    "list_quotas": list_quotas,
     "list_attributes": _list_attributes,
     "get_partition": _get_partition,
     "get_cluster": _get_cluster,

@@ -11,6 +11,7 @@ from podwright.wire import (
     DeviceInfo,
     LeaseInfo,
     PartitionInfo,
+    QuotaInfo,
     device_sets,
 )
 
@@ -101,6 +102,26 @@ def lease_table(leases: list[LeaseInfo]) -> str:
                 f"{lease.expires_in:.0f} s",
             )
             for lease in leases
+        ),
+    )
+
+
+def quota_table(quotas: list[QuotaInfo]) -> str:
+    """Our columns: V-IPU has no quotas."""
+
+    def of(used: int, limit: int) -> str:
+        return f"{used} of {limit}" if limit >= 0 else f"{used}, no limit"
+
+    return table(
+        ("User", "Allocation", "Devices", "Partitions"),
+        (
+            (
+                q.user or "all together",
+                q.allocation or "all together",
+                of(q.used_devices, q.devices),
+                of(q.used_partitions, q.partitions),
+            )
+            for q in quotas
         ),
     )
 

@@ -183,6 +183,7 @@ def _listing(noun: Callable[..., Parser]) -> None:
         ("device", ("cluster", "allocation")),
         ("lease", ()),
         ("waiter", ()),
+        ("quota", ("allocation",)),
     ):
         child = noun(name, f"list_{name}s", f"List {name}s.")
         for key in filters:

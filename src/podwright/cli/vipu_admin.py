@@ -1,7 +1,8 @@
 """`vipu-admin`: agents, clusters, allocations and users of a server. Parses, calls, prints.
 
 Grammar, the success line and the options that are known are those of V-IPU's command of that
-name; tables but that of `discover agent` are our choice. What it says of partitions is `vipu`'s.
+name; tables but that of `discover agent`, quotas, machines and
+backups are our choice. What it says of partitions is `vipu`'s.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ examples:
   vipu-admin list agents
   vipu-admin test cluster c1
   vipu-admin drain machine ag2
+  vipu-admin set quota --user alice --devices 16
+  vipu-admin backup store pod.backup
 
 Words about partitions, devices and leases do what they do in vipu: vipu-admin list partitions.
 exit codes: 0 done; 1 refused, or a test found something; 2 wrong usage; 69 no server."""
 
 _VERBS = ("create", "list", "get", "reset", "remove", "delete", "explain", "wait")
-_OF_VIPU = ("partition", "device", "lease", "ipu-attr", "waiter", "event", "quota")
+_OF_VIPU = ("partition", "device", "lease", "ipu-attr", "waiter", "event")
 
 
 def build_parser() -> Parser:
@@ -80,13 +83,35 @@ def build_parser() -> Parser:
     verb("test", "Test a cluster.")(
         "cluster", "test_cluster", "Test connectivity, hardware, cabling and topology."
     )
-    verb("drain", "Take a machine out of service.")(
+    listing("machine", "list_machines", "List machines, and what is on them.", named=False)
+    drain = verb("drain", "Take a machine out of service.")(
         "machine", "drain_machine", "Place nothing new on a machine; what is there stays."
     )
+    drain.add_argument("--dry-run", action="store_true", help="say what that would mean, no more")
     verb("resume", "Put a machine back into service.")(
         "machine", "resume_machine", "Place partitions on a machine again."
     )
+    quota = listing("quota", "list_quotas", "List quotas, and what is used of them.", named=False)
+    quota.add_argument("--allocation", default="", metavar="A", help="only those of this one")
+    for name, noun, action in (
+        ("set", verb("set", "Limit what users may have."), "set_quota"),
+        ("remove", removing, "remove_quota"),
+    ):
+        _quota(noun("quota", action, f"{name.capitalize()} a quota.", named=False), name == "set")
+    backup = verb("backup", "Back up what the server keeps.")(
+        "store", "backup_store", "Write all that the server keeps into a file.", named=False
+    )
+    backup.add_argument("name", metavar="FILE", help="the file; one that is there is replaced")
     return parser
+
+
+def _quota(parser: Parser, sets: bool) -> None:
+    add = parser.add_argument
+    add("--user", default="", metavar="U", help="of this user, in all allocations together")
+    add("--allocation", default="", metavar="A", help="of all in this one; with --user: of that")
+    if sets:
+        add("--devices", type=not_negative, metavar="N", help="devices; without it, no limit")
+        add("--partitions", type=not_negative, metavar="N", help="partitions; else no limit")
 
 
 def _creation(create: Callable[..., Parser]) -> None:
@@ -153,14 +178,16 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     parser = build_parser()
     arguments = parser.parse_args(words)
     if not arguments.server_version and arguments.verb is None:
-        parser.error("missing VERB: create, list, get, remove, discover, test, …; see --help")
+        parser.error("missing VERB: create, list, get, set, remove, drain, backup, …; see --help")
     from podwright.cli._admin import perform  # after the words are known to be right
 
     return perform(arguments, connect)
 
 
 def _is_of_vipu(words: Sequence[str]) -> bool:
-    """Does a verb with one of vipu's own nouns stand here?"""
+    """Does a verb with one of vipu's own nouns stand here, or one that has none?"""
+    if next((word for word in words if word in ("events", *_VERBS)), "") == "events":
+        return True
     return any(
         verb in _VERBS and noun.removesuffix("s") in _OF_VIPU for verb, noun in pairwise(words)
     )

@@ -134,6 +134,9 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--replace", action="store_true", help="with --restore: whatever the store holds now"
     )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --restore: check the file, and change nothing"
+    )
     life.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="of what it logs: text, json"
     )
@@ -150,7 +153,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.dry_run and not arguments.restore:
+        parser.error("--dry-run is for --restore")
     if arguments.backup or arguments.restore:
         return _copy(arguments)
     if arguments.user and os.getsid(0) != os.getpid():
@@ -178,7 +184,7 @@ def _copy(arguments: argparse.Namespace) -> int:
     import asyncio
     from pathlib import Path
 
-    from podwright.server import back_up, restore_from
+    from podwright.server import back_up, compare, restore_from
     from podwright.store import shown_place
 
     storage = _options(arguments).storage
@@ -186,6 +192,10 @@ def _copy(arguments: argparse.Namespace) -> int:
     if arguments.backup:
         count = asyncio.run(back_up(storage, Path(arguments.backup)))
         complain(f"{count} records of {place} are in {arguments.backup}")
+    elif arguments.dry_run:
+        coming, going = asyncio.run(compare(storage, Path(arguments.restore)))
+        goes = f"; the {going} that it holds would go" if going else ", which is empty"
+        complain(f"{coming} records of {arguments.restore} would be put into {place}{goes}")
     else:
         work = restore_from(storage, Path(arguments.restore), replace=arguments.replace)
         complain(f"{asyncio.run(work)} records of {arguments.restore} are in {place}")

@@ -117,6 +117,8 @@ def clusters(core: Core, request: ListRequest) -> ClusterList:
                 topology=site.cluster.topology.value,
                 ild_topology=site.cluster.domain_topology.value,
                 simulated=site.cluster.simulated,
+                drained=sorted(site.drained),
+                down=sorted(core.down.intersection(site.places)),
             )
             for name, site in core.inventory.sites.items()
             if not request.cluster or name == request.cluster

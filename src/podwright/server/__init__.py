@@ -1,6 +1,6 @@
 """What serves a controller: gRPC on TCP, HTTP on a Unix socket, and who calls."""
 
-from podwright.server._backups import back_up, restore_from
+from podwright.server._backups import back_up, compare, restore_from
 from podwright.server._hardware import Hardware
 from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._init import make_certificates, make_store
@@ -14,6 +14,7 @@ __all__ = [
     "Options",
     "Server",
     "back_up",
+    "compare",
     "is_loopback",
     "make_certificates",
     "make_store",

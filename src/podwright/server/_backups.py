@@ -47,3 +47,15 @@ async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int
         if lock is not None:
             lock.release()
     return len(backup.records)
+
+
+async def compare(storage: Path | str, file: Path) -> tuple[int, int]:
+    """How many records a backup has, and how many the store; nothing is changed.
+
+    Raises wire.InvalidRequest for a file that could not be restored.
+    """
+    backup = read_backup_file(file)
+    path = storage_file(storage)
+    if path is not None and not path.exists():
+        return len(backup.records), 0
+    return len(backup.records), len((await open_store(storage).peek()).records)

@@ -97,7 +97,10 @@ class DeviceInfo(Value):
 
 
 class ClusterInfo(Value):
-    """A cluster in a listing. ild_sizes: devices of each link domain, in loop order."""
+    """A cluster in a listing. ild_sizes: devices of each link domain, in loop order.
+
+    drained, down: those of its machines that take nothing new, or do not answer.
+    """
 
     name: str
     family: str
@@ -108,6 +111,8 @@ class ClusterInfo(Value):
     topology: str = "none"
     ild_topology: str = "mesh"
     simulated: bool = False
+    drained: list[str] = []
+    down: list[str] = []
 
 
 class AllocationInfo(Value):
