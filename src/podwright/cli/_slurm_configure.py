@@ -9,7 +9,7 @@ from podwright.cli import _slurm_gpus
 from podwright.cli._slurm_serve import FOLDER
 
 NATIVE = "/usr/local/lib/podwright"
-_MODES = ("native", "plugin")
+_MODES = ("native", "plugin", "host-mapping", "static", "shared")
 
 
 def add_parser(verbs: Any) -> None:
@@ -24,7 +24,8 @@ def add_parser(verbs: Any) -> None:
         "--mode",
         choices=_MODES,
         default="native",
-        help="native (plugin is another name: jobs written for Graphcore's Slurm run unchanged)",
+        help="how jobs get devices: native; plugin (native, and jobs written for Graphcore's "
+        "Slurm run unchanged); host-mapping, static or shared (docs: choosing a way)",
     )
     parser.add_argument("--slurm-conf", metavar="FILE", default="/etc/slurm/slurm.conf")
     parser.add_argument(
@@ -34,6 +35,17 @@ def add_parser(verbs: Any) -> None:
         default=[],
         help="what Slurm schedules, named for --gres=vipu:TYPE; may be given several times "
         "(default: all clusters)",
+    )
+    parser.add_argument(
+        "--mapping", metavar="FILE", help="host-mapping: lines of host:machine,machine"
+    )
+    parser.add_argument(
+        "--partition",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="static: a partition to hand over, may be given several times (default: all that "
+        "are not reconfigurable); shared: the one (default: the only reconfigurable one)",
     )
     parser.add_argument("--server", metavar="SOCKET", default="", help="vipu-server's Unix socket")
     parser.add_argument("--host", default="localhost", help="where jobs reach vipu-server")
@@ -99,21 +111,42 @@ def _configure(arguments: argparse.Namespace) -> int:
 
 
 def _site(arguments: argparse.Namespace) -> Any:
-    from podwright.client import Client, UnixTransport
-    from podwright.slurm.service import Site
-    from podwright.slurm.setup import survey
-    from podwright.wire import SYSTEM_SOCKET
+    from pathlib import Path
 
+    from podwright.client import Client, UnixTransport
+    from podwright.slurm import setup
+    from podwright.slurm.service import Site
+    from podwright.wire import SYSTEM_SOCKET, InvalidRequest
+
+    mode = arguments.mode
+    if mode == "host-mapping" and not arguments.mapping:
+        raise InvalidRequest("host mapping needs a file", would_work="--mapping FILE")
+    what: dict[str, Any] = {}
     with Client(UnixTransport(arguments.server or SYSTEM_SOCKET)) as client:
-        pods = survey(client, arguments.pod)
+        if mode == "host-mapping":
+            path = Path(arguments.mapping)
+            try:
+                text = path.read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                said = getattr(error, "strerror", None) or "it is no text"
+                raise InvalidRequest(f"{path}: {said}", asked="read the mapping") from None
+            what["hosts"] = setup.mapping(client, text, str(path))
+        elif mode == "static":
+            what["partitions"] = setup.shelf(client, arguments.partition)
+        elif mode == "shared":
+            what["shared"], pod = setup.shared(client, arguments.partition)
+            what["pods"] = (pod,)
+        else:
+            what["pods"] = setup.survey(client, arguments.pod)
     return Site(
-        pods=pods,
+        mode=mode,
         server=arguments.server,
         socket=arguments.hooks_socket,
         host=arguments.host,
         port=arguments.port,
         fallen=arguments.on_failure,
         room_s=arguments.room_after,
+        **what,
     )
 
 

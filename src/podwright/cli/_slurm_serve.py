@@ -35,11 +35,12 @@ def _run(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
+    from podwright.slurm import ways
     from podwright.slurm.service import load, serve
 
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     site = load(Path(arguments.site))
-    asyncio.run(serve(site, prefix=shlex.split(arguments.command_prefix)))
+    asyncio.run(serve(site, prefix=shlex.split(arguments.command_prefix), make=ways.work))
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Callable
 
@@ -217,11 +218,13 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
                 would_work="leave out --sync-type or --reconfigurable",
             )
         sync = SyncType.GS2_DEFAULT
+    # Under host mapping a job has an allocation of its own, and nothing outside it.
+    own = "" if arguments.cluster else os.environ.get("PODWRIGHT_ALLOCATION", "")
     return PartitionSpec(
         name=arguments.name,
         size=arguments.size or len(devices),
         cluster=arguments.cluster,
-        allocation=arguments.allocation,
+        allocation=arguments.allocation or own,
         num_gcds=arguments.num_gcds,
         num_replicas=arguments.num_replicas,
         num_ilds=arguments.num_ilds,

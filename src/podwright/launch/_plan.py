@@ -42,6 +42,8 @@ PORT_VARIABLE = "IPUOF_VIPU_API_PORT"
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 #: The lease of the job that we are in, if it has one: ours is taken within it.
 LEASE_VARIABLE = "PODWRIGHT_LEASE"
+#: The allocation that is a job's own, under host mapping.
+ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
 #: Seconds that a lease holds without renewal. poprun renews it every third of that.
 LEASE_TTL = 10.0
 #: Seconds between asking instances to end and ending them; less where Slurm kills after 30
@@ -381,7 +383,9 @@ def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
     spec = PartitionSpec(
         name=options.vipu_partition or environ.get(PARTITION_VARIABLE, ""),
         size=options.num_replicas * options.ipus_per_replica,
-        allocation=options.vipu_allocation or options.vipu_cluster or "",
+        allocation=options.vipu_allocation
+        or options.vipu_cluster
+        or environ.get(ALLOCATION_VARIABLE, ""),
         num_gcds=options.num_instances,
         num_replicas=options.num_instances,
         num_ilds=options.num_ilds or 0,

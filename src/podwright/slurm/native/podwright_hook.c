@@ -11,6 +11,7 @@
  *   before-prolog-slurmctld /usr/local/...     the site's own script, run first (also before-epilog-)
  *   munge-socket /run/munge/munge.socket.2     if not at its usual place
  *   licence ipu                                jobs whose licences lack this name are none of ours
+ *   drain /usr/bin/scontrol                    the hosts of a job whose end failed are taken out
  *
  * Exit codes: 0 done (or not ours), 1 refused, 2 usage or settings, 75 no server within the time.
  * For Slurm anything but 0 in the prolog means: batch jobs go back to the queue, others end. */
@@ -38,7 +39,11 @@ struct settings {
 	char before[2][LINE_MAX_]; /* prolog, epilog */
 	char licence[64];
 	char munge[ADDRESS_MAX];
+	char scontrol[ADDRESS_MAX];
 };
+
+/* What was complained of last: the reason of a node that is taken out. */
+static char last[512];
 
 static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -50,9 +55,9 @@ static void complain(const char *format, ...)
 	vsyslog(LOG_DAEMON | LOG_ERR, format, rest);
 	va_end(rest);
 	va_start(rest, format);
-	vfprintf(stderr, format, rest);
+	vsnprintf(last, sizeof last, format, rest);
 	va_end(rest);
-	fputc('\n', stderr);
+	fprintf(stderr, "%s\n", last);
 }
 
 /* Copies a word that must fit; false says so. */
@@ -91,6 +96,8 @@ static bool set(struct settings *s, const char *key, const char *value)
 		return copy(s->before[1], LINE_MAX_, value);
 	if (strcmp(key, "munge-socket") == 0)
 		return copy(s->munge, sizeof s->munge, value);
+	if (strcmp(key, "drain") == 0)
+		return copy(s->scontrol, sizeof s->scontrol, value);
 	if (strcmp(key, "licence") == 0)
 		return copy(s->licence, sizeof s->licence, value);
 	return false;
@@ -210,8 +217,8 @@ static bool describe(char *body)
 	return true;
 }
 
-/* The site's own script, with our environment and arguments of none; its exit code is the job's. */
-static int run_before(const char *path)
+/* A program with our environment; its exit code. */
+static int run(const char *path, char *const arguments[])
 {
 	int status;
 	pid_t child = fork();
@@ -219,13 +226,38 @@ static int run_before(const char *path)
 	if (child < 0)
 		return 1;
 	if (child == 0) {
-		execl(path, path, (char *)NULL);
+		execv(path, arguments);
 		_exit(127);
 	}
 	while (waitpid(child, &status, 0) < 0)
 		if (errno != EINTR)
 			return 1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The site's own script; its exit code is the job's. */
+static int run_before(char *path)
+{
+	int status = run(path, (char *[]){path, NULL});
+
+	if (status)
+		snprintf(last, sizeof last, "podwright: job %s: the site's %.300s ended with %d",
+			 getenv("SLURM_JOB_ID"), path, status);
+	return status;
+}
+
+/* Where the site says so, a job's hosts come out of Slurm when its end failed: their machines are
+ * not free. What went wrong is their reason. */
+static void take_out(char *scontrol)
+{
+	const char *hosts = getenv("SLURM_JOB_NODELIST");
+	char nodes[BODY_MAX], reason[sizeof last + 16];
+
+	if (!hosts || snprintf(nodes, sizeof nodes, "nodename=%s", hosts) >= (int)sizeof nodes)
+		return;
+	last[strcspn(last, "\n")] = '\0';
+	snprintf(reason, sizeof reason, "reason=%s", last);
+	run(scontrol, (char *[]){scontrol, "update", nodes, "state=drain", reason, NULL});
 }
 
 /* Asks each server in turn until one decides. 5xx, or none there, means: not decided yet. */
@@ -295,7 +327,11 @@ int main(int argc, char **argv)
 		complain("podwright: job %s: its description is too long", getenv("SLURM_JOB_ID"));
 		return 1;
 	}
-	if (epilog)
-		return ask(&s, "/slurm.v1/JobEnded", body, s.epilog_seconds) || failed;
+	if (epilog) {
+		failed = ask(&s, "/slurm.v1/JobEnded", body, s.epilog_seconds) || failed;
+		if (failed && *s.scontrol)
+			take_out(s.scontrol);
+		return failed;
+	}
 	return ask(&s, "/slurm.v1/JobBegins", body, s.prolog_seconds);
 }

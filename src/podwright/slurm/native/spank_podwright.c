@@ -8,6 +8,10 @@
  *
  * (socket=PATH as well: the server's Unix socket, on nodes that have it)
  *
+ * Where the name does not follow from the job's id (ask=yes), it stands in the job's AdminComment:
+ * the service wrote it there before the job began, no user can change it, and slurmctld says it to
+ * whoever is a step of the job. options=no: the site has no --ipus.
+ *
  * Compiled on the site, against its own Slurm's spank.h. */
 #include <errno.h>
 #include <slurm/slurm.h>
@@ -21,8 +25,10 @@ SPANK_PLUGIN(podwright, 1);
 
 enum { COUNT_MAX = 65536 };
 
-static char ipus[16], replicas[16];
+/* partitions and leases: as many words as the job was given; gcds: of each of its partitions. */
+static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
+static int ask, no_options;
 
 static int read_count(const char *option, const char *text, char *into, size_t size)
 {
@@ -70,12 +76,16 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 			port = argv[k] + 5;
 		} else if (strncmp(argv[k], "socket=", 7) == 0) {
 			socket_path = argv[k] + 7;
+		} else if (strcmp(argv[k], "ask=yes") == 0) {
+			ask = 1;
+		} else if (strcmp(argv[k], "options=no") == 0) {
+			no_options = 1;
 		} else {
 			slurm_error("podwright: plugstack argument not understood: %s", argv[k]);
 			return ESPANK_BAD_ARG;
 		}
 	}
-	for (struct spank_option *option = options; option->name; option++)
+	for (struct spank_option *option = options; !no_options && option->name; option++)
 		if (spank_option_register(spank, option) != ESPANK_SUCCESS)
 			return ESPANK_ERROR;
 	return ESPANK_SUCCESS;
@@ -97,16 +107,122 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	return ESPANK_SUCCESS;
 }
 
+/* The value of key=... in a comment, up to a blank. */
+static void read_word(const char *text, const char *key, char *into, size_t size)
+{
+	const char *at = strstr(text, key);
+	size_t length;
+
+	if (!at)
+		return;
+	at += strlen(key);
+	length = strcspn(at, " ;");
+	if (length < size) {
+		memcpy(into, at, length);
+		into[length] = '\0';
+	}
+}
+
+/* The n-th of some words with commas between them, counted from 0 and round again. */
+static void nth(const char *words, unsigned int n, char *into, size_t size)
+{
+	unsigned int count = 1;
+	size_t length;
+
+	for (const char *at = words; *at; at++)
+		count += *at == ',';
+	for (n %= count; n; n--)
+		words += strcspn(words, ",") + 1;
+	length = strcspn(words, ",");
+	if (length >= size)
+		length = size - 1;
+	memcpy(into, words, length);
+	into[length] = '\0';
+}
+
+/* Where the server is. */
+static void set_server(spank_t spank)
+{
+	spank_setenv(spank, "IPUOF_VIPU_API_HOST", host, 1);
+	spank_setenv(spank, "IPUOF_VIPU_API_PORT", port, 1);
+	/* Where the server's own socket is at hand, Podwright's commands are known by it. */
+	if (*socket_path && access(socket_path, F_OK) == 0)
+		spank_setenv(spank, "PODWRIGHT_SOCKET", socket_path, 0);
+}
+
+/* Once for each step on a node, as the job's user: what the service wrote for it. */
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+	job_info_msg_t *found = NULL;
+	const char *said = NULL;
+	uint32_t job = 0;
+
+	(void)argc;
+	(void)argv;
+	if (!ask || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+		return ESPANK_SUCCESS;
+	if (slurm_load_job(&found, job, 0) != SLURM_SUCCESS) {
+		slurm_error("podwright: slurmctld does not say what job %u holds", job);
+		return ESPANK_SUCCESS;
+	}
+	for (uint32_t k = 0; k < found->record_count && !said; k++)
+		if (found->job_array[k].job_id == job && found->job_array[k].admin_comment)
+			said = strstr(found->job_array[k].admin_comment, "podwright: ");
+	if (said) {
+		read_word(said, "partition=", partitions, sizeof partitions);
+		read_word(said, "lease=", leases, sizeof leases);
+		read_word(said, "gcds=", gcds, sizeof gcds);
+		read_word(said, "allocation=", allocation, sizeof allocation);
+	}
+	slurm_free_job_info_msg(found);
+	return ESPANK_SUCCESS;
+}
+
+/* What was handed to the job: to its tasks in turn, where it is more than one. */
+static int set_handed(spank_t spank, int is_task, uint32_t rank)
+{
+	char text[128];
+	unsigned int count = 1, each = (unsigned int)atoi(gcds);
+
+	if (*allocation) {
+		spank_setenv(spank, "PODWRIGHT_ALLOCATION", allocation, 1);
+		set_server(spank);
+	}
+	if (!*partitions)
+		return ESPANK_SUCCESS;
+	for (const char *at = partitions; *at; at++)
+		count += *at == ',';
+	set_server(spank);
+	nth(partitions, rank, text, sizeof text);
+	spank_setenv(spank, "IPUOF_VIPU_API_PARTITION_ID", text, 1);
+	nth(leases, rank, text, sizeof text);
+	spank_setenv(spank, "PODWRIGHT_LEASE", text, 1);
+	if (count > 1)
+		spank_setenv(spank, "PODWRIGHT_PARTITIONS", partitions, 1);
+	if (is_task) {
+		snprintf(text, sizeof text, "%u", rank / count % (each ? each : 1));
+		spank_setenv(spank, "IPUOF_VIPU_API_GCD_ID", text, 1);
+	}
+	return ESPANK_SUCCESS;
+}
+
 /* In slurmstepd, before the task's exec. */
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
 	char text[64];
 	uint32_t job = 0, step = 0, rank = 0;
+	int is_task;
 
 	(void)argc;
 	(void)argv;
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
+	/* The batch script is no task of a program: what it starts chooses its own GCDs. */
+	is_task = spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
+		  step < SLURM_MAX_NORMAL_STEP_ID &&
+		  spank_get_item(spank, S_TASK_GLOBAL_ID, &rank) == ESPANK_SUCCESS;
+	if (ask)
+		return set_handed(spank, is_task, is_task ? rank : 0);
 	/* A step of a batch job or of salloc was not given the option itself. */
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
@@ -114,15 +230,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 		return ESPANK_SUCCESS;
 	snprintf(text, sizeof text, "slurm_%u", job);
 	spank_setenv(spank, "IPUOF_VIPU_API_PARTITION_ID", text, 1);
-	spank_setenv(spank, "IPUOF_VIPU_API_HOST", host, 1);
-	spank_setenv(spank, "IPUOF_VIPU_API_PORT", port, 1);
-	/* Where the server's own socket is at hand, Podwright's commands are known by it. */
-	if (*socket_path && access(socket_path, F_OK) == 0)
-		spank_setenv(spank, "PODWRIGHT_SOCKET", socket_path, 0);
-	/* The batch script is no task of a program: what it starts chooses its own GCDs. */
-	if (spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
-	    step < SLURM_MAX_NORMAL_STEP_ID &&
-	    spank_get_item(spank, S_TASK_GLOBAL_ID, &rank) == ESPANK_SUCCESS) {
+	set_server(spank);
+	if (is_task) {
 		snprintf(text, sizeof text, "%u", rank);
 		spank_setenv(spank, "IPUOF_VIPU_API_GCD_ID", text, 1);
 	}

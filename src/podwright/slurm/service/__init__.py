@@ -2,8 +2,8 @@
 counts true. Everything it knows can be read again from the server and from Slurm."""
 
 from podwright.slurm.service._commands import FakeSlurm, Said, Slurm, SlurmCommands
-from podwright.slurm.service._pods import Line, Pod, Site, dump, load
-from podwright.slurm.service._serve import serve
+from podwright.slurm.service._pods import Fixed, Line, Mapped, Pod, Site, dump, load
+from podwright.slurm.service._serve import Work, native_work, serve
 from podwright.slurm.service._server import Server, ThreadedServer
 from podwright.slurm.service._service import Asked, Service
 from podwright.slurm.service._sweep import Sweep
@@ -11,7 +11,9 @@ from podwright.slurm.service._sweep import Sweep
 __all__ = [
     "Asked",
     "FakeSlurm",
+    "Fixed",
     "Line",
+    "Mapped",
     "Pod",
     "Said",
     "Server",
@@ -21,7 +23,9 @@ __all__ = [
     "SlurmCommands",
     "Sweep",
     "ThreadedServer",
+    "Work",
     "dump",
     "load",
+    "native_work",
     "serve",
 ]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,15 @@ GCDS: Final = "podwright_gcds"
 HET_WAIT: Final = "podwright_het_wait"
 #: As many as Slurm never runs at once.
 PLENTY: Final = 1_000_000
+_TABLES: Final = {"pod": "pods", "mapped": "hosts", "fixed": "partitions"}
+#: The table that a mode cannot do without.
+_NEEDS: Final = {
+    "native": "pod",
+    "plugin": "pod",
+    "shared": "pod",
+    "host-mapping": "mapped",
+    "static": "fixed",
+}
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +64,39 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return {self.licence: self.devices, **blocks}
 
 
+class Mapped(msgspec.Struct, frozen=True, kw_only=True):
+    """A host and the machines that are its own, under host mapping. devices: of all of them.
+
+    sizes, whole: an allocation there has one of these numbers of devices, or a multiple of whole.
+    """
+
+    name: str
+    cluster: str
+    machines: tuple[str, ...]
+    devices: int
+    sizes: tuple[int, ...] = ()
+    whole: int = 64
+
+
+class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition that was made beforehand, under static partitions."""
+
+    name: str
+    cluster: str
+    size: int
+    gcds: int = 1
+
+    @property
+    def licence(self) -> str:
+        """What counts those of its size."""
+        return f"vipu_{self.size}"
+
+
 class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What one Slurm schedules. server: the Unix socket of vipu-server; empty: the system's.
+
+    mode: `native`, `plugin`, `host-mapping` (hosts), `static` (partitions) or `shared` (the
+    partition that its one pod stands for). tries: prologs that may fail before a job is held.
 
     socket: where hooks reach the service. host, port: what jobs are told of the server.
     fallen: what happens to a job whose machine fails: `requeue`, `relocate` (its partition moves),
@@ -67,7 +107,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     of root or of slurm_user; empty: nowhere. munge_socket: if not at its usual place.
     """
 
-    pods: tuple[Pod, ...]
+    pods: tuple[Pod, ...] = ()
+    mode: str = "native"
+    hosts: tuple[Mapped, ...] = ()
+    partitions: tuple[Fixed, ...] = ()
+    shared: str = ""
+    tries: int = 3
     server: str = ""
     socket: str = "/run/podwright/slurm.sock"
     host: str = "localhost"
@@ -86,7 +131,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         out: dict[str, int] = {}
         for pod in self.pods:
             out |= pod.totals()
-        return out | {MARK: PLENTY, GCDS: PLENTY, HET_WAIT: 1}
+        for fixed in self.partitions:
+            out[fixed.licence] = out.get(fixed.licence, 0) + 1
+        out[MARK] = PLENTY
+        return out | {GCDS: PLENTY, HET_WAIT: 1} if self.pods else out
 
 
 def parse_licences(text: str) -> dict[str, int]:
@@ -112,32 +160,33 @@ def load(path: Path) -> Site:
     asked = f"read {path}"
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text())
-        data["pods"] = data.pop("pod", [])
+        for one, many in _TABLES.items():
+            data[many] = data.pop(one, [])
         site = msgspec.convert(data, type=Site)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise InvalidRequest(
             f"{path}: {said}", asked=asked, would_work="podwright slurm configure --write"
         ) from None
-    if not site.pods:
-        raise InvalidRequest(f"{path}: it names no [[pod]]", asked=asked)
+    table = _NEEDS.get(site.mode)
+    if table is None or not getattr(site, _TABLES[table]):
+        problem = f"it names no [[{table}]]" if table else f"there is no mode {site.mode!r}"
+        raise InvalidRequest(f"{path}: {problem}", asked=asked)
     return site
 
 
 def dump(site: Site) -> str:
     """The site as its file."""
-    lines = [
-        f"{name} = {msgspec.json.encode(getattr(site, name)).decode()}"
-        for name in site.__struct_fields__
-        if name != "pods"
-    ]
-    for pod in site.pods:
-        lines += ["", "[[pod]]"]
-        lines += [
-            f"{name} = {msgspec.json.encode(getattr(pod, name)).decode()}"
-            for name in pod.__struct_fields__
-        ]
+    lines = _fields(site, set(_TABLES.values()))
+    for one, many in _TABLES.items():
+        for row in getattr(site, many):
+            lines += ["", f"[[{one}]]", *_fields(row, set())]
     return "\n".join(lines) + "\n"
+
+
+def _fields(struct: msgspec.Struct, but: Collection[str]) -> list[str]:
+    names = [name for name in struct.__struct_fields__ if name not in but]
+    return [f"{name} = {msgspec.json.encode(getattr(struct, name)).decode()}" for name in names]
 
 
 class Line:

@@ -3,6 +3,18 @@
 from podwright.slurm.setup._apply import shown, write
 from podwright.slurm.setup._build import build
 from podwright.slurm.setup._native import Places, Plan, native, undo
-from podwright.slurm.setup._survey import survey
+from podwright.slurm.setup._survey import mapping, shared, shelf, survey
 
-__all__ = ["Places", "Plan", "build", "native", "shown", "survey", "undo", "write"]
+__all__ = [
+    "Places",
+    "Plan",
+    "build",
+    "mapping",
+    "native",
+    "shared",
+    "shelf",
+    "shown",
+    "survey",
+    "undo",
+    "write",
+]

@@ -1,19 +1,31 @@
-"""What native mode needs of a site's files: computed first, shown, and only then written."""
+"""What a way of scheduling needs of a site's files: computed first, shown, only then written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from podwright.slurm.service import Site, dump
 from podwright.slurm.service._pods import MARK
 from podwright.slurm.setup._edit import changed, joined, settings, undone, with_line
 from podwright.wire import SYSTEM_SOCKET, InvalidRequest
 
-SITE_SCRIPT = "job_submit.site.lua"
 SUBMIT = "job_submit.lua"
+FILTER = "cli_filter.lua"
+#: Modes in which somebody may type --gres=vipu:... for srun as well.
+_FILTERED = ("plugin", "static")
+_PARTS: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
+#: What the SPANK plugin must know of a mode: that it has to ask, and that there is no --ipus.
+_PLUGIN: Final = {
+    "host-mapping": " ask=yes options=no",
+    "static": " ask=yes options=no",
+    "shared": " ask=yes",
+}
 #: How many waiting jobs Slurm looks at: behind fewer, those that fit would not be seen.
 DEPTH = 10000
 
@@ -42,7 +54,7 @@ class Plan:
 
 
 def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan:
-    """The plan of native mode. Raises InvalidRequest for a site that it cannot be added to."""
+    """The plan of a site's mode. Raises InvalidRequest for a site that it cannot be added to."""
     conf = read(places.slurm_conf)
     base = undone(conf)
     now = settings(base)
@@ -53,13 +65,12 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     plan.texts[places.folder / "hook.conf"] = _hook_conf(site, now)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
         plan.links[places.folder / name] = places.native / "podwright-hook"
-    submit = places.etc / SUBMIT
-    if submit.exists() and not is_ours(submit):
-        plan.moves.append((submit, places.etc / SITE_SCRIPT))
-    plan.texts[submit] = job_submit(site, places.etc, trusted)
+    _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted))
+    _script(plan, places.etc / FILTER, cli_filter(places.etc) if site.mode in _FILTERED else None)
     stack = Path(now.get("plugstackconfig", "") or places.etc / "plugstack.conf")
     plugin = places.native / "spank_podwright.so"
     words = f"host={site.host} port={site.port} socket={site.server or SYSTEM_SOCKET}"
+    words += _PLUGIN.get(site.mode, "")
     before = read(stack) if stack.exists() else ""
     plan.texts[stack] = with_line(before, f"optional {plugin} {words}")
     plan.texts[places.slurm_conf] = changed(conf, wanted, str(places.slurm_conf))
@@ -75,12 +86,8 @@ def undo(places: Places) -> Plan:
     if stack.exists():
         left = undone(read(stack))
         plan.texts[stack] = left or None
-    submit, site = places.etc / SUBMIT, places.etc / SITE_SCRIPT
-    if submit.exists() and is_ours(submit):
-        if site.exists():
-            plan.moves.append((site, submit))
-        else:
-            plan.texts[submit] = None
+    _script(plan, places.etc / SUBMIT, None)
+    _script(plan, places.etc / FILTER, None)
     for name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
         if (places.folder / name).is_symlink() or (places.folder / name).exists():
             plan.texts[places.folder / name] = None
@@ -88,26 +95,69 @@ def undo(places: Places) -> Plan:
 
 
 def is_ours(script: Path) -> bool:
-    """Is a job_submit.lua the one that we wrote?"""
-    return read(script).startswith("-- Podwright's part of job_submit")
+    """Is a script the one that we wrote?"""
+    return read(script).startswith("-- Podwright's part of ")
+
+
+def _script(plan: Plan, path: Path, text: str | None) -> None:
+    """One script of ours before the site's own, which is moved aside; None: as it was."""
+    site = path.with_suffix(".site.lua")
+    ours = path.exists() and is_ours(path)
+    if text is not None:
+        if path.exists() and not ours:
+            plan.moves.append((path, site))
+        plan.texts[path] = text
+    elif ours and site.exists():
+        plan.moves.append((site, path))
+    elif ours:
+        plan.texts[path] = None
 
 
 def job_submit(site: Site, folder: Path, trusted: Sequence[int]) -> str:
-    """Our job_submit.lua."""
-    rows = [
-        f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
-        f"largest = {pod.largest}, domain = {pod.domain} }},"
-        for pod in site.pods
-    ]
-    text = files("podwright.slurm.setup").joinpath(SUBMIT).read_text()
+    """Our job_submit.lua: one head and end for all modes, and the mode's own part between."""
+    text = _lua(SUBMIT)
+    if part := _PARTS.get(site.mode):
+        head, _, rest = text.partition("-- @WAY@\n")
+        text = head + _lua(part) + rest.partition("-- @END@\n")[2]
+    sizes = {host.cluster: (host.sizes, host.whole) for host in site.hosts}
+    stock = Counter(one.size for one in site.partitions)
     for word, value in {
-        "PODS": "\n".join(rows),
-        "DEFAULT": site.pods[0].type,
+        "WAY": "",
+        "END": "",
+        "PODS": _rows(
+            f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
+            f"largest = {pod.largest}, domain = {pod.domain} }},"
+            for pod in site.pods
+        ),
+        "DEFAULT": site.pods[0].type if site.pods else "",
+        "SHARED": "true" if site.mode == "shared" else "false",
+        "HOSTS": _rows(
+            f'   ["{host.name}"] = {{ cluster = "{host.cluster}", devices = {host.devices} }},'
+            for host in site.hosts
+        ),
+        "SIZES": _rows(
+            f'   ["{name}"] = {{ {", ".join(map(str, legal))}, whole = {whole} }},'
+            for name, (legal, whole) in sorted(sizes.items())
+        ),
+        "STOCK": _rows(f"   [{size}] = {count}," for size, count in sorted(stock.items())),
         "UIDS": ", ".join(map(str, trusted)),
         "FOLDER": str(folder),
     }.items():
-        text = text.replace(f"@{word}@", value)
+        text = text.replace(f"-- @{word}@\n", "").replace(f"@{word}@", value)
     return text
+
+
+def cli_filter(folder: Path) -> str:
+    """Our cli_filter.lua."""
+    return _lua(FILTER).replace("@FOLDER@", str(folder))
+
+
+def _lua(name: str) -> str:
+    return files("podwright.slurm.setup").joinpath(name).read_text()
+
+
+def _rows(lines: Iterable[str]) -> str:
+    return "\n".join(lines)
 
 
 def read(path: Path) -> str:
@@ -125,20 +175,24 @@ def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str
         "PrologSlurmctld": str(places.folder / "prolog-slurmctld"),
         "EpilogSlurmctld": str(places.folder / "epilog-slurmctld"),
         "JobSubmitPlugins": joined(now.get("jobsubmitplugins", ""), "lua"),
-        # The name alone: sbatch itself refuses --gres=vipu:TYPE otherwise. No node has any.
-        "GresTypes": joined(now.get("grestypes", ""), "vipu"),
         "SchedulerParameters": joined(
             now.get("schedulerparameters", ""),
             f"default_queue_depth={DEPTH}",
             f"bf_max_job_test={DEPTH}",
         ),
     }
+    if site.mode != "host-mapping":
+        # The name alone: sbatch itself refuses --gres=vipu:TYPE otherwise. No node has any.
+        out["GresTypes"] = joined(now.get("grestypes", ""), "vipu")
+    if site.mode in _FILTERED:
+        out["CliFilterPlugins"] = joined(now.get("clifilterplugins", ""), "lua")
     limits = now.get("propagateresourcelimitsexcept", "")
     # Slurm takes one of the two settings; ALL and NONE of the other say enough.
     if "propagateresourcelimits" not in now and "MEMLOCK" not in limits.upper():
         out["PropagateResourceLimitsExcept"] = joined(limits, "MEMLOCK")
     if "slurmdbd" in now.get("accountingstoragetype", ""):
-        tres = [f"license/{pod.licence}" for pod in site.pods]
+        counted = [pod.licence for pod in site.pods] + [one.licence for one in site.partitions]
+        tres = [f"license/{name}" for name in dict.fromkeys(counted)]
         out["AccountingStorageTRES"] = joined(now.get("accountingstoragetres", ""), *tres)
     for name in (word.partition(":")[0] for word in licences):
         if any(name == w.partition(":")[0] for w in now.get("licenses", "").split(",")):
@@ -158,6 +212,8 @@ def _hook_conf(site: Site, now: Mapping[str, str]) -> str:
         "prolog-seconds 60",
         "epilog-seconds 600",
     ]
+    if site.mode == "host-mapping":
+        lines.append(f"drain {shutil.which('scontrol') or '/usr/bin/scontrol'}")
     for key in ("prolog", "epilog"):
         if before := now.get(f"{key}slurmctld", ""):
             lines.append(f"before-{key}-slurmctld {before}")

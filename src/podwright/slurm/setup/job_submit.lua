@@ -2,10 +2,6 @@
 -- Written by `podwright slurm configure`; your own script lies beside it as job_submit.site.lua
 -- and runs after this one. After a change of yours: touch this file.
 
-local pods = {
-@PODS@
-}
-local default = "@DEFAULT@"
 local trusted = { @UIDS@ }
 local here = "@FOLDER@"
 local NONE = 0xfffffffe
@@ -28,6 +24,43 @@ local function refuse(format, ...)
    return slurm.ERROR
 end
 
+local function is_trusted(uid)
+   for _, one in ipairs(trusted) do if uid == one then return true end end
+   return false
+end
+
+-- What stands in --gres=vipu:..., word by word, taken out of the request: no node has any.
+-- From hosts where cli_filter.lua runs it arrives among the licences, as podwright.gres.<...>.
+local function gres(jd)
+   local found = {}
+   local function sort(list, pattern, empty)
+      local rest = {}
+      for word in string.gmatch(type(list) == "string" and list or "", "[^,]+") do
+         local said = string.match(word, pattern)
+         if said then
+            found[#found + 1] = (string.gsub(said, "%.", ":"))
+         elseif word ~= empty then
+            rest[#rest + 1] = word
+         end
+      end
+      return table.concat(rest, ",")
+   end
+   local licences = sort(jd.licenses, "^podwright%.gres%.?(.*)$")
+   local moved = #found > 0
+   local per_node = sort(jd.tres_per_node, "^gres[:/]vipu[:=]?(.*)$", moved and "gres:none" or nil)
+   if #found == 0 then return nil end
+   if moved then jd.licenses = licences end
+   jd.tres_per_node = per_node
+   return found
+end
+
+-- @WAY@
+local pods = {
+@PODS@
+}
+local default = "@DEFAULT@"
+local shared = @SHARED@
+
 local function given(jd, name)
    for _, entry in pairs(jd.spank_job_env or {}) do
       local value = string.match(entry, "^" .. name .. "=(%d+)$")
@@ -49,24 +82,6 @@ local function ours(licences)
    end
 end
 
-local function is_trusted(uid)
-   for _, one in ipairs(trusted) do if uid == one then return true end end
-   return false
-end
-
--- The kind of pod: --gres=vipu:<type>, which is a word to us and no GRES of a node's.
-local function kind(jd)
-   local gres = jd.tres_per_node or jd.gres
-   if type(gres) ~= "string" then return default end
-   local rest, found = {}, nil
-   for word in string.gmatch(gres, "[^,]+") do
-      local name = string.match(word, "^gres[:/]vipu[:=]?(.*)$") or string.match(word, "^vipu[:=]?(.*)$")
-      if name then found = name else rest[#rest + 1] = word end
-   end
-   if found == nil then return default end
-   return found, table.concat(rest, ",")
-end
-
 local function names()
    local out = {}
    for name in pairs(pods) do out[#out + 1] = name end
@@ -81,17 +96,19 @@ local function lower_power(n)
 end
 
 local function devices(jd, uid)
+   local model = gres(jd)
+   model = model and model[1]
    local typed = ours(jd.licenses)
    if typed and not is_trusted(uid) then
       return refuse("licence %s is not asked for by name; ask with --ipus=N", typed)
    end
    local n, replicas = given(jd, "IPUS"), given(jd, "NUM_REPLICAS")
-   local model, rest = kind(jd)
    if n == nil then
-      if rest ~= nil then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
+      if model then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
       if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
       return slurm.SUCCESS
    end
+   if model == nil or model == "" then model = default end
    local pod = pods[model]
    if pod == nil then
       return refuse("there is no pod of type '%s'; there are: %s", model, names())
@@ -108,6 +125,13 @@ local function devices(jd, uid)
    end
    local tasks = jd.num_tasks
    if tasks == nil or tasks >= NONE or tasks < 1 then tasks = 0 end
+   if shared then
+      if jd.min_nodes and jd.min_nodes < NONE and jd.min_nodes > 1 then
+         return refuse("%d hosts would be as many GCDs, and a reconfigurable partition has one; use -N 1", jd.min_nodes)
+      end
+      jd.min_nodes, jd.max_nodes = 1, 1
+      tasks = 0
+   end
    if tasks > 0 and (tasks > n or n % tasks ~= 0) then
       return refuse("%d tasks would be %d GCDs of %d devices; use a number of tasks that divides %d",
          tasks, tasks, n, n)
@@ -118,9 +142,6 @@ local function devices(jd, uid)
    end
    if replicas and (n % replicas ~= 0 or (tasks > 0 and replicas % tasks ~= 0)) then
       return refuse("%d replicas do not divide evenly over %d devices in %d tasks", replicas, n, math.max(tasks, 1))
-   end
-   if rest ~= nil then
-      jd.tres_per_node = rest
    end
    local het = jd.het_job_offset
    if het ~= nil and het < 100000 then
@@ -140,8 +161,9 @@ local function devices(jd, uid)
    return slurm.SUCCESS
 end
 
+-- @END@
 function slurm_job_submit(jd, parts, uid)
-   local said = devices(jd, uid)
+   local said = devices(jd, uid, parts)
    if said ~= slurm.SUCCESS then return said end
    if site.submit then return site.submit(jd, parts, uid) end
    return slurm.SUCCESS
@@ -149,7 +171,7 @@ end
 
 function slurm_job_modify(jd, job, parts, uid)
    if jd.licenses and not is_trusted(uid) and (ours(jd.licenses) or ours(job.licenses)) then
-      return refuse("the licences of a job with devices are Podwright's; submit it anew with --ipus=N")
+      return refuse("the licences of a job with devices are Podwright's; submit it anew")
    end
    if site.modify then return site.modify(jd, job, parts, uid) end
    return slurm.SUCCESS

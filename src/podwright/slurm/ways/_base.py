@@ -1,0 +1,147 @@
+"""What host mapping and static partitions share: a job at a time, tries, and a sweep.
+
+Each answers hooks as native mode does: asked again it answers the same, and what a hook missed
+the sweep settles by Slurm's own list of jobs. Where slurmctld does not answer, nothing is touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from podwright.slurm.service import Asked, Site, Slurm
+from podwright.slurm.service._queue import Listed
+from podwright.slurm.ways._pool import Caller
+from podwright.slurm.ways._tries import Tries
+from podwright.wire import PodwrightError, Unavailable
+
+_log = logging.getLogger("podwright.slurm")
+#: Seconds between two looks of a prolog that waits.
+_LOOK_S = 1.0
+
+
+class Way(ABC):
+    """One way of scheduling. clock: seconds, never backwards."""
+
+    def __init__(
+        self,
+        site: Site,
+        server: Caller,
+        slurm: Slurm,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.site = site
+        self.server = server
+        self.slurm = slurm
+        self.clock = clock
+        self.tries = Tries(slurm, site.tries)
+        self.look = asyncio.Event()  #: set: the sweep should look now
+        self.freed = asyncio.Condition()
+        self.swept = 0
+        self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    # -- what a way has of its own -----------------------------------------------------------
+
+    @abstractmethod
+    async def give(self, asked: Asked) -> str:
+        """Give a job its devices, once. Raises Busy for what may come right by itself."""
+
+    @abstractmethod
+    async def take(self, asked: Asked) -> None:
+        """The job holds nothing from here on."""
+
+    @abstractmethod
+    async def sweep(self) -> None:
+        """One look at all that is held. Raises PodwrightError."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What an administrator watches."""
+
+    # -- what hooks call ---------------------------------------------------------------------
+
+    async def begins(self, asked: Asked) -> str:
+        """The job's devices are ready. Raises PodwrightError: InvalidRequest is the last word."""
+        began, told = self.clock(), False
+        async with self.lock(asked.number("job")):
+            while True:
+                try:
+                    return await self.give(asked)
+                except Busy as error:
+                    left = self.site.patience_s - (self.clock() - began)
+                    if left <= 0:
+                        raise await self.tries.refusal(asked, error) from None
+                    if not told:
+                        _log.warning("job %s waits in its prolog: %s", asked.job, error)
+                        told = True
+                except Unavailable:
+                    raise  # the server is silent: the hook asks again, and no try is lost
+                except PodwrightError as error:
+                    raise await self.tries.refusal(asked, error) from None
+                self.look.set()  # a job that Slurm forgot may sit there
+                async with self.freed:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self.freed.wait(), min(left, _LOOK_S))
+
+    async def ended(self, asked: Asked) -> str:
+        """The job holds nothing. Raises PodwrightError."""
+        async with self.lock(asked.number("job")):
+            await self.take(asked)
+        await self.tell()
+        return ""
+
+    # -- what goes on beside -----------------------------------------------------------------
+
+    async def known(self) -> None:
+        """One sweep. Raises PodwrightError."""
+        await self.sweep()
+
+    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """The sweep, until it is cancelled."""
+        return (self._sweeping(),)
+
+    async def close(self) -> None:
+        """The last word to Slurm: none, where it counts nothing."""
+        self.look.clear()
+
+    async def _sweeping(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.look.wait(), self.site.sweep_s)
+            self.look.clear()
+            try:
+                await self.sweep()
+            except PodwrightError as error:
+                _log.warning("sweep: %s", error)
+            await asyncio.sleep(_LOOK_S)
+
+    # -- for both ----------------------------------------------------------------------------
+
+    def lock(self, job: int) -> asyncio.Lock:
+        """One thing at a time for a job."""
+        lock = self._locks.get(job)
+        if lock is None:
+            lock = self._locks[job] = asyncio.Lock()
+        return lock
+
+    async def tell(self) -> None:
+        """Prologs that wait look again."""
+        async with self.freed:
+            self.freed.notify_all()
+
+
+class Busy(Unavailable):
+    """Somebody else has it, and may give it back."""
+
+
+def is_over(job: int, jobs: Mapping[int, Listed]) -> bool:
+    """Is it sure that a job holds nothing?"""
+    found = jobs.get(job)
+    return found is None or found.over or found.waits

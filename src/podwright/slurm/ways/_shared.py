@@ -1,0 +1,152 @@
+"""One reconfigurable partition for all: native mode's machinery, with leases on subsets.
+
+The partition is the pod: its devices in routing order are the line, and a job's block is a lease
+on that subset. So a job waits in the queue until its subset is free, where Graphcore's way let it
+fail. The partition itself stays one: whoever does not ask the server is kept from nothing, and it
+has one GCD, so a job stays on one host (V-IPU guide, Table 6.1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from podwright.slurm.service import Asked, Server, Service, Site, Slurm, ThreadedServer
+from podwright.slurm.service._blocks import Blocks, bits
+from podwright.slurm.service._book import Book, Holding
+from podwright.slurm.service._serve import Native
+from podwright.slurm.ways._pool import (
+    Caller,
+    Holder,
+    acquire,
+    handed,
+    holder,
+    partitions,
+    release,
+    renew,
+)
+from podwright.slurm.ways._tries import comment
+from podwright.wire import (
+    Held,
+    LeaseInfo,
+    NotFound,
+    PodwrightError,
+    ReadyState,
+    Unavailable,
+    WrongState,
+)
+
+
+class SharedBook(Book):
+    """Who holds which part of the partition. leases: by job."""
+
+    def __init__(self, pod: Any, partition: str, server: Caller) -> None:
+        super().__init__(pod)
+        self._partition, self._server = partition, server
+        self.blocks = Blocks((1 << pod.devices) - 1)
+        self.leases: dict[int, LeaseInfo] = {}
+
+    async def refresh(self, server: Server) -> None:
+        """Take over what the server has, but for what changed while it was asked."""
+        began = self.tick()
+        found = await partitions(self._server, self.pod.cluster, self.pod.allocation)
+        info = next((one for one in found if one.name == self._partition), None)
+        whole = info is not None and info.ready_state is ReadyState.ACTIVE
+        away = 0 if whole else self.blocks.capacity
+        seen = set()
+        for lease in info.leases if info else ():
+            who = holder(lease)
+            if lease.parent:
+                continue
+            places = lease.devices or range(self.pod.devices)
+            if who is None:
+                away |= bits(places)
+                continue
+            seen.add(who.job)
+            if who.job in self.holdings or self._released.get(who.job, 0) > began:
+                continue
+            order = len(places).bit_length() - 1
+            self.leases[who.job] = lease
+            self._add(Holding(who.job, who.restart, who.leader, places[0], order, made=True))
+        for one in list(self.holdings.values()):
+            if one.made and one.changed < began and one.job not in seen:
+                del self.holdings[one.job]
+                self.leases.pop(one.job, None)
+        self._released = {job: at for job, at in self._released.items() if at > began}
+        self.broken = set() if whole else set(self.holdings)
+        self._away = away
+        self._count()
+
+    def moved(self, holding: Holding, lease: LeaseInfo) -> None:
+        """A lease lies where the server put it."""
+        self.leases[holding.job] = lease
+        holding.start = lease.devices[0] if lease.devices else 0
+        holding.made = True
+        holding.changed = self.tick()
+        self._count()
+
+
+class SharedService(Service):
+    """Native mode's service, whose holdings are leases."""
+
+    def __init__(self, site: Site, server: ThreadedServer, slurm: Slurm) -> None:
+        super().__init__(site, server, slurm)
+        self._caller = server
+        self.shared = {pod.type: SharedBook(pod, site.shared, server) for pod in site.pods}
+        self.books = dict(self.shared)
+        self._taking = asyncio.Lock()
+
+    async def give_back(self, book: Book, holding: Holding) -> None:
+        """The lease ends, then the block is free."""
+        lease = self.shared[book.pod.type].leases.get(holding.job)
+        if lease is not None:
+            await release(self._caller, lease)
+        book.release(holding.job)
+        await self.tell()
+
+    async def renew(self) -> None:
+        """All leases go on, for as long as their jobs' blocks are in the book."""
+        for book in self.shared.values():
+            for lease in list(book.leases.values()):
+                await renew(self._caller, lease)
+
+    async def _make(self, book: Book, holding: Holding, asked: Asked, gcds: int) -> None:
+        mine = self.shared[book.pod.type]
+        who = Holder(holding.job, holding.restart, holding.leader)
+        try:
+            async with self._taking:
+                got = await acquire(self._caller, self.site.shared, holding.size, asked, who)
+                mine.moved(holding, got[0])
+        except (Held, NotFound, WrongState) as error:
+            book.release(holding.job)
+            await self.refresh()
+            raise Unavailable(f"job {holding.job}: {error}") from None
+        except PodwrightError:
+            book.release(holding.job)
+            raise
+        head = f"ipus={holding.size}; " if holding.leader else ""
+        try:
+            await comment(self.slurm, asked, head + handed([got]))
+        except Unavailable:
+            await self.give_back(book, holding)
+            raise
+
+
+class Shared(Native):
+    """The work of a shared partition."""
+
+    def __init__(self, service: SharedService) -> None:
+        super().__init__(service)
+        self._shared = service
+
+    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Leases are renewed as well."""
+        return (*super().beside(), self._renewing())
+
+    async def _renewing(self) -> None:
+        while True:
+            await asyncio.sleep(self._shared.site.sweep_s)
+            with contextlib.suppress(PodwrightError):
+                await self._shared.renew()
