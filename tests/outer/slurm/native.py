@@ -26,7 +26,13 @@ PODWRIGHT = [sys.executable, "-m", "podwright.cli.podwright"]
 
 
 class NativeLab(SlurmLab):
-    """`with NativeLab(preset="pod256") as lab`. options: of SlurmLab."""
+    """`with NativeLab(preset="pod256") as lab`. options: of SlurmLab.
+
+    ask, ask_all: a quarter of the devices, and all of them, as sbatch is told.
+    """
+
+    ask: tuple[str, ...] = ("--ipus=16",)
+    ask_all: tuple[str, ...] = ("--ipus=64",)
 
     def __init__(
         self, *, preset: str = "pod64", configure: Sequence[str] = (), **options: Any
@@ -145,6 +151,16 @@ class NativeLab(SlurmLab):
     def held(self) -> int:
         """Devices that partitions hold, by the server's word."""
         return sum(one.size for one in self.partitions().values())
+
+    def holds(self, job: int) -> str | None:
+        """What a job holds is for this life of it: `7`, `7/1` restarted once; None: nothing."""
+        found = self.partitions().get(f"slurm_{job}")
+        return found.job if found else None
+
+    def taken(self) -> list[str]:
+        """Each device that a job holds, by the server's word; twice where it is given twice."""
+        found = self.partitions().values()
+        return [f"{ref.domain}:{ref.offset}" for one in found for gcd in one.gcds for ref in gcd]
 
     def wait_free(self, seconds: float = 30.0) -> None:
         """Nothing is held any more, and Slurm counts so."""

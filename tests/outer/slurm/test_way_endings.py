@@ -1,0 +1,72 @@
+"""Any ending returns the devices, in the documented ways as in native mode: the same cases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.slurm.native import NativeLab
+from tests.outer.slurm.test_endings import CASES, settled
+from tests.outer.slurm.ways import MappingLab, SharedLab, StaticLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+TABLE = Path(__file__).parents[3] / "docs/slurm/crashes-ways.md"
+HEAD = """# The crash matrix of the documented ways
+
+Written by `tests/outer/slurm/test_way_endings.py` (all of it under `make soak`), by real jobs on
+Slurm 22.05.8. The cases are those of [native mode](crashes.md); leaked and given twice are counted
+in what the way gives: machines of allocations, partitions, devices of leases.
+"""
+LABS = {"host-mapping": MappingLab, "static": StaticLab, "shared": SharedLab}
+#: Slurm counts nothing there: it has no reservation, and jobs start whether anybody serves or not.
+UNCOUNTED = {"service-term", "reservation"}
+#: What each mode shows wherever it is tested; the long ring has all.
+SHORT = {
+    "host-mapping": ["running", "ctld-prolog", "server-running", "epilog-lost"],
+    "static": ["failed", "configuring", "ctld-running", "service-running"],
+    "shared": ["finished", "completing", "server-begin", "epilog-lost"],
+}
+SOAK = os.environ.get("PODWRIGHT_SOAK") == "1"
+
+
+def names(mode: str) -> list[str]:
+    if not SOAK:
+        return SHORT[mode]
+    return [name for name in CASES if mode != "host-mapping" or name not in UNCOUNTED]
+
+
+rows: dict[tuple[str, str], str] = {}
+WANTED = [(mode, name) for mode in LABS for name in names(mode)]
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[dict[str, NativeLab]]:
+    made: dict[str, NativeLab] = {}
+    yield made
+    for lab in made.values():
+        lab.stop()
+    if SOAK and len(rows) == len(WANTED):
+        parts = [HEAD]
+        for mode in LABS:
+            parts.append(f"\n## {mode}\n\n| what ends | when | what happens to the job ")
+            parts.append("| leaked | given twice |\n|---|---|---|---|---|\n")
+            parts += [rows[mode, name] for name in names(mode)]
+        TABLE.write_text("".join(parts))
+
+
+@pytest.mark.parametrize(("mode", "name"), WANTED)
+def test_any_ending_returns_the_devices(
+    mode: str, name: str, clusters: dict[str, NativeLab]
+) -> None:
+    if mode not in clusters:
+        for lab in clusters.values():
+            lab.stop()  # one at a time
+        clusters.clear()
+        conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
+        lab = clusters[mode] = LABS[mode](nodes=2, cpus=16, conf=conf, patience=20.0)
+        lab.start()
+    rows[mode, name] = settled(clusters[mode], name)
