@@ -76,7 +76,7 @@ class SharedBook(Book):
                 self.leases.pop(one.job, None)
         self._released = {job: at for job, at in self._released.items() if at > began}
         self.broken = set() if whole else set(self.holdings)
-        self._away = away
+        self.away = away
         self._count()
 
     def moved(self, holding: Holding, lease: LeaseInfo) -> None:
