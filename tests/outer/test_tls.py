@@ -73,3 +73,31 @@ def test_certificates_of_another_authority_are_refused(address: str, tmp_path: P
     assert refused.returncode == 69, refused
     for path in (tmp_path / "vipu-certs").rglob("*.pem"):
         assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_users_certificate_is_the_user(address: str, tmp_path: Path) -> None:
+    chief = ("-H", address, "--config", "chief.hcl", "--tls-certs", "vipu-certs/client")
+    for word in ("alice", "bob"):
+        assert run(tmp_path, "vipu-admin", *chief, "create", "user", word).returncode == 0
+    made = run(tmp_path, "vipu-admin", *chief, "create", "certificate", "alice")
+    assert made.returncode == 0, made
+    key = tmp_path / "alice.vipu-certs" / "key.pem"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert key.read_text() not in made.stdout + made.stderr
+    alice = ("vipu", "-H", address, "--tls-certs", "alice.vipu-certs")
+    size = ("--size", "1", "--no-ipuof-files")
+    assert run(tmp_path, *alice, "create", "partition", "p1", *size).returncode == 0
+    shown = run(tmp_path, *alice, "get", "partition", "p1", "--json")
+    assert '"owner": "alice"' in shown.stdout
+    host, _, port = address.partition(":")
+    program: tuple[str, ...] = ("poprun", "--vipu-server-host", host, "--vipu-server-port", port)
+    program += ("--vipu-partition", "p1", "--vipu-tls-certs", "alice.vipu-certs", "true")
+    done = run(tmp_path, *program)
+    assert done.returncode == 0, done
+    again = run(tmp_path, "vipu-admin", *chief, "create", "certificate", "alice")
+    assert (again.returncode, "there is alice.vipu-certs already" in again.stderr) == (1, True)
+    unknown = run(tmp_path, "vipu-admin", *chief, "create", "certificate", "carol")
+    assert (unknown.returncode, "there is no user carol" in unknown.stderr) == (1, True)
+    assert run(tmp_path, "vipu-admin", *chief, "remove", "user", "alice").returncode == 0
+    refused = run(tmp_path, *alice, "list", "partitions")
+    assert (refused.returncode, "whom this server does not have" in refused.stderr) == (1, True)

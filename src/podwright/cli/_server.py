@@ -45,6 +45,12 @@ def server_options() -> Parser:
         metavar="DIR",
         help="folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)",
     )
+    group.add_argument(
+        "--munge",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show MUNGE credentials to a server on TCP (VIPU_CLI_MUNGE=yes, no, or its socket)",
+    )
     return parent
 
 
@@ -59,6 +65,7 @@ def chosen(arguments: argparse.Namespace) -> ServerOptions:
         user=getattr(arguments, "api_user_id", ""),
         key=getattr(arguments, "api_access_key", ""),
         certs=getattr(arguments, "tls_certs", ""),
+        munge="yes" if getattr(arguments, "munge", False) else "",
     )
 
 

@@ -23,6 +23,7 @@ examples:
              --topology mesh --cluster-topology looped
   vipu-admin create allocation a1 --cluster c1 --size 8
   vipu-admin create user alice --allocations a1
+  vipu-admin create certificate alice
   vipu-admin list agents
   vipu-admin test cluster c1
   vipu-admin drain machine ag2
@@ -69,7 +70,7 @@ def build_parser() -> Parser:
 
         return noun
 
-    _creation(verb("create", "Make an agent, cluster, allocation or user known."))
+    _creation(verb("create", "Make an agent, cluster, allocation, user or certificate."))
     listing = verb("list", "List agents, clusters, allocations or users.")
     getting = verb("get", "Show one agent, cluster, allocation or user.")
     removing = verb("remove", "Remove an agent, cluster, allocation or user.", "delete")
@@ -157,6 +158,24 @@ def _creation(create: Callable[..., Parser]) -> None:
         default="",
         metavar="ID",
         help="the account that is this user without a key: a number, or its name on this machine",
+    )
+    certificate = create(
+        "certificate", "create_certificate", "Make a certificate for a user, or for an agent."
+    )
+    certificate.add_argument(
+        "--tls-ca",
+        default="vipu-certs",
+        metavar="DIR",
+        help="the authority: what vipu-server --tls-init made; vipu-certs",
+    )
+    certificate.add_argument(
+        "--agent", action="store_true", help="NAME is a machine, and this its agent's"
+    )
+    certificate.add_argument(
+        "--host", default="", metavar="A,B,…", help="names and addresses of the agent's host"
+    )
+    certificate.add_argument(
+        "--days", type=positive, default=365, metavar="N", help="how long it is good for, 365"
     )
 
 

@@ -116,6 +116,10 @@ def build_parser() -> Parser:
     trust.add_argument(
         "--tls-certs", metavar="DIR", help="folder with ca.pem, cert.pem and key.pem: speak TLS"
     )
+    trust.add_argument(
+        "--munge", action="store_true", help="believe MUNGE credentials of callers on TCP"
+    )
+    trust.add_argument("--munge-socket", metavar="PATH", help="where munged listens")
     life = parser.add_argument_group("life")
     life.add_argument(
         "--user", action="store_true", help="this user's own server, silent, in the background"
@@ -253,6 +257,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
         silence=arguments.agent_silence,
         web=None if arguments.http_port is None else (arguments.http_host, arguments.http_port),
+        munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
@@ -262,13 +267,14 @@ def _options(arguments: argparse.Namespace) -> Options:
 def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     import asyncio
     import getpass
+    import socket
     from pathlib import Path
 
     from podwright.server import is_loopback, make_certificates, make_store
     from podwright.store import shown_place
 
     if arguments.tls_init:
-        hosts = [] if is_loopback(options.host) else [options.host]
+        hosts = [socket.gethostname(), *([] if is_loopback(options.host) else [options.host])]
         make_certificates(Path("vipu-certs"), hosts)
         print("certificates: vipu-certs/server and vipu-certs/client")
     if arguments.init:

@@ -22,6 +22,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
 USER_VARIABLE = "VIPU_CLI_API_USER_ID"
 KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
 CERTS_VARIABLE = "VIPU_CLI_TLS_CERTS"
+MUNGE_VARIABLE = "VIPU_CLI_MUNGE"
 
 
 class Address(NamedTuple):
@@ -38,12 +39,14 @@ class Credentials(NamedTuple):
     """Who we are to a server on TCP; empty: anonymous.
 
     user, key: a user's name and access key. certs: the folder with ca.pem, cert.pem and key.pem
-    for TLS; without it nothing is encrypted, and keys go to this machine alone.
+    for TLS; without it nothing is encrypted, and keys go to this machine alone. munge: when to
+    show MUNGE credentials: `yes`, or the socket of its daemon; empty: when asked; `no`: never.
     """
 
     user: str = ""
     key: str = ""
     certs: str = ""
+    munge: str = ""
 
     def __repr__(self) -> str:
         return f"Credentials({self.user!r})"  # a key must not get into a log
@@ -56,7 +59,7 @@ class ServerOptions(NamedTuple):
     """What a command's options say of the server; empty is: nothing.
 
     host: one or several, with or without port, separated by commas. config: a file to read
-    in place of /etc/vipu/vipu-cli.hcl. user, key, certs: as Credentials have them.
+    in place of /etc/vipu/vipu-cli.hcl. user, key, certs, munge: as Credentials have them.
     """
 
     host: str = ""
@@ -65,6 +68,7 @@ class ServerOptions(NamedTuple):
     user: str = ""
     key: str = ""
     certs: str = ""
+    munge: str = ""
 
 
 class Named(NamedTuple):
@@ -112,6 +116,7 @@ def _credentials(
         options.user or environ.get(USER_VARIABLE, "") or file.get("api-user-id", ""),
         options.key or environ.get(KEY_VARIABLE, "") or file.get("api-access-key", ""),
         options.certs or environ.get(CERTS_VARIABLE, "") or file.get("tls-certs", ""),
+        options.munge or environ.get(MUNGE_VARIABLE, "") or file.get("munge", ""),
     )
     if bool(found.user) != bool(found.key):
         missing = "access key" if found.user else "user id"

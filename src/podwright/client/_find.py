@@ -163,7 +163,7 @@ class _Search:
 
     def _local(self, address: Address) -> Found | None:
         """A named server on this machine, by its socket: there the kernel says who calls."""
-        if address.host not in LOOPBACK or self.credentials.key:
+        if address.host not in LOOPBACK or self.credentials.key or self.credentials.certs:
             return None
         for path in (self.places.system, self.user):
             try:

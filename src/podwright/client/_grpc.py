@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -20,10 +20,12 @@ from podwright.wire import (
     Method,
     PodwrightError,
     TimedOut,
+    Unauthenticated,
     Unavailable,
     Value,
     error_from_code,
     error_from_json,
+    munge_payload,
 )
 from podwright.wire.messages import (
     ACCESS_KEY,
@@ -33,6 +35,9 @@ from podwright.wire.messages import (
     encode,
     method_path,
 )
+
+if TYPE_CHECKING:
+    from podwright.hosts import Vouches
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),  # a controller is no web site
@@ -68,6 +73,31 @@ def _tls(folder: str) -> Any:
     return grpc.ssl_channel_credentials(*parts)
 
 
+def _munge(where: str) -> Vouches:
+    """MUNGE on this machine. Raises Unauthenticated where there is none."""
+    from podwright.hosts import Munge, MungeError
+
+    try:
+        munge = Munge(where if "/" in where else "")
+        munge.encode(b"")
+    except MungeError as error:
+        raise Unauthenticated(
+            f"MUNGE does not answer on this machine: {error}",
+            asked="show a MUNGE credential",
+            would_work="start munged, or show an access key or a certificate",
+        ) from None
+    return munge
+
+
+def _vouched(munge: Vouches, payload: bytes) -> str:
+    from podwright.hosts import MungeError
+
+    try:
+        return munge.encode(payload)
+    except MungeError as error:
+        raise Unavailable(f"MUNGE does not answer on this machine: {error}") from None
+
+
 class Channel:
     """A gRPC channel that answers in our errors. The kernel's connection opens with a call."""
 
@@ -79,6 +109,10 @@ class Channel:
     ) -> None:
         self.where = str(address)
         self._metadata: tuple[tuple[str, str], ...] = ()
+        self._wish = "no" if token or credentials.key else credentials.munge
+        self._munge: Vouches | None = None
+        if self._wish not in ("", "no"):
+            self._munge = _munge(self._wish)
         if token:
             self._metadata = (("authorization", f"Bearer {token}"),)
         elif credentials.key:
@@ -99,11 +133,26 @@ class Channel:
         decoded: Callable[[bytes], Any],
     ) -> Any:
         """One call. Raises the server's refusal, Unsupported, Unavailable or TimedOut."""
-        call = self._channel.unary_unary(
-            path, request_serializer=encoded, response_deserializer=decoded
-        )
+        body = encoded(request)
         try:
-            return call(request, timeout=timeout, metadata=self._metadata)
+            return self._once(path, body, timeout, decoded)
+        except Unauthenticated as refusal:
+            if self._wish or self._munge or not refusal.data.get("munge"):
+                raise
+            try:
+                self._munge = _munge("")
+            except Unauthenticated:
+                raise refusal from None  # no munged here: what else would work, it says
+        return self._once(path, body, timeout, decoded)
+
+    def _once(self, path: str, body: bytes, timeout: float, decoded: Callable[[bytes], Any]) -> Any:
+        call = self._channel.unary_unary(path, response_deserializer=decoded)
+        metadata = self._metadata
+        if self._munge is not None:
+            proof = _vouched(self._munge, munge_payload(path, body))
+            metadata = (("authorization", f"MUNGE {proof}"),)
+        try:
+            return call(body, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
             raise self._refusal(error, path, timeout) from None
 

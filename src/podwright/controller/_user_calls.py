@@ -78,6 +78,10 @@ class UserCalls:
         """The caller behind a name and an access key. Raises Unauthenticated."""
         return await self._users.authenticate(name, key)
 
+    async def authenticate_certificate(self, name: str, uri: str) -> Caller:
+        """The caller whom a certificate of the site's names. Raises Unauthenticated."""
+        return self._users.certified(name, uri)
+
     def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
         """Who a caller is here, and the request, kept to the allocations where it may create.
 

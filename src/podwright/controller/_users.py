@@ -31,6 +31,7 @@ from podwright.wire import (
     UserInfo,
     Value,
     WaitRequest,
+    user_uri,
 )
 
 USER: Final = "user"
@@ -214,6 +215,22 @@ class Users:
                 )
             self._right[name] = seen
         return _caller(record, "key")
+
+    def certified(self, name: str, uri: str) -> Caller:
+        """The caller behind a certificate. uri: which user exactly; without a time, any of that
+        name. Raises Unauthenticated."""
+        record = self._users.get(name)
+        if record is None:
+            raise Unauthenticated(
+                f"the certificate is for user {name[:80]!r}, whom this server does not have",
+                would_work="ask an administrator: vipu-admin create user, create certificate",
+            )
+        if uri.count(":") > 2 and uri != user_uri(record.name, record.created_at):
+            raise Unauthenticated(
+                f"the certificate is for an earlier user {name}",
+                would_work="ask an administrator for another: vipu-admin create certificate",
+            )
+        return _caller(record, "certificate")
 
 
 def first_user(name: str, now: float) -> tuple[Put, str]:

@@ -41,7 +41,7 @@ Find = Callable[[Plan, Mapping[str, str]], Found]
 
 def find(plan: Plan, environ: Mapping[str, str]) -> Found:
     """The server of a plan, in the design's order."""
-    options = ServerOptions(host=plan.server_host, port=plan.server_port)
+    options = ServerOptions(host=plan.server_host, port=plan.server_port, certs=plan.server_certs)
     return find_server(options, environ, timeout=plan.server_timeout)
 
 

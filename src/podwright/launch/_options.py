@@ -26,6 +26,7 @@ class Options(NamedTuple):
     vipu_server_host: str | None = None
     vipu_server_port: int | None = None
     vipu_server_timeout: float | None = None
+    vipu_tls_certs: str | None = None
     vipu_partition: str | None = None
     vipu_partition_attempts: int = 1
     vipu_allocation: str | None = None

@@ -84,6 +84,7 @@ class Plan(NamedTuple):
     request: AcquireRequest
     environment: tuple[tuple[str, str], ...]
     server_host: str = ""
+    server_certs: str = ""
     server_port: str = ""
     server_timeout: float = SERVER_TIMEOUT
     attempts: int = 1
@@ -260,6 +261,7 @@ def make_plan(
         server_host=options.vipu_server_host or named.get(HOST_VARIABLE, ""),
         server_port=str(options.vipu_server_port or named.get(PORT_VARIABLE, "")),
         server_timeout=timeout,
+        server_certs=options.vipu_tls_certs or "",
         attempts=options.vipu_partition_attempts,
         mpi_arguments=_split("--mpi-global-args", options.mpi_global_args),
         run_as_root=options.allow_run_as_root,

@@ -284,6 +284,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _yes_no("--numa-aware", _DEVICES, "deprecated: --process-placement spreadnuma or disabled"),
     _yes_no("--allow-run-as-root", _DEVICES, "lets root launch; if not set, with a warning"),
+    _word(
+        "--vipu-tls-certs",
+        _VIPU,
+        "folder with ca.pem, cert.pem and key.pem, for TLS (VIPU_CLI_TLS_CERTS)",
+        "DIR",
+    ),
     _word("--vipu-server-host", _VIPU, "its name or address (IPUOF_VIPU_API_HOST)", "HOST"),
     Option(
         "--vipu-server-port",

@@ -1,9 +1,14 @@
 """What serves a controller: gRPC on TCP, HTTP on a Unix socket, and who calls."""
 
 from podwright.server._backups import back_up, compare, restore_from
+from podwright.server._certificates import (
+    make_agent_certificate,
+    make_certificates,
+    make_user_certificate,
+)
 from podwright.server._hardware import Hardware
 from podwright.server._identity import TOKEN_TTL, Identity
-from podwright.server._init import make_certificates, make_store
+from podwright.server._init import make_store
 from podwright.server._server import Server, is_loopback
 from podwright.server._serving import Options, serve
 
@@ -16,8 +21,10 @@ __all__ = [
     "back_up",
     "compare",
     "is_loopback",
+    "make_agent_certificate",
     "make_certificates",
     "make_store",
+    "make_user_certificate",
     "restore_from",
     "serve",
 ]

@@ -6,7 +6,7 @@ Imported only when the port is opened: grpc takes longer to import than all else
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from podwright.controller import Caller
 from podwright.server._calls import Calls
 from podwright.server._identity import ANONYMOUS
 from podwright.server._virm import ANSWERS, Answer
@@ -25,6 +26,7 @@ from podwright.wire import (
     PodwrightError,
     Unavailable,
     messages,
+    user_of,
     virm,
 )
 
@@ -57,13 +59,14 @@ class GrpcFront:
         Raises wire.Unavailable when the address cannot be had.
         """
         server = grpc.aio.server(options=_OPTIONS)
-        server.add_generic_rpc_handlers((_Table(self._calls),))
+        tls = self._certs is not None and not host.startswith("unix:")
+        server.add_generic_rpc_handlers((_Table(self._calls, tls),))
         if host.startswith("unix:"):
             address = host
         else:
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            if self._certs is None or host.startswith("unix:"):
+            if self._certs is None or not tls:
                 bound = server.add_insecure_port(address)
             else:
                 bound = server.add_secure_port(address, _tls(self._certs))
@@ -103,9 +106,11 @@ def _tls(folder: Path) -> Any:
 class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Every call's handler, by its path."""
 
-    def __init__(self, calls: Calls) -> None:
-        ours = {messages.method_path(name): _ours(calls, m) for name, m in METHODS.items()}
-        theirs = {m.path: _theirs(calls, m, ANSWERS[name]) for name, m in virm.VIRM_METHODS.items()}
+    def __init__(self, calls: Calls, tls: bool) -> None:
+        ours = {messages.method_path(name): _ours(calls, m, tls) for name, m in METHODS.items()}
+        theirs = {
+            m.path: _theirs(calls, m, ANSWERS[name], tls) for name, m in virm.VIRM_METHODS.items()
+        }
         self._handlers = {
             path: grpc.unary_unary_rpc_method_handler(handler)
             for path, handler in (ours | theirs).items()
@@ -116,21 +121,38 @@ class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._handlers.get(details.method)
 
 
-def _ours(calls: Calls, method: Method) -> _Handler:
+async def _caller(calls: Calls, path: str, data: bytes, context: Any, tls: bool) -> Caller:
+    shown = _certificate(context.auth_context()) if tls else ("", "")
+    metadata = context.invocation_metadata()
+    return await calls.identity.of_metadata(metadata, path, data, shown)
+
+
+def _certificate(found: Mapping[str, Sequence[bytes]]) -> tuple[str, str]:
+    """Whose a connection's certificate is (wire.user_of)."""
+    names, common = (
+        [name.decode("utf-8", "replace") for name in found.get(key, ())]
+        for key in ("x509_subject_alternative_name", "x509_common_name")
+    )
+    return user_of(names, common[0] if common else "")
+
+
+def _ours(calls: Calls, method: Method, tls: bool) -> _Handler:
+    path = messages.method_path(method.name)
+
     async def answer(data: bytes, context: Any) -> bytes:
         if method.name == "AnnounceAgent":  # a hint, which anybody may give
             caller = ANONYMOUS
         else:
-            caller = await calls.identity.of_metadata(context.invocation_metadata())
+            caller = await _caller(calls, path, data, context, tls)
         reply = await calls(caller, method, messages.decode(method.request, data))
         return messages.encode(reply)
 
     return _refusing(method.name, answer)
 
 
-def _theirs(calls: Calls, method: virm.VirmMethod, answer_message: Answer) -> _Handler:
+def _theirs(calls: Calls, method: virm.VirmMethod, answer_message: Answer, tls: bool) -> _Handler:
     async def answer(data: bytes, context: Any) -> bytes:
-        caller = await calls.identity.of_metadata(context.invocation_metadata())
+        caller = await _caller(calls, method.path, data, context, tls)
         try:
             message = method.request.FromString(data)
         except DecodeError:

@@ -1,4 +1,5 @@
-"""Who calls: the kernel's word on a Unix socket, our own short-lived token on TCP, or nobody.
+"""Who calls: the kernel's word on a Unix socket; on TCP a token, an access key, a MUNGE
+credential or a certificate, in this order; or nobody.
 
 gRPC cannot ask the kernel for its peer, so the Unix socket hands out tokens that are bound to
 the caller's uid. They are signed with a key that lives and dies with the server process.
@@ -16,9 +17,13 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
 from podwright.controller import Caller, Role
-from podwright.wire import Token, Unauthenticated
+from podwright.wire import Token, Unauthenticated, Unavailable, munge_payload
+
+if TYPE_CHECKING:
+    from podwright.hosts import Vouches
 
 #: Seconds that a token lives: long enough for one command to begin its calls.
 TOKEN_TTL = 60.0
@@ -34,11 +39,14 @@ class Identity:
 
     server_uid: whose server this is; that one and root are administrators.
     clock: seconds, never backwards. name_of: the name of a uid, or None; may block.
-    secure: refuse callers on TCP who do not say who they are.
+    secure: refuse callers on TCP who do not say who they are. munge: believes credentials; None:
+    none is believed.
     """
 
     #: Asked for the caller behind a user's name and access key; set by the server.
     authenticate: Callable[[str, str], Awaitable[Caller]] | None = None
+    #: Asked for the caller behind a certificate of a name and a URI; set by the server.
+    authenticate_certificate: Callable[[str, str], Awaitable[Caller]] | None = None
 
     def __init__(
         self,
@@ -47,8 +55,10 @@ class Identity:
         clock: Callable[[], float] = time.monotonic,
         name_of: Callable[[int], str | None] | None = None,
         secure: bool = False,
+        munge: Vouches | None = None,
     ) -> None:
         self.secure = secure
+        self._munge = munge
         self._administrators = {0, os.geteuid() if server_uid is None else server_uid}
         self._clock = clock
         self._name_of = name_of or _account_name
@@ -95,13 +105,25 @@ class Identity:
             raise _refused("the token has expired")
         return await self.of_uid(uid, "tcp")
 
-    async def of_metadata(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> Caller:
-        """The caller of a gRPC call: `authorization: Bearer …`, a user's name and access key, or
-        anonymous."""
+    async def of_metadata(
+        self,
+        metadata: Iterable[tuple[str, str | bytes]] | None,
+        path: str = "",
+        body: bytes = b"",
+        certificate: tuple[str, str] = ("", ""),
+    ) -> Caller:
+        """The caller of a gRPC call: `authorization: Bearer …` or `MUNGE …`, a user's name and
+        access key, the user that the connection's certificate names (name and URI), or anonymous.
+
+        path, body: the call, which a MUNGE credential must have been made for. Raises
+        wire.Unauthenticated.
+        """
         user, access = "", ""
         for key, text in metadata or ():
             if key == "authorization":
                 scheme, _, token = str(text).partition(" ")
+                if scheme.lower() == "munge":
+                    return await self._of_munge(token.strip(), munge_payload(path, body))
                 if scheme.lower() != "bearer":
                     raise _refused(f"{scheme[:20]!r} is no way to identify here")
                 return await self.of_token(token.strip())
@@ -111,16 +133,62 @@ class Identity:
                 access = str(text)
         if (user or access) and self.authenticate is not None:
             return await self.authenticate(user[:100], access[:200])
+        if certificate[0] and self.authenticate_certificate is not None:
+            return await self.authenticate_certificate(*certificate)
         if self.secure:
+            munge = "; or --munge, where munged runs" if self._munge else ""
             raise Unauthenticated(
                 "this server wants to know who calls",
-                would_work="set api-user-id and api-access-key in a file for --config; an "
-                "administrator makes them with vipu-admin create user",
+                would_work="set api-user-id and api-access-key in a file for --config, or show a "
+                "certificate of your own with --tls-certs; an administrator makes them with "
+                f"vipu-admin create user, create certificate{munge}",
+                munge=self._munge is not None,
             )
         return ANONYMOUS
 
+    async def _of_munge(self, credential: str, payload: bytes) -> Caller:
+        import asyncio
+
+        from podwright.hosts import MungeError
+
+        if self._munge is None:
+            raise Unauthenticated(
+                "this server believes no MUNGE credential", would_work="vipu-server --munge"
+            )
+        try:
+            proven = await asyncio.to_thread(self._munge.decode, credential)
+        except MungeError as error:
+            if error.absent:
+                raise Unavailable(f"MUNGE does not answer the server: {error}") from None
+            raise Unauthenticated(
+                f"MUNGE does not believe the credential: {error}",
+                would_work="one key and one clock on both hosts, and a credential for each call",
+            ) from None
+        if proven.payload != payload:
+            raise Unauthenticated("the MUNGE credential was made for another call")
+        return await self.of_uid(proven.uid, "munge")
+
     def _sign(self, claim: bytes) -> bytes:
         return hmac.digest(self._key, claim, hashlib.sha256().name)
+
+
+def find_munge(socket: str) -> Vouches:
+    """MUNGE on this machine, which answers. socket: of its daemon; empty: the usual place.
+
+    Raises wire.Unavailable.
+    """
+    from podwright.hosts import Munge, MungeError
+
+    try:
+        munge = Munge(socket)
+        munge.encode(b"")
+    except MungeError as error:
+        raise Unavailable(
+            f"MUNGE does not answer here: {error}",
+            asked="--munge",
+            would_work="start munged, say where it listens with --munge-socket, or leave it out",
+        ) from None
+    return munge
 
 
 def peer_uid(connection: socket.socket) -> int:

@@ -61,6 +61,7 @@ class Server:
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
+        identity.authenticate_certificate = self._authenticate_certificate
         self._certs = certs
         if web is not None and not anywhere and not is_loopback(web[0]):
             raise InvalidRequest(
@@ -198,6 +199,9 @@ class Server:
 
     async def _authenticate(self, name: str, key: str) -> Caller:
         return await self.controller.authenticate(name, key)
+
+    async def _authenticate_certificate(self, name: str, uri: str) -> Caller:
+        return await self.controller.authenticate_certificate(name, uri)
 
     async def _describe(self, caller: Caller) -> ServerInfo:
         standby = self.calls.standby

@@ -19,7 +19,7 @@ from podwright.controller import Controller, Machines
 from podwright.server._agents import reach
 from podwright.server._faults import Fault
 from podwright.server._hardware import Hardware, choose
-from podwright.server._identity import Identity
+from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
 from podwright.server._server import Server
 from podwright.server._shared import LEASE, owner_name, serve_shared
@@ -48,7 +48,8 @@ class Options:
     agent_key: what agents of other machines must know. silence: seconds after which one of them
     is given up. interfaces: where they may announce themselves. secure: callers on TCP say who
     they are; so does a store that was made so. certs: the folder of TLS certificates.
-    web: host and port of HTTP that is read only.
+    web: host and port of HTTP that is read only. munge: believe MUNGE's credentials; its socket,
+    empty for the usual one; None: do not.
     """
 
     storage: Path | str
@@ -68,6 +69,7 @@ class Options:
     secure: bool = False
     certs: Path | None = None
     web: tuple[str, int] | None = None
+    munge: str | None = None
 
 
 async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
@@ -171,7 +173,10 @@ def _server_for(
         lazy=options.user,
         socket_mode=options.socket_mode,
         private_folder=options.private,
-        identity=Identity(secure=secure or options.secure),
+        identity=Identity(
+            secure=secure or options.secure,
+            munge=None if options.munge is None else find_munge(options.munge),
+        ),
         certs=options.certs,
         web=options.web,
         counters=lambda: {"commits": store.commits},

@@ -42,6 +42,7 @@ from podwright.wire._errors import (
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._places import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
+from podwright.wire._proof import SERVER_URI, munge_payload, user_of, user_uri
 from podwright.wire._subsets import DeviceSet, device_sets
 from podwright.wire._values import (
     METHODS,
@@ -99,6 +100,7 @@ from podwright.wire._values import (
 __all__ = [
     "DEFAULT_PORT",
     "METHODS",
+    "SERVER_URI",
     "SOCKET_VARIABLE",
     "SYSTEM_SOCKET",
     "AcquireReply",
@@ -186,6 +188,9 @@ __all__ = [
     "error_from_json",
     "holder_words",
     "ipuof_gcds",
+    "munge_payload",
     "read_holder",
+    "user_of",
     "user_socket",
+    "user_uri",
 ]

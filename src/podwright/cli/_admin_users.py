@@ -1,0 +1,84 @@
+"""`vipu-admin create user` and `create certificate`: what a user shows from other machines.
+
+Whatever is secret goes into files of its owner alone. A key is shown once; a certificate's private
+key never.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from podwright.cli import _json
+from podwright.cli._admin_calls import call, names, one_of, success, users, wants_json
+from podwright.client import Client
+from podwright.wire import InvalidRequest, NewUser, NotFound, UserRequest, user_uri
+
+
+def create_user(arguments: argparse.Namespace, client: Client) -> int:
+    path = Path(f"{arguments.name}.vipu-cli.hcl")
+    if path.exists():
+        raise InvalidRequest(
+            f"{path} is there already", would_work="move it away, or work in another folder"
+        )
+    request = UserRequest(
+        name=arguments.name,
+        role=arguments.role,
+        allocations=names(arguments.allocations),
+        uid=_uid(arguments.uid),
+    )
+    made = call(client, "CreateUser", request, NewUser)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(f'api-user-id="{made.user.name}"\napi-access-key="{made.access_key}"\n')
+    if wants_json(arguments):
+        print(_json.text(made))
+        return 0
+    print(f"create user ({made.user.name}): success. Access key is '{made.access_key}'.")
+    print(f"It is written to {path}, for {made.user.name} alone; it is not shown again.")
+    print(f"Use it with: vipu --config {path} list partitions")
+    return 0
+
+
+def create_certificate(arguments: argparse.Namespace, client: Client) -> int:
+    from podwright.server import make_user_certificate
+
+    user = one_of("user", users(client), arguments)
+    uri = user_uri(user.name, user.created_at)
+    folder = Path(f"{user.name}.vipu-certs")
+    make_user_certificate(Path(arguments.tls_ca), folder, user.name, uri, arguments.days)
+    return _certified(folder, arguments)
+
+
+def agent_certificate(arguments: argparse.Namespace) -> int:
+    from podwright.server import make_agent_certificate
+
+    folder = Path(f"{arguments.name}.vipu-certs")
+    hosts = names(arguments.host)
+    make_agent_certificate(Path(arguments.tls_ca), folder, arguments.name, hosts, arguments.days)
+    return _certified(folder, arguments)
+
+
+def _certified(folder: Path, arguments: argparse.Namespace) -> int:
+    made = {"name": arguments.name, "folder": str(folder), "days": arguments.days}
+    done = success(f"create certificate ({arguments.name})", made, arguments)
+    if not wants_json(arguments):
+        print(f"It is in {folder} with its private key: --tls-certs {folder}")
+    return done
+
+
+def _uid(account: str) -> int:
+    """The user id of an account, by number or name. Raises NotFound."""
+    if not account:
+        return -1
+    if account.isdecimal() and len(account) < 10:
+        return int(account)
+    import pwd
+
+    try:
+        return pwd.getpwnam(account).pw_uid
+    except KeyError:
+        raise NotFound(
+            f"this machine has no account {account}", asked="--uid", would_work="its number"
+        ) from None

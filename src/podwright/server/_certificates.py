@@ -1,0 +1,203 @@
+"""The site's own authority: its certificates for server, clients, agents and users, by openssl.
+
+V-IPU's `vipu-server --tls-init` makes an authority and two certificates (V-IPU administrator
+guide); certificates that say whose they are go on from there, and are our choice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from podwright.wire import SERVER_URI, AlreadyExists, InvalidRequest, Unavailable
+
+_YEARS: Final = 3650  #: days that the authority and its first two certificates are good for
+_CURVE: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+_BOTH: Final = "serverAuth,clientAuth"
+
+
+def make_certificates(
+    folder: Path, hosts: Sequence[str], *, days: int = _YEARS, start: float | None = None
+) -> None:
+    """`folder/server` and `folder/client` with ca.pem, cert.pem and key.pem.
+
+    hosts: names and addresses of the server's, beside loopback's. start: since when they are
+    good, seconds since 1970. The authority's own key is folder/ca-key.pem: whoever has it can
+    make more. Raises wire.AlreadyExists, and wire.Unavailable without openssl.
+    """
+    asked = "--tls-init"
+    _check_free(folder, asked)
+    maker = _Maker(asked, days, start)
+    names = [_kind(name) for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
+    with _Scratch(folder) as made:
+        maker.authority(made)
+        # The server calls agents, too: it is a client there.
+        sides: dict[str, tuple[str, list[str]]] = {
+            "server": (_BOTH, [f"URI:{SERVER_URI}"]),
+            "client": ("clientAuth", []),
+        }
+        for side, (purpose, uris) in sides.items():
+            (made / side).mkdir()
+            maker.issue(made, made / side, f"Podwright {side}", [*names, *uris], purpose)
+
+
+def make_user_certificate(
+    authority: Path, folder: Path, name: str, uri: str, days: int, *, start: float | None = None
+) -> None:
+    """A user's certificate in a new folder, of the authority in the folder of --tls-init.
+
+    Raises wire.AlreadyExists, wire.InvalidRequest without the authority's key, wire.Unavailable
+    without openssl.
+    """
+    asked = f"create certificate {name}"
+    _check_free(folder, asked)
+    _check_authority(authority, asked)
+    maker = _Maker(asked, days, start)
+    with _Scratch(folder) as made:
+        maker.issue(authority, made, name, [f"URI:{uri}"], "clientAuth")
+
+
+def make_agent_certificate(
+    authority: Path,
+    folder: Path,
+    machine: str,
+    hosts: Sequence[str],
+    days: int,
+    *,
+    start: float | None = None,
+) -> None:
+    """The certificate of a machine's agent, which names the machine. Raises the same."""
+    asked = f"create certificate {machine}"
+    _check_free(folder, asked)
+    _check_authority(authority, asked)
+    maker = _Maker(asked, days, start)
+    names = [*map(_kind, dict.fromkeys([machine, *hosts])), f"URI:podwright:agent:{machine}"]
+    with _Scratch(folder) as made:
+        maker.issue(authority, made, f"Podwright agent {machine}", names, _BOTH)
+
+
+def _check_authority(folder: Path, asked: str) -> None:
+    for name in ("ca-key.pem", "ca.pem"):
+        if not os.access(folder / name, os.R_OK):
+            raise InvalidRequest(
+                f"cannot read the authority's {folder / name}",
+                asked=asked,
+                would_work="--tls-ca DIR, the folder vipu-certs that vipu-server --tls-init made",
+            )
+
+
+def _check_free(folder: Path, asked: str) -> None:
+    if folder.exists():
+        raise AlreadyExists(f"there is {folder} already", asked=asked, would_work="move it away")
+
+
+def _program(asked: str) -> str:
+    program = shutil.which("openssl")
+    if program is None:
+        raise Unavailable(
+            "there is no openssl on this machine",
+            asked=asked,
+            would_work="install it (apt-get install openssl), or put ca.pem, cert.pem and key.pem "
+            "of your own authority into the folder of --tls-certs",
+        )
+    return program
+
+
+class _Scratch:
+    """A private folder that becomes `folder` once all is in it, and nothing otherwise."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+
+    def __enter__(self) -> Path:
+        self._umask = os.umask(0o077)
+        self._made = Path(tempfile.mkdtemp(dir=self._folder.parent))
+        return self._made
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._made.rename(self._folder)
+            else:
+                shutil.rmtree(self._made, ignore_errors=True)
+        finally:
+            os.umask(self._umask)
+
+
+class _Maker:
+    """openssl, for certificates that are good for some days. start: since when; None: a day ago,
+    since clocks differ."""
+
+    def __init__(self, asked: str, days: int, start: float | None) -> None:
+        self._program = _program(asked)
+        begin = time.time() - 86400 if start is None else start
+        self._times = [
+            *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin))),
+            *("-enddate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin + days * 86400))),
+        ]
+
+    def authority(self, folder: Path) -> None:
+        """ca.pem and ca-key.pem."""
+        extra = "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\n"
+        key, done = folder / "ca-key.pem", folder / "ca.pem"
+        self._sign("Podwright authority", key, done, extra, ["-selfsign", "-keyfile", str(key)])
+
+    def issue(
+        self, authority: Path, place: Path, common: str, names: Sequence[str], purpose: str
+    ) -> None:
+        """ca.pem, cert.pem and key.pem in a folder. names: alternatives, as openssl has them."""
+        extra = (
+            f"subjectAltName={','.join(names)}\nextendedKeyUsage={purpose}\n"
+            "basicConstraints=critical,CA:FALSE\n"
+        )
+        signer = ["-cert", str(authority / "ca.pem"), "-keyfile", str(authority / "ca-key.pem")]
+        self._sign(common, place / "key.pem", place / "cert.pem", extra, signer)
+        shutil.copy(authority / "ca.pem", place)
+
+    def _sign(self, common: str, key: Path, done: Path, extra: str, signer: list[str]) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            request, settings = Path(scratch) / "request.pem", Path(scratch) / "ca.cnf"
+            settings.write_text(_SETTINGS.format(folder=scratch, extra=extra))
+            (Path(scratch) / "index").touch()
+            self._run(
+                *("req", "-newkey", *_CURVE, "-subj", f"/CN={common}"),
+                *("-keyout", str(key), "-out", str(request)),
+            )
+            self._run(
+                *("ca", "-batch", "-notext", "-config", str(settings), *signer, *self._times),
+                *("-in", str(request), "-out", str(done)),
+            )
+
+    def _run(self, *arguments: str) -> None:
+        command = [self._program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            raise Unavailable(f"openssl {arguments[0]} failed: {last}", asked="make a certificate")
+
+
+_SETTINGS: Final = """\
+[ca]
+default_ca = own
+[own]
+database = {folder}/index
+new_certs_dir = {folder}
+rand_serial = yes
+unique_subject = no
+default_md = sha256
+policy = any
+x509_extensions = extra
+[any]
+commonName = supplied
+[extra]
+{extra}"""
+
+
+def _kind(name: str) -> str:
+    return f"IP:{name}" if ":" in name or name.replace(".", "").isdigit() else f"DNS:{name}"

@@ -1,0 +1,40 @@
+"""What callers on TCP prove themselves by: the words that both sides must write alike.
+
+A certificate of the site's authority says by a URI among its names whose it is. A MUNGE
+credential carries the call that it was made for, so that it serves no other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The URI of a server's certificate, and of any that may give orders to agents.
+SERVER_URI: Final = "podwright:server"
+_USER, _OURS = "podwright:user:", "podwright:"
+
+
+def user_uri(name: str, created_at: float) -> str:
+    """The URI of a user's certificate. created_at: of the user, so that it is worth nothing for
+    somebody who is made later under the same name."""
+    return f"{_USER}{name}:{created_at:.6f}"
+
+
+def user_of(uris: list[str], common_name: str) -> tuple[str, str]:
+    """Whose a certificate is: the name, and its whole URI; both empty for nobody's.
+
+    uris: all alternative names. A certificate that a site made itself may say `podwright:user:NAME`
+    or have the name as its common name; then there is no URI, or one without a time.
+    """
+    for uri in uris:
+        if uri.startswith(_USER):
+            return uri.removeprefix(_USER).partition(":")[0], uri
+    if any(uri.startswith(_OURS) for uri in uris) or " " in common_name:
+        return "", ""
+    return common_name, ""
+
+
+def munge_payload(path: str, body: bytes) -> bytes:
+    """What a MUNGE credential carries for a call. path: the gRPC method's."""
+    import hashlib
+
+    return f"{path} {hashlib.sha256(body).hexdigest()}".encode()

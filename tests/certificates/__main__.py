@@ -1,0 +1,5 @@
+"""Makes the tests' certificates anew."""
+
+from tests.certificates import make
+
+make()
