@@ -6,12 +6,16 @@ import json
 import re
 import signal
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from podwright.client import parse_addresses
-from podwright.wire import ListRequest, PartitionList
-from tests.whole.machines import SILENCE, World
+from podwright.wire import DiscoveredList, DiscoverRequest, ListRequest, PartitionList
+from tests.certificates import MACHINE, SERVER, folder_of
+from tests.whole.conftest import Pod
+from tests.whole.machines import SILENCE, Machines, World
 
 
 def test_from_nothing_to_a_running_cluster_and_over_a_restart(world: World) -> None:
@@ -133,3 +137,29 @@ def test_agents_are_discovered(world: World) -> None:
     assert (cells[0], cells[2], cells[4]) == ("127.0.0.1", "lo", "ag1")
     world.admin("create", "agent", "ag1")
     assert world.state("ag1")[0] == "UP"
+
+
+def test_a_secure_server_and_its_agents_speak_tls(
+    make_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    pod = make_pod("--secure", "--tls-certs", str(SERVER), "-a", "lo")
+    machines = Machines(tmp_path, "--tls-certs", str(folder_of(MACHINE)))
+    world = World(pod, machines)
+    try:
+        address = pod.good("vipu", "--server-version").splitlines()[1].removeprefix("host: ")
+        machines.start(MACHINE, "--server", address)
+        found = DiscoverRequest()  # the agent's announcement came over TLS, too
+        world.until(lambda: bool(world.ask("DiscoverAgents", found, DiscoveredList).agents))
+        world.admin("create", "agent", MACHINE)
+        world.admin("create", "cluster", "c1", "--agents", MACHINE)
+        pod.good("vipu", "create", "partition", "p1", "--size", "4")
+        kept = json.loads((tmp_path / f"{MACHINE}.json").read_text())
+        assert {device["partition"] for device in kept["devices"]} == {"p1"}
+        machines.arguments = ()  # an agent without TLS is no agent of this server's
+        machines.start("plain")
+        port = str(machines.ports["plain"])
+        words = ("create", "agent", "plain", "--host", "127.0.0.1", "--port", port)
+        refused = pod.run("vipu-admin", *words)
+        assert (refused.code, "machine plain does not answer" in refused.err) == (69, True)
+    finally:
+        machines.end()

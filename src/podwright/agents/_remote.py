@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from podwright.agents._driver import DeviceReport, MachineReport
@@ -18,6 +19,7 @@ from podwright.wire import (
     Unavailable,
     Value,
     error_from_json,
+    read_certificates,
 )
 from podwright.wire.agent import (
     AGENT_SERVICE,
@@ -42,7 +44,8 @@ class RemoteMachine:
     """Implements Driver over podwright.agent.v1.
 
     name: what errors call the machine. timeout: seconds that a call may take. secret: shared with
-    the agent; None trusts whatever answers.
+    the agent; None trusts whatever answers. certs: the folder of the server's TLS certificates;
+    then what answers must have one that names the machine, of the same authority.
     """
 
     def __init__(
@@ -53,11 +56,13 @@ class RemoteMachine:
         *,
         timeout: float = 30.0,
         secret: Secret | None = None,
+        certs: Path | None = None,
     ) -> None:
         self.name = name
         self.where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._timeout = timeout
         self._secret = secret
+        self._certs = certs
         self._channel: Any = None
 
     async def describe(self) -> MachineReport:
@@ -136,7 +141,11 @@ class RemoteMachine:
     def _open(self) -> Any:
         import grpc.aio
 
-        return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
+        if self._certs is None:
+            return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
+        tls = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
+        options = (*_OPTIONS, ("grpc.ssl_target_name_override", self.name))
+        return grpc.aio.secure_channel(self.where, tls, options=options)
 
     def _refusal(self, error: Any) -> PodwrightError:
         """What the agent refused travels as it is; all else means that it does not answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,7 +13,16 @@ import grpc.aio
 
 from podwright.agents._driver import Driver
 from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
-from podwright.wire import Empty, Internal, PodwrightError, Unavailable, Value
+from podwright.wire import (
+    SERVER_URI,
+    Empty,
+    Internal,
+    PodwrightError,
+    Unauthenticated,
+    Unavailable,
+    Value,
+    read_certificates,
+)
 from podwright.wire.agent import (
     AGENT_METHODS,
     AGENT_SERVICE,
@@ -35,11 +45,18 @@ _OPTIONS = (
 
 
 class Agent:
-    """Serves a driver. secret: what callers must know; None asks nobody, for loopback alone."""
+    """Serves a driver. secret: what callers must know; None asks nobody, for loopback alone.
 
-    def __init__(self, driver: Driver, *, secret: Secret | None = None) -> None:
+    certs: the folder of the machine's TLS certificates; then callers must show the server's, of
+    the same authority: a user's will not do.
+    """
+
+    def __init__(
+        self, driver: Driver, *, secret: Secret | None = None, certs: Path | None = None
+    ) -> None:
         self._driver = driver
         self._secret = secret
+        self._certs = certs
         self._one_at_a_time = asyncio.Lock()
         self._server: Any = None
 
@@ -52,7 +69,10 @@ class Agent:
         server.add_generic_rpc_handlers((_Table(self),))
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = int(server.add_insecure_port(address))
+            if self._certs is None:
+                bound = int(server.add_insecure_port(address))
+            else:
+                bound = int(server.add_secure_port(address, _tls(self._certs)))
         except RuntimeError:
             bound = 0
         if not bound:
@@ -111,6 +131,14 @@ class Agent:
         return handle
 
     def _identify(self, name: str, body: bytes, context: Any) -> str:
+        if self._certs is not None:
+            shown = context.auth_context().get("x509_subject_alternative_name", ())
+            if SERVER_URI.encode() not in shown:
+                raise Unauthenticated(
+                    "this caller's certificate is no server's",
+                    asked=name,
+                    would_work="start vipu-server with the certificates of vipu-server --tls-init",
+                )
         if self._secret is None:
             return ""
         said = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
@@ -142,6 +170,13 @@ class Agent:
             links=dict(report.links or {}),
             fence=report.fence,
         )
+
+
+def _tls(folder: Path) -> Any:
+    ca, key, cert = read_certificates(str(folder))
+    return grpc.ssl_server_credentials(
+        [(key, cert)], root_certificates=ca, require_client_auth=True
+    )
 
 
 class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]

@@ -24,6 +24,7 @@ _EXAMPLES = """\
 examples:
   vipu-agent --machine ag1 --port 8081
   vipu-agent --machine ag1 --host 10.1.2.1 --agent-key /etc/podwright/agent.key
+  vipu-agent --machine ag1 --host 10.1.2.1 --tls-certs ag1.vipu-certs
   vipu-agent --machine ag1 --server 10.0.0.1:8090    it shows in: vipu-admin discover agent
 
 Which devices belong to which partition is kept in a file: an agent that was killed and started
@@ -42,7 +43,14 @@ def build_parser() -> Parser:
         "--server", metavar="HOST:PORT", help="announce this machine there, to be discovered"
     )
     parser.add_argument(
-        "--agent-key", metavar="FILE", help="a key that the server has, too; needed off loopback"
+        "--agent-key",
+        metavar="FILE",
+        help="a key that the server has, too; or TLS, off loopback",
+    )
+    parser.add_argument(
+        "--tls-certs",
+        metavar="DIR",
+        help="folder with ca.pem, cert.pem and key.pem: speak TLS, with a secure server alone",
     )
     parser.add_argument("--state", metavar="FILE", help="what it must not forget")
     devices = parser.add_argument_group("simulated devices")
@@ -93,16 +101,18 @@ async def _serve(arguments: argparse.Namespace) -> None:
     from podwright.server import is_loopback
     from podwright.wire import InvalidRequest
 
-    if not is_loopback(arguments.host) and not arguments.agent_key:
+    certs = arguments.tls_certs
+    if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
         raise InvalidRequest(
             f"{arguments.host} is reachable from other machines, and nobody would be checked",
             asked=f"listen on {arguments.host}",
-            would_work="--agent-key FILE, with a key that the server has, too",
+            would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
     machine = _machine(arguments)
     state = _state(arguments, machine.machine.name)
     secret = Secret(read_key(Path(arguments.agent_key))) if arguments.agent_key else None
-    agent = Agent(KeptMachine(machine, state), secret=secret)
+    kept = KeptMachine(machine, state)
+    agent = Agent(kept, secret=secret, certs=Path(certs) if certs else None)
     bound = await agent.start(arguments.host, arguments.port)
     complain(
         f"vipu-agent {__version__}: machine {machine.machine.name} "
@@ -112,25 +122,26 @@ async def _serve(arguments: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    announcing = asyncio.create_task(_announce(arguments.server, machine, bound))
+    announcing = asyncio.create_task(_announce(arguments.server, machine, bound, certs or ""))
     await stop.wait()
     announcing.cancel()
     await agent.stop()
 
 
-async def _announce(server: str | None, machine: SimulatedMachine, bound: int) -> None:
+async def _announce(server: str | None, machine: SimulatedMachine, bound: int, certs: str) -> None:
     """Tell the server every few seconds; one that does not hear it changes nothing here."""
     import asyncio
     import logging
 
     if not server:
         return
-    from podwright.client import Client, GrpcTransport, parse_addresses
+    from podwright.client import Client, Credentials, GrpcTransport, parse_addresses
     from podwright.wire import Announcement, PodwrightError
 
     said = Announcement(name=machine.machine.name, host=machine.machine.host, port=bound)
     address = parse_addresses(server, by="--server")[0]
-    client = Client(GrpcTransport(address.host, address.port))
+    shown = Credentials(certs=certs)
+    client = Client(GrpcTransport(address.host, address.port, credentials=shown))
     while True:
         try:
             await asyncio.to_thread(client.call, "AnnounceAgent", said, timeout=5)

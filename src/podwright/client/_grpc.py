@@ -6,7 +6,6 @@ Importing this module imports grpc and protobuf; nothing else in this package do
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from podwright.wire import (
     error_from_code,
     error_from_json,
     munge_payload,
+    read_certificates,
 )
 from podwright.wire.messages import (
     ACCESS_KEY,
@@ -56,21 +56,6 @@ def _check_private(address: Address, credentials: Credentials) -> None:
             f"the access key would travel to {address} for all to read",
             would_work="name the folder of TLS certificates with --tls-certs",
         )
-
-
-def _tls(folder: str) -> Any:
-    parts = []
-    for name in ("ca.pem", "key.pem", "cert.pem"):
-        path = os.path.join(folder, name)
-        try:
-            with open(path, "rb") as file:
-                parts.append(file.read())
-        except OSError as error:
-            raise InvalidRequest(
-                f"cannot read {path}: {(error.strerror or '').lower()}",
-                would_work="vipu-server --tls-init makes vipu-certs/client",
-            ) from None
-    return grpc.ssl_channel_credentials(*parts)
 
 
 def _munge(where: str) -> Vouches:
@@ -119,7 +104,7 @@ class Channel:
             _check_private(address, credentials)
             self._metadata = ((USER_KEY, credentials.user), (ACCESS_KEY, credentials.key))
         if credentials.certs:
-            tls = _tls(credentials.certs)
+            tls = grpc.ssl_channel_credentials(*read_certificates(credentials.certs))
             self._channel = grpc.secure_channel(str(address), tls, options=_OPTIONS)
         else:
             self._channel = grpc.insecure_channel(str(address), options=_OPTIONS)

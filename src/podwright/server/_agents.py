@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from podwright.agents import Driver, RemoteMachine, Secret, read_key
@@ -17,10 +17,18 @@ from podwright.wire import InvalidRequest
 _SIOCGIFADDR = 0x8915
 
 
-def reach(key: Path | None, silence: float, interfaces: Sequence[str]) -> Machines:
+def reach(
+    key: Path | None,
+    silence: float,
+    interfaces: Sequence[str],
+    *,
+    certs: Path | None = None,
+    secure: Callable[[], bool] = lambda: False,
+) -> Machines:
     """How agents are reached. key: the file of the key that they share with us.
 
-    silence: seconds after which one is given up. interfaces: where announcements count. Raises
+    silence: seconds after which one is given up. interfaces: where announcements count. certs:
+    the folder of our TLS certificates, which a secure server shows to agents. Raises
     wire.InvalidRequest for a key that cannot be used and for an interface that is not there.
     """
     known = {name for _, name in socket.if_nameindex()}
@@ -34,13 +42,15 @@ def reach(key: Path | None, silence: float, interfaces: Sequence[str]) -> Machin
     secret = Secret(read_key(key)) if key is not None else None
 
     def connect(name: str, host: str, port: int) -> Driver:
-        if secret is None and not is_loopback(host):
+        tls = certs if secure() else None
+        if secret is None and tls is None and not is_loopback(host):
             raise InvalidRequest(
                 f"{host} is another machine, where anybody might answer",
                 asked=f"reach the agent of {name}",
-                would_work="start vipu-server with --agent-key FILE, a key that agents share",
+                would_work="start vipu-server with --agent-key FILE, a key that agents share, or "
+                "with --secure and --tls-certs",
             )
-        return RemoteMachine(name, host, port, secret=secret)
+        return RemoteMachine(name, host, port, secret=secret, certs=tls)
 
     return Machines(connect, silence, Discovery(tuple(interfaces), interface_to))
 

@@ -26,6 +26,7 @@ from podwright.wire import (
     PodwrightError,
     Unavailable,
     messages,
+    read_certificates,
     user_of,
     virm,
 )
@@ -89,17 +90,9 @@ class GrpcFront:
 
 def _tls(folder: Path) -> Any:
     """Both sides show a certificate of the same authority. Raises wire.InvalidRequest."""
-    parts = {}
-    for name in ("ca", "key", "cert"):
-        try:
-            parts[name] = (folder / f"{name}.pem").read_bytes()
-        except OSError as error:
-            raise InvalidRequest(
-                f"cannot read {folder / name}.pem: {(error.strerror or '').lower()}",
-                would_work="make them with: vipu-server --tls-init",
-            ) from None
+    ca, key, cert = read_certificates(str(folder))
     return grpc.ssl_server_credentials(
-        [(parts["key"], parts["cert"])], root_certificates=parts["ca"], require_client_auth=True
+        [(key, cert)], root_certificates=ca, require_client_auth=True
     )
 
 

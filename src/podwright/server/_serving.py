@@ -143,7 +143,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
         ready,
         stop,
         lambda failed: _until_end(stop, failed),
-        _machines(options),
+        _machines(options, lambda: server.calls.identity.secure),
     )
 
 
@@ -151,8 +151,10 @@ def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardw
     return choose(records, preset_name=options.preset, files=options.files, fallback=options.user)
 
 
-def _machines(options: Options) -> Machines:
-    return reach(options.agent_key, options.silence, options.interfaces)
+def _machines(options: Options, secure: Callable[[], bool]) -> Machines:
+    return reach(
+        options.agent_key, options.silence, options.interfaces, certs=options.certs, secure=secure
+    )
 
 
 async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | None]) -> None:
@@ -200,7 +202,7 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
             hardware.clusters,
             drivers,
             version=__version__,
-            machines=_machines(options),
+            machines=_machines(options, lambda: options.secure or is_secure(records)),
         )
         server = _server_for(options, controller, store, secure=is_secure(records))
         await server.start()

@@ -42,7 +42,13 @@ from podwright.wire._errors import (
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._places import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
-from podwright.wire._proof import SERVER_URI, munge_payload, user_of, user_uri
+from podwright.wire._proof import (
+    SERVER_URI,
+    munge_payload,
+    read_certificates,
+    user_of,
+    user_uri,
+)
 from podwright.wire._subsets import DeviceSet, device_sets
 from podwright.wire._values import (
     METHODS,
@@ -189,6 +195,7 @@ __all__ = [
     "holder_words",
     "ipuof_gcds",
     "munge_payload",
+    "read_certificates",
     "read_holder",
     "user_of",
     "user_socket",

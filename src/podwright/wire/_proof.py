@@ -6,7 +6,10 @@ credential carries the call that it was made for, so that it serves no other.
 
 from __future__ import annotations
 
+import os
 from typing import Final
+
+from podwright.wire._errors import InvalidRequest
 
 #: The URI of a server's certificate, and of any that may give orders to agents.
 SERVER_URI: Final = "podwright:server"
@@ -31,6 +34,24 @@ def user_of(uris: list[str], common_name: str) -> tuple[str, str]:
     if any(uri.startswith(_OURS) for uri in uris) or " " in common_name:
         return "", ""
     return common_name, ""
+
+
+def read_certificates(folder: str) -> tuple[bytes, bytes, bytes]:
+    """ca.pem, key.pem and cert.pem of a folder. Raises wire.InvalidRequest."""
+    found = []
+    for name in ("ca.pem", "key.pem", "cert.pem"):
+        path = os.path.join(folder, name)
+        try:
+            with open(path, "rb") as file:
+                found.append(file.read())
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot read {path}: {(error.strerror or '').lower()}",
+                would_work="vipu-server --tls-init makes the server's and a client's, vipu-admin "
+                "create certificate those of users and agents",
+            ) from None
+    ca, key, cert = found
+    return ca, key, cert
 
 
 def munge_payload(path: str, body: bytes) -> bytes:
