@@ -67,7 +67,7 @@ class Life:
                 lambda server, hardware: self.ready.append(server),
                 self.stop,
                 self._until_end,
-                _machines(Options(storage="x", socket=Path("x"))),
+                _machines(Options(storage="x", socket=Path("x")), lambda: False),
             )
         )
 
