@@ -136,6 +136,7 @@ def test_the_door() -> None:
         "Fault",
         "KeptMachine",
         "MachineReport",
+        "OwnedDriver",
         "RemoteMachine",
         "Secret",
         "SimulatedDevice",

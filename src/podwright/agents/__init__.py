@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from podwright.agents._driver import DeviceReport, Driver, MachineReport
+from podwright.agents._driver import DeviceReport, Driver, MachineReport, OwnedDriver
 from podwright.agents._kept import KeptMachine
 from podwright.agents._remote import RemoteMachine
 from podwright.agents._secret import Secret, read_key
@@ -19,6 +19,7 @@ __all__ = [
     "Fault",
     "KeptMachine",
     "MachineReport",
+    "OwnedDriver",
     "RemoteMachine",
     "Secret",
     "SimulatedDevice",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +63,15 @@ class Driver(Protocol):
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """Reset devices and take them out of their partition."""
+        ...
+
+
+@runtime_checkable
+class OwnedDriver(Driver, Protocol):
+    """A machine that keeps devices apart by whose they are, too."""
+
+    async def configure_for(
+        self, owner: str, partition: str, epoch: int, devices: Sequence[int]
+    ) -> None:
+        """As `configure`, for a partition of this user's; empty for anybody's."""
         ...

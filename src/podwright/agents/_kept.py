@@ -10,11 +10,13 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
-from podwright.agents._driver import MachineReport
-from podwright.agents._simulated import SimulatedDevice, SimulatedMachine
+from podwright.agents._driver import Driver, MachineReport, OwnedDriver
+from podwright.agents._simulated import SimulatedDevice
+from podwright.fabric import Machine
 from podwright.wire import AlreadyExists, Internal, InvalidRequest
 
 
@@ -25,14 +27,25 @@ class _Kept(msgspec.Struct, frozen=True):
     devices: tuple[SimulatedDevice, ...] = ()
 
 
+class Keepable(Driver, Protocol):
+    """A machine that remembers its devices in `devices`, and can be told what to remember."""
+
+    machine: Machine
+    devices: list[SimulatedDevice]
+
+    def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
+        """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
+        ...
+
+
 class KeptMachine:
-    """A simulated machine whose devices outlive its process, in a file. Implements Driver.
+    """A machine whose memory of its devices outlives its process, in a file. Implements Driver.
 
     Raises wire.InvalidRequest for a file that is another machine's or none of ours,
     wire.AlreadyExists when another agent serves from it.
     """
 
-    def __init__(self, machine: SimulatedMachine, path: Path) -> None:
+    def __init__(self, machine: Keepable, path: Path) -> None:
         self._machine = machine
         self._path = path
         self._lock = _lock(path)
@@ -64,8 +77,17 @@ class KeptMachine:
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.configure`."""
+        await self.configure_for("", partition, epoch, devices)
+
+    async def configure_for(
+        self, owner: str, partition: str, epoch: int, devices: Sequence[int]
+    ) -> None:
+        """See `OwnedDriver.configure_for`."""
         self._fence("configure", epoch, devices)
-        await self._machine.configure(partition, epoch, devices)
+        if isinstance(self._machine, OwnedDriver):
+            await self._machine.configure_for(owner, partition, epoch, devices)
+        else:
+            await self._machine.configure(partition, epoch, devices)
         self._save()
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:

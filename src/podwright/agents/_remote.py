@@ -92,7 +92,15 @@ class RemoteMachine:
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.configure`."""
-        request = ConfigureRequest(partition=partition, epoch=epoch, devices=list(devices))
+        await self.configure_for("", partition, epoch, devices)
+
+    async def configure_for(
+        self, owner: str, partition: str, epoch: int, devices: Sequence[int]
+    ) -> None:
+        """See `OwnedDriver.configure_for`."""
+        request = ConfigureRequest(
+            partition=partition, epoch=epoch, devices=list(devices), owner=owner
+        )
         await self._call("Configure", request, Empty)
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:

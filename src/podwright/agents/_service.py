@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from podwright.agents._driver import Driver
+from podwright.agents._driver import Driver, OwnedDriver
 from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
 from podwright.wire import (
     SERVER_URI,
@@ -95,12 +95,19 @@ class Agent:
             return await self._describe()
         async with self._one_at_a_time:
             if isinstance(request, ConfigureRequest):
-                await self._driver.configure(request.partition, request.epoch, request.devices)
+                await self._configure(request)
             elif isinstance(request, DevicesRequest) and name == "Reset":
                 await self._driver.reset(request.epoch, request.devices)
             elif isinstance(request, DevicesRequest):
                 await self._driver.release(request.epoch, request.devices)
         return Empty()
+
+    async def _configure(self, request: ConfigureRequest) -> None:
+        words = (request.partition, request.epoch, request.devices)
+        if isinstance(self._driver, OwnedDriver):
+            await self._driver.configure_for(request.owner, *words)
+        else:
+            await self._driver.configure(*words)
 
     def handler(self, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
         """What answers the bytes of one call by bytes."""

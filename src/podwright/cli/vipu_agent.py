@@ -1,7 +1,7 @@
 """`vipu-agent`: one process per machine, which carries out what the server asks of its devices.
 
-Its options are our choice: those of V-IPU's agent are not public. Devices are simulated here;
-the driver is the place for real ones.
+Its options are our choice: those of V-IPU's agent are not public. Devices are simulated, or, with
+--gpus, this machine's own GPUs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from podwright.agents import SimulatedMachine
+    from podwright.agents.gpu import GpuMachine
+    from podwright.fabric import Family
 
 _EXAMPLES = """\
 examples:
@@ -26,6 +28,7 @@ examples:
   vipu-agent --machine ag1 --host 10.1.2.1 --agent-key /etc/podwright/agent.key
   vipu-agent --machine ag1 --host 10.1.2.1 --tls-certs ag1.vipu-certs
   vipu-agent --machine ag1 --server 10.0.0.1:8090    it shows in: vipu-admin discover agent
+  vipu-agent --gpus --guard files --reset            this machine's GPUs, kept apart by their owner
 
 Which devices belong to which partition is kept in a file: an agent that was killed and started
 again goes on, and refuses what the killed one refused."""
@@ -53,8 +56,24 @@ def build_parser() -> Parser:
         help="folder with ca.pem, cert.pem and key.pem: speak TLS, with a secure server alone",
     )
     parser.add_argument("--state", metavar="FILE", help="what it must not forget")
+    parser.add_argument(
+        "--family", default="", help="kind of devices: ipu, hgx8, nvl72, gpu1, gpu2 and so on"
+    )
+    gpus = parser.add_argument_group("GPUs of this machine")
+    gpus.add_argument("--gpus", action="store_true", help="serve them, by NVML or AMD SMI")
+    gpus.add_argument(
+        "--guard",
+        choices=("none", "files"),
+        default="none",
+        help="what keeps others from a partition's GPUs: nothing but what programs are told to "
+        "see, or their device files' owner",
+    )
+    gpus.add_argument(
+        "--reset",
+        action="store_true",
+        help="reset GPUs by the vendor's command when they change hands",
+    )
     devices = parser.add_argument_group("simulated devices")
-    devices.add_argument("--family", default="ipu", help="kind of devices: ipu")
     devices.add_argument("--devices", type=positive, metavar="N", help="how many; IPU: 4")
     devices.add_argument("--serial", default="", metavar="S", help="what its chip ids begin with")
     devices.add_argument(
@@ -108,7 +127,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             asked=f"listen on {arguments.host}",
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
-    machine = _machine(arguments)
+    machine = _gpus(arguments) if arguments.gpus else _simulated(arguments)
     state = _state(arguments, machine.machine.name)
     secret = Secret(read_key(Path(arguments.agent_key))) if arguments.agent_key else None
     kept = KeptMachine(machine, state)
@@ -116,7 +135,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
     bound = await agent.start(arguments.host, arguments.port)
     complain(
         f"vipu-agent {__version__}: machine {machine.machine.name} "
-        f"({len(machine.devices)} {machine.family.device_noun}s, SIMULATED) on "
+        f"({len(machine.devices)} {machine.family.device_noun}s"
+        f"{', SIMULATED' if _is_simulated(machine) else ''}) on "
         f"{arguments.host}:{bound}, kept in {state}"
     )
     stop = asyncio.Event()
@@ -128,7 +148,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
     await agent.stop()
 
 
-async def _announce(server: str | None, machine: SimulatedMachine, bound: int, certs: str) -> None:
+async def _announce(
+    server: str | None, machine: SimulatedMachine | GpuMachine, bound: int, certs: str
+) -> None:
     """Tell the server every few seconds; one that does not hear it changes nothing here."""
     import asyncio
     import logging
@@ -150,19 +172,56 @@ async def _announce(server: str | None, machine: SimulatedMachine, bound: int, c
         await asyncio.sleep(5)
 
 
-def _machine(arguments: argparse.Namespace) -> SimulatedMachine:
+def _is_simulated(machine: SimulatedMachine | GpuMachine) -> bool:
+    from podwright.agents import SimulatedMachine
+
+    return isinstance(machine, SimulatedMachine) or machine.simulated
+
+
+def _gpus(arguments: argparse.Namespace) -> GpuMachine:
+    from podwright.agents.gpu import Files, open_machine
+    from podwright.fabric import Machine
+    from podwright.hosts import host_name
+    from podwright.wire import Unavailable
+
+    name = arguments.machine or host_name()
+    machine = open_machine(
+        Machine(name, arguments.host, arguments.port),
+        os.environ,
+        family=_family(arguments.family) if arguments.family else None,
+        guards=[Files()] if arguments.guard == "files" else [],
+        may_reset=arguments.reset,
+    )
+    if machine is None:
+        raise Unavailable(
+            "this machine has no GPU that its driver tells of",
+            asked="serve its GPUs",
+            would_work="see that nvidia-smi or amd-smi lists them, and that nvidia-ml-py or amdsmi "
+            "is installed",
+        )
+    return machine
+
+
+def _family(name: str) -> Family:
+    from podwright.fabric import FAMILIES, family_named
+    from podwright.wire import InvalidRequest
+
+    family = family_named(name)
+    if family is None:
+        raise InvalidRequest(
+            f"there is no family {name!r}", would_work=f"one of {', '.join(FAMILIES)}"
+        )
+    return family
+
+
+def _simulated(arguments: argparse.Namespace) -> SimulatedMachine:
     import socket
     from dataclasses import replace
 
     from podwright.agents import SimulatedMachine
-    from podwright.fabric import FAMILIES, Machine, family_named
-    from podwright.wire import InvalidRequest
+    from podwright.fabric import Machine
 
-    family = family_named(arguments.family)
-    if family is None:
-        raise InvalidRequest(
-            f"there is no family {arguments.family!r}", would_work=f"one of {', '.join(FAMILIES)}"
-        )
+    family = _family(arguments.family or "ipu")
     if arguments.devices:
         family = replace(family, devices_per_machine=arguments.devices)
     name = arguments.machine or socket.gethostname()

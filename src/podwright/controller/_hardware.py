@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from podwright.agents import Driver, MachineReport
+from podwright.agents import Driver, MachineReport, OwnedDriver
 from podwright.wire import PodwrightError, Unavailable
 
 Parts = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
@@ -53,9 +53,19 @@ class Hardware:
             if not scope.expired():
                 scope.reschedule(asyncio.get_running_loop().time())
 
-    async def configure(self, partition: str, epoch: int, parts: Parts) -> list[Fault]:
-        """Join devices into a partition. Returns the machines that did not."""
-        return await self._each(parts, lambda d, devs: d.configure(partition, epoch, devs))
+    async def configure(
+        self, partition: str, epoch: int, parts: Parts, *, owner: str = ""
+    ) -> list[Fault]:
+        """Join devices into a partition of its owner's. Returns the machines that did not."""
+
+        async def join(driver: Driver, devices: Sequence[int]) -> None:
+            # An attribute is asked for, since this is on the way of every creation.
+            if hasattr(driver, "configure_for"):
+                await cast(OwnedDriver, driver).configure_for(owner, partition, epoch, devices)
+            else:
+                await driver.configure(partition, epoch, devices)
+
+        return await self._each(parts, join)
 
     async def reset(self, epoch: int, parts: Parts) -> list[Fault]:
         """Reset devices. Returns the machines that did not."""

@@ -109,7 +109,9 @@ async def verify(core: Core, entry: Entry, reports: Reports) -> None:
         and (lost := [i for i in indices if report.configured.get(i, ("", 0))[0] != record.name])
     }
     if missing:
-        faults = await core.hardware.configure(record.name, record.epoch, missing)
+        faults = await core.hardware.configure(
+            record.name, record.epoch, missing, owner=record.owner
+        )
         if faults:
             await steps.break_down(core, entry, faults)
 

@@ -53,7 +53,9 @@ async def begin_create(
 async def finish_create(core: Core, entry: Entry) -> list[Fault]:
     """Join the devices of a partition that is CREATING."""
     record = entry.known
-    faults = await core.hardware.configure(entry.name, record.epoch, entry.parts())
+    faults = await core.hardware.configure(
+        entry.name, record.epoch, entry.parts(), owner=record.owner
+    )
     if faults:
         await break_down(core, entry, faults)
     else:
@@ -117,7 +119,9 @@ async def finish_reset(core: Core, entry: Entry, *, join: bool) -> list[Fault]:
     record = entry.known
     faults = await core.hardware.reset(record.epoch, entry.parts(record.dirty_mask))
     if join and not faults:
-        faults = await core.hardware.configure(entry.name, record.epoch, entry.parts())
+        faults = await core.hardware.configure(
+            entry.name, record.epoch, entry.parts(), owner=record.owner
+        )
     if faults:
         await break_down(core, entry, faults)
     else:
@@ -179,7 +183,9 @@ async def take_unreset(
     await core.journal.commit(changes)
     core.set(entry, record)
     core.add_lease(entry, lease)
-    faults = await core.hardware.configure(entry.name, lease.epoch, entry.parts(lease.mask))
+    faults = await core.hardware.configure(
+        entry.name, lease.epoch, entry.parts(lease.mask), owner=record.owner
+    )
     if faults:
         await break_down(core, entry, faults)
     return faults

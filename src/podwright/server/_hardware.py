@@ -7,8 +7,10 @@ The choice is written into the store, so that a restart without any option serve
 from __future__ import annotations
 
 import difflib
+import logging
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -17,37 +19,43 @@ from podwright.agents import Driver, SimulatedMachine
 from podwright.fabric import (
     Cluster,
     FabricError,
+    LinkDomain,
+    Machine,
     cabling,
     family_named,
     load_cluster,
     preset,
     presets,
 )
+from podwright.hosts import host_name
 from podwright.store import Put, Store
-from podwright.wire import InvalidRequest, WrongState
+from podwright.wire import InvalidRequest, Unavailable, WrongState
 
 DEFAULT_PRESET = "pod16"
 _KIND, _KEY = "server", "hardware"
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where clusters come from, as the store keeps it: a preset's name, or all that files said."""
+    """Where clusters come from, as the store keeps it: a preset's name, all that files said, or
+    the accelerators of the server's own machine."""
 
     preset: str = ""
     clusters: tuple[Cluster, ...] = ()
+    local: bool = False
 
 
 @dataclass(frozen=True)
 class Hardware:
     """The clusters to serve. nothing_found: simulated only because there was nothing else.
 
-    news: what the store does not know yet.
+    news: what the store does not know yet. local: drivers of the server's own machine.
     """
 
     clusters: tuple[Cluster, ...]
     source: Source
     nothing_found: bool = False
     news: bool = True
+    local: Mapping[str, Driver] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -56,8 +64,10 @@ class Hardware:
 
     def drivers(self) -> dict[str, Driver]:
         """A driver for each machine. Raises wire.InvalidRequest for one that none can drive."""
-        made: dict[str, Driver] = {}
+        made: dict[str, Driver] = dict(self.local)
         for cluster in self.clusters:
+            if self.source.local:
+                continue
             if not cluster.simulated:
                 raise InvalidRequest(
                     f"cluster {cluster.name} is not simulated, and this version can drive no "
@@ -77,9 +87,26 @@ class Hardware:
             await store.commit([Put(_KIND, _KEY, msgspec.json.encode(self.source))])
 
 
-def detect() -> list[Cluster]:
-    """The accelerators of this machine. No driver for real ones exists yet, so none."""
-    return []
+def detect() -> Hardware | None:
+    """The accelerators of this machine; None where it has none, or nothing to read them by.
+
+    What must not be lost is kept by the hardware itself, and by the controller's store.
+    """
+    from podwright.agents.gpu import may_have_gpus, open_machine
+
+    if not may_have_gpus(os.environ):
+        return None
+    name = host_name()
+    try:
+        driver = open_machine(Machine(name), os.environ)
+    except Unavailable as error:
+        logging.getLogger("podwright.server").warning("%s", error.message)
+        return None
+    if driver is None:
+        return None
+    domain = LinkDomain("nvl0", (driver.machine,))
+    cluster = Cluster(name, driver.family, (domain,), simulated=driver.simulated)
+    return Hardware((cluster,), Source(local=True), local={name: driver})
 
 
 def choose(
@@ -101,7 +128,7 @@ def choose(
         if stored is not None:
             return stored
         if found := detect():
-            return Hardware(tuple(found), Source())
+            return found
         if not fallback:
             return Hardware((), Source(), news=False)
         return Hardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
@@ -124,6 +151,14 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
     if body is None:
         return None
     source = msgspec.json.decode(body, type=Source)
+    if source.local:
+        found = detect()
+        if found is None:
+            raise WrongState(
+                "the store is of this machine's own GPUs, and they cannot be read now",
+                would_work="repair the driver, or name another --storage",
+            )
+        return replace(found, news=False)
     clusters = _from_preset(source.preset).clusters if source.preset else source.clusters
     # A family's rules are the program's, not the store's: a newer one may know better.
     ours = tuple(replace(c, family=family_named(c.family.name) or c.family) for c in clusters)

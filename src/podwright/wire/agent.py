@@ -57,11 +57,12 @@ class MachineState(Value):
 
 
 class ConfigureRequest(Value):
-    """Join devices (indices in this machine) into a partition."""
+    """Join devices (indices in this machine) into a partition. owner: a user's name, or empty."""
 
     partition: str
     epoch: int
     devices: list[int] = []
+    owner: str = ""
 
 
 class DevicesRequest(Value):

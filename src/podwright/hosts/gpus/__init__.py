@@ -1,6 +1,7 @@
 """The GPUs of a machine, and what lies around them: read here, used anywhere."""
 
 from podwright.hosts.gpus._library import (
+    STANDINS,
     Health,
     Holder,
     Library,
@@ -8,7 +9,7 @@ from podwright.hosts.gpus._library import (
     Sample,
     open_libraries,
 )
-from podwright.hosts.gpus._take import take_inventory
+from podwright.hosts.gpus._take import Found, take_gpus, take_inventory
 from podwright.hosts.gpus._values import (
     PATHS,
     BadInventory,
@@ -21,7 +22,9 @@ from podwright.hosts.gpus._values import (
 
 __all__ = [
     "PATHS",
+    "STANDINS",
     "BadInventory",
+    "Found",
     "Gpu",
     "Health",
     "Holder",
@@ -33,5 +36,6 @@ __all__ = [
     "Slice",
     "open_libraries",
     "read_inventories",
+    "take_gpus",
     "take_inventory",
 ]

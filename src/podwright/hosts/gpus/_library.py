@@ -12,6 +12,9 @@ import msgspec
 
 from podwright.hosts.gpus._values import Gpu
 
+#: Variables that name descriptions of stand-ins, which answer in place of the real libraries.
+STANDINS = ("PODWRIGHT_STANDIN_NVML", "PODWRIGHT_STANDIN_AMDSMI")
+
 
 class Health(NamedTuple):
     """How a GPU does. problems: what an administrator must look at; none: it may be used.
@@ -76,6 +79,10 @@ class Library(Protocol):
 
     def sample(self, index: int) -> Sample:
         """What it does."""
+        ...
+
+    def forget(self, index: int) -> None:
+        """After a reset: what was heard of one before counts no more."""
         ...
 
     def close(self) -> None:

@@ -212,7 +212,7 @@ class Nvml:
         return Health(tuple(problems), corrected, uncorrected, remap, xid)
 
     def forget(self, index: int) -> None:
-        """After a reset: what was heard of it before counts no more."""
+        """See `Library.forget`."""
         self._hear()
         self._xids.pop(index, None)
 

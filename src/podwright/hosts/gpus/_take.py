@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,29 +17,46 @@ from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, read_lin
 from podwright.hosts.gpus._values import Gpu, Inventory
 
 
-def take_inventory(
+class Found(NamedTuple):
+    """The GPUs of this machine, by PCI address in each vendor's own order. libraries: to be
+    closed by the caller. notes: what could not be read."""
+
+    gpus: tuple[Gpu, ...]
+    libraries: list[Library]
+    drivers: dict[str, str]
+    notes: list[str]
+
+
+def take_gpus(
     environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
-) -> Inventory:
-    """What this machine has. libraries: to ask; by default those that answer here."""
+) -> Found:
+    """The GPUs, and the libraries that tell of them. libraries: to ask, in place of those that
+    answer here."""
     notes: list[str] = []
-    opened: Sequence[Library] = libraries or ()
+    opened = list(libraries or ())
     if libraries is None:
         opened, notes = open_libraries(environ)
     gpus: list[Gpu] = []
     drivers = {}
-    try:
-        for library in opened:
-            try:
-                drivers[library.vendor] = library.version()
-                gpus += library.gpus()
-            except LibraryError as error:
-                notes.append(f"{library.vendor}: {error}")
-    finally:
-        if libraries is None:
-            for library in opened:
-                library.close()
+    for library in opened:
+        try:
+            drivers[library.vendor] = library.version()
+            gpus += library.gpus()
+        except LibraryError as error:
+            notes.append(f"{library.vendor}: {error}")
     cores = cores_of_sys(root) or Cores(())
-    located = locate(renumbered(gpus), cores, root)
+    return Found(locate(renumbered(gpus), cores, root), opened, drivers, notes)
+
+
+def take_inventory(
+    environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
+) -> Inventory:
+    """What this machine has. libraries: to ask; by default those that answer here."""
+    found = take_gpus(environ, root, libraries)
+    if libraries is None:
+        for library in found.libraries:
+            library.close()
+    cores = cores_of_sys(root) or Cores(())
     sockets = max(len({core.socket for core in cores.cores}), 1)
     return Inventory(
         host=host_name(),
@@ -46,11 +64,11 @@ def take_inventory(
         cores_per_socket=len(cores.cores) // sockets,
         threads_per_core=max((len(core.cpus) for core in cores.cores), default=1),
         memory=_memory(root),
-        gpus=located,
-        nics=read_nics(located, root),
-        drivers=drivers,
-        simulated=any(library.simulated for library in opened),
-        notes=tuple(notes),
+        gpus=found.gpus,
+        nics=read_nics(found.gpus, root),
+        drivers=found.drivers,
+        simulated=any(library.simulated for library in found.libraries),
+        notes=tuple(found.notes),
     )
 
 

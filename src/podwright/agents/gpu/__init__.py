@@ -1,0 +1,7 @@
+"""Machines with real GPUs behind the driver seam."""
+
+from podwright.agents.gpu._guards import Files, Guard
+from podwright.agents.gpu._local import family_of, may_have_gpus, open_machine
+from podwright.agents.gpu._machine import GpuMachine
+
+__all__ = ["Files", "GpuMachine", "Guard", "family_of", "may_have_gpus", "open_machine"]

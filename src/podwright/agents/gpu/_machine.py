@@ -1,0 +1,240 @@
+"""A machine with real GPUs behind the driver seam: read by its vendors' libraries, kept apart by
+guards.
+
+Libraries block, so they are called in a thread, one call at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from podwright.agents._driver import DeviceReport, MachineReport
+from podwright.agents._simulated import SimulatedDevice
+from podwright.agents.gpu._guards import Guard
+from podwright.fabric import Family, Machine
+from podwright.hosts.gpus import Gpu, Health, Holder, Library, LibraryError
+from podwright.wire import Fenced, Internal, Unavailable
+
+_T = TypeVar("_T")
+
+#: Seconds that processes which were ended have to let go of a GPU.
+PATIENCE = 10.0
+
+
+class GpuMachine:
+    """Implements Driver. What each device remembers is alike that of a simulated one, so that
+    KeptMachine keeps it, too.
+
+    reset: brings a GPU to its initial state; None where that is not allowed: then it is enough
+    that nobody holds it, since a driver clears what a process leaves behind. guards: applied in
+    their order, lifted in the other.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        family: Family,
+        libraries: Sequence[Library],
+        gpus: Sequence[Gpu],
+        *,
+        guards: Sequence[Guard] = (),
+        reset: Callable[[Gpu], None] | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.machine = machine
+        self.family = family
+        self.devices = [SimulatedDevice() for _ in gpus]
+        self.gpus = tuple(gpus)
+        self.simulated = any(library.simulated for library in libraries)
+        self._reset = reset
+        self._guards = tuple(guards)
+        self._patience = patience
+        self._libraries = {library.vendor: library for library in libraries}
+        self._first = {
+            vendor: next(g.index for g in gpus if g.vendor == vendor)
+            for vendor in {gpu.vendor for gpu in gpus}
+        }
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
+
+    def close(self) -> None:
+        """Let go of the libraries."""
+        self._thread.shutdown()
+        for library in self._libraries.values():
+            library.close()
+
+    def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
+        """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
+        for index in devices:
+            if epoch < self.devices[index].seen:
+                raise Fenced(
+                    f"GPU {index} of machine {self.machine.name} has seen epoch "
+                    f"{self.devices[index].seen}, newer than {epoch}",
+                    asked=kind,
+                )
+        for index in devices:
+            self.devices[index].seen = epoch
+
+    # -- the driver seam ---------------------------------------------------------------------
+
+    async def describe(self) -> MachineReport:
+        """See `Driver.describe`."""
+        versions = {v: library.version() for v, library in self._libraries.items()}
+        software = ", ".join(f"{vendor} {version}" for vendor, version in versions.items())
+        return MachineReport(
+            devices=await self._call(self._describe, versions),
+            configured={
+                i: (d.partition, d.epoch) for i, d in enumerate(self.devices) if d.partition
+            },
+            software="simulated" if self.simulated else software,
+            name=self.machine.name,
+            family=self.family.name,
+            fence=max((d.seen for d in self.devices), default=0),
+        )
+
+    async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.configure`."""
+        await self.configure_for("", partition, epoch, devices)
+
+    async def configure_for(
+        self, owner: str, partition: str, epoch: int, devices: Sequence[int]
+    ) -> None:
+        """See `OwnedDriver.configure_for`."""
+        self.raise_fence("configure", epoch, devices)
+        chosen = [self.gpus[index] for index in devices]
+        fresh = [i for i in devices if self.devices[i].partition != partition]
+
+        def work() -> None:
+            self._must_be_healthy(chosen)
+            for guard in self._guards:
+                guard.check(chosen)
+            self._must_be_free([self.gpus[index] for index in fresh])
+            for guard in self._guards:
+                guard.join(partition, owner, chosen)
+
+        await self._call(work)
+        for index in devices:
+            self.devices[index].partition = partition
+            self.devices[index].epoch = epoch
+
+    async def reset(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.reset`."""
+        self.raise_fence("reset", epoch, devices)
+        await self._call(self._initial, [self.gpus[index] for index in devices])
+        for index in devices:
+            self.devices[index].epoch = epoch
+
+    async def release(self, epoch: int, devices: Sequence[int]) -> None:
+        """See `Driver.release`."""
+        self.raise_fence("release", epoch, devices)
+        chosen = [self.gpus[index] for index in devices]
+
+        def work() -> None:
+            self._initial(chosen)
+            for guard in reversed(self._guards):
+                guard.leave(chosen)
+
+        await self._call(work)
+        for index in devices:
+            self.devices[index].partition = ""
+            self.devices[index].epoch = epoch
+
+    # -- inside, in the thread ---------------------------------------------------------------
+
+    async def _call(self, work: Callable[..., _T], *arguments: object) -> _T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, lambda: work(*arguments))
+        except LibraryError as error:
+            raise Unavailable(f"machine {self.machine.name}: {error}") from None
+
+    def _asked(self, gpu: Gpu) -> tuple[Library, int]:
+        return self._libraries[gpu.vendor], gpu.index - self._first[gpu.vendor]
+
+    def _describe(self, versions: Mapping[str, str]) -> tuple[DeviceReport, ...]:
+        reports = []
+        for gpu in self.gpus:
+            library, index = self._asked(gpu)
+            health, holders = library.health(index), library.holders(index)
+            reports.append(
+                DeviceReport(
+                    index=gpu.index,
+                    ip=self.machine.host,
+                    server_port=0,
+                    rdma_port=0,
+                    arch_id=0,
+                    chip_id=gpu.uuid,
+                    healthy=not health.problems,
+                    attributes=attributes(gpu, versions[gpu.vendor], health, holders),
+                )
+            )
+        return tuple(reports)
+
+    def _must_be_healthy(self, gpus: Sequence[Gpu]) -> None:
+        for gpu in gpus:
+            library, index = self._asked(gpu)
+            if problems := library.health(index).problems:
+                raise Internal(f"{self._named(gpu)} is unhealthy: {', '.join(problems)}")
+
+    def _must_be_free(self, gpus: Sequence[Gpu]) -> None:
+        """Nobody holds them any more, within the patience that ended processes are owed."""
+        until = time.monotonic() + self._patience
+        for gpu in gpus:
+            library, index = self._asked(gpu)
+            while holders := library.holders(index):
+                if time.monotonic() >= until:
+                    raise Internal(
+                        f"{self._named(gpu)} is held by {_named(holders)}",
+                        would_work="end them, and reset the partition or remove it again",
+                    )
+                time.sleep(0.1)
+
+    def _initial(self, gpus: Sequence[Gpu]) -> None:
+        self._must_be_free(gpus)
+        if self._reset is not None:
+            for gpu in gpus:
+                self._reset(gpu)
+                library, index = self._asked(gpu)
+                library.forget(index)
+
+    def _named(self, gpu: Gpu) -> str:
+        return f"GPU {gpu.index} of machine {self.machine.name}"
+
+
+def _named(holders: Sequence[Holder]) -> str:
+    words = [f"process {h.pid} of {h.user or 'a user'} ({h.command or '?'})" for h in holders[:3]]
+    more = len(holders) - 3
+    return ", ".join(words) + (f" and {more} more" if more > 0 else "")
+
+
+def attributes(gpu: Gpu, version: str, health: Health, holders: Sequence[Holder]) -> dict[str, str]:
+    """What `vipu list ipu-attrs` and `gc-info --device-info` show of a GPU."""
+    links = max((n for n in gpu.links if n > 0), default=0)
+    ecc = None
+    if health.ecc_uncorrected is not None:
+        ecc = f"{health.ecc_corrected or 0} corrected, {health.ecc_uncorrected} uncorrected"
+    found = {
+        "name": gpu.name,
+        "uuid": gpu.uuid,
+        "pci bus": gpu.bus,
+        "memory": f"{gpu.memory} MiB",
+        "driver version": version,
+        "numa node": str(gpu.node) if gpu.node >= 0 else None,
+        "near threads": gpu.cpus or None,
+        "links": str(links) if links else None,
+        "fabric": gpu.fabric or None,
+        "mig": ", ".join(part.profile for part in gpu.slices) or gpu.mig or None,
+        "ecc errors": ecc,
+        "row remapping": health.row_remap or None,
+        "last xid": str(health.xid) if health.xid else None,
+        "problems": "; ".join(health.problems) or None,
+        "processes": "; ".join(
+            f"{h.pid} {h.user} {h.command}" + (f" {h.memory} MiB" if h.memory is not None else "")
+            for h in holders
+        )
+        or None,
+    }
+    return {key: value for key, value in found.items() if value is not None}

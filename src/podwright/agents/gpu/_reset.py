@@ -1,0 +1,58 @@
+"""Resetting a GPU through the vendor's command: NVML has no call for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from podwright.hosts import find_program
+from podwright.hosts.gpus import Gpu
+from podwright.wire import Internal
+
+_SECONDS = 60
+
+
+def resetter(environ: Mapping[str, str]) -> Callable[[Gpu], None] | None:
+    """Resets one GPU; None where nobody may, or no command can."""
+    if os.geteuid() != 0:
+        return None
+    commands = {
+        "nvidia": (find_program("nvidia-smi", environ), ["--gpu-reset", "-i"]),
+        "amd": (find_program("amd-smi", environ), ["reset", "--gpureset", "--gpu"]),
+    }
+    known = {v: [program, *words] for v, (program, words) in commands.items() if program}
+    if not known:
+        return None
+
+    def reset(gpu: Gpu) -> None:
+        command = known.get(gpu.vendor)
+        if command is not None:
+            run([*command, gpu.uuid if gpu.vendor == "nvidia" else gpu.bus], environ)
+
+    return reset
+
+
+def run(command: list[str], environ: Mapping[str, str], seconds: float = _SECONDS) -> str:
+    """What a vendor's command prints. Raises wire.Internal with its last words when it fails."""
+    import subprocess
+
+    name = os.path.basename(command[0])
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            env=dict(environ),
+        )
+    except subprocess.TimeoutExpired:
+        raise Internal(f"{name} does not end within {seconds:g} s") from None
+    except OSError as error:
+        raise Internal(f"{name} cannot be run: {error.strerror}") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        last = said[-1] if said else f"exit code {done.returncode}"
+        raise Internal(f"{name} {command[1]} failed: {last}")
+    return done.stdout
