@@ -9,10 +9,12 @@ import pytest
 
 from podwright import wire
 from podwright.agents import SimulatedMachine
-from podwright.fabric import Cluster, preset
+from podwright.agents.gpu import GpuMachine
+from podwright.fabric import preset
 from podwright.server import _hardware
-from podwright.server._hardware import Hardware, choose
+from podwright.server._hardware import Hardware, Source, choose
 from podwright.store import MemoryStore
+from podwright.wire import WrongState
 
 Records = Mapping[tuple[str, str], bytes]
 
@@ -31,7 +33,8 @@ async def _kept(hardware: Hardware, *more: tuple[str, str]) -> Records:
     return {**records, **dict.fromkeys(more, b"{}")}
 
 
-def test_nothing_at_all_is_a_simulated_pod16() -> None:
+def test_nothing_at_all_is_a_simulated_pod16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_hardware, "detect", lambda: None)
     hardware = choose({})
     assert [c.name for c in hardware.clusters] == ["pod16"]
     assert hardware.nothing_found
@@ -39,11 +42,38 @@ def test_nothing_at_all_is_a_simulated_pod16() -> None:
 
 
 def test_what_is_found_wins_over_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Cluster] = [preset("pod4")]
-    monkeypatch.setattr(_hardware, "detect", lambda: found)
+    monkeypatch.setattr(_hardware, "detect", lambda: Hardware((preset("pod4"),), Source()))
     hardware = choose({})
     assert [c.name for c in hardware.clusters] == ["pod4"]
     assert not hardware.nothing_found
+
+
+async def test_this_machines_gpus_are_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = tmp_path / "gpus.toml"
+    described.write_text("gpus = 2\n")
+    monkeypatch.setenv("PODWRIGHT_STANDIN_NVML", str(described))
+    hardware = choose({})
+    (cluster,) = hardware.clusters
+    assert (cluster.family.name, cluster.size, hardware.simulated) == ("gpu2", 2, True)
+    (driver,) = hardware.drivers().values()
+    assert len((await driver.describe()).devices) == 2
+    store = MemoryStore()
+    await store.open()
+    await hardware.remember(store)
+    await store.close()
+    records = (await store.open()).records
+    again = choose(records)
+    assert again.clusters == hardware.clusters
+    assert again.drivers().keys() == {cluster.domains[0].machines[0].name}
+    described.unlink()
+    with pytest.raises(WrongState, match="this machine's own GPUs"):
+        choose(records)
+    await store.close()
+    for one in (driver, *again.drivers().values()):
+        assert isinstance(one, GpuMachine)
+        one.close()
 
 
 def test_each_machine_has_a_driver() -> None:
