@@ -48,6 +48,7 @@ class NativeLab(SlurmLab):
         self.start_server()
         self.configure("--write")
         self._start_munged()
+        self.start_accounts()
         self.start_daemon("slurmctld", clean=True)
         self.start_service()
         for name in self.nodes:
@@ -102,12 +103,21 @@ class NativeLab(SlurmLab):
     def start_server(self) -> None:
         self.serve("--preset", self.preset)
 
+    def start_accounts(self) -> None:
+        """What must run before slurmctld: nothing, but for a lab with accounts."""
+
     def serve(self, *options: str) -> None:
         argv = ["podwright.cli.vipu_server", *options, "--api-port", "0"]
         argv += ["--socket", str(self.server_socket), "--storage", f"{self.folder}/server.db"]
         self._begin("server", argv)
         # Ordinary users come to it as well: their programs find their partition there.
-        poll("the server", lambda: _answers(self.server_socket))
+
+        def there() -> bool:
+            if self._processes["server"].poll() is not None:
+                raise LabError((self.folder / "log" / "server.log").read_text()[-2000:])
+            return _answers(self.server_socket)
+
+        poll("the server", there)
         self.server_socket.chmod(0o666)
 
     def start_service(self) -> None:

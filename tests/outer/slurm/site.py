@@ -1,0 +1,177 @@
+"""A site that had everything before we came: accounts, two pods, and scripts of its own at every
+place where Slurm takes one. Native mode is added to it by the real command.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.outer.lab import ALICE, BOB, LabError, free_ports, poll
+from tests.outer.slurm.native import NativeLab
+
+PASSWORD = "lab"  # of a database that listens on loopback while a test runs
+SUBMIT = """\
+function slurm_job_submit(jd, parts, uid)
+   if jd.name == "forbidden" then
+      slurm.log_user("the site forbids this name")
+      return slurm.ERROR
+   end
+   jd.comment = "seen by the site"
+   return slurm.SUCCESS
+end
+function slurm_job_modify(jd, job, parts, uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+_BUFFER = ["job_process", "pools", "setup", "data_in", "test_data_in", "real_size", "paths"]
+_BUFFER += ["pre_run", "post_run", "data_out", "test_data_out", "job_teardown", "get_status"]
+BUFFER = "".join(
+    f"function slurm_bb_{name}(...)\n"
+    + (
+        f'   local f = io.open("@LAB@/seen/{name}-" .. select(1, ...), "w"); f:close()\n'
+        if name in ("setup", "pre_run", "job_teardown")
+        else ""
+    )
+    + "   return slurm.SUCCESS"
+    + (", '{\"pools\":[]}'" if name == "pools" else ', ""' if name[:4] in ("test", "real") else "")
+    + "\nend\n"
+    for name in _BUFFER
+)
+HOOK = '#!/bin/sh\n: > "@LAB@/seen/{name}-$SLURM_JOB_ID"\n'
+CLUSTER = """\
+name = "{name}"
+family = "ipu"
+simulated = true
+[[link_domains]]
+machines = [{machines}]
+"""
+
+
+class SiteLab(NativeLab):
+    """pod64 (of which Slurm has an allocation that is closed to others) and pod16."""
+
+    def __init__(self, **options: Any) -> None:
+        self._ports = free_ports(2)
+        conf = {
+            "JobSubmitPlugins": "lua",
+            "PrologSlurmctld": "@LAB@/prolog.site",
+            "EpilogSlurmctld": "@LAB@/epilog.site",
+            "BurstBufferType": "burst_buffer/lua",
+            "GresTypes": "nic",
+            "Licenses": "matlab:2",
+            "AccountingStorageType": "accounting_storage/slurmdbd",
+            "AccountingStorageHost": "127.0.0.1",
+            "AccountingStoragePort": str(self._ports[1]),
+            "AccountingStoragePass": "@LAB@/munge.socket",
+            "AccountingStorageEnforce": "limits",
+            "AccountingStorageTRES": "license/matlab",
+            "PropagateResourceLimitsExcept": "CORE",
+        }
+        files = {
+            "job_submit.lua": SUBMIT,
+            "burst_buffer.lua": BUFFER,
+            "burst_buffer.conf": "Directive=BB_lua\n",
+            "prolog.site": HOOK.format(name="prolog"),
+            "epilog.site": HOOK.format(name="epilog"),
+            "plugstack.conf": "# of the site\noptional spank_pbs.so\n",
+        }
+        super().__init__(
+            conf=conf,
+            files=files,
+            configure=["--pod", "pod64=podA/jobs", "--pod", "pod16=podB"],
+            **options,
+        )
+        seen = self.folder / "seen"
+        seen.mkdir()
+        seen.chmod(0o1777)
+
+    def before_us(self) -> dict[Path, bytes]:
+        """The site's files as they are."""
+        names = ["slurm.conf", "job_submit.lua", "plugstack.conf", "burst_buffer.lua"]
+        return {self.folder / name: (self.folder / name).read_bytes() for name in names}
+
+    def start_server(self) -> None:
+        self.original = self.before_us()
+        files = []
+        for name, count in (("podA", 16), ("podB", 4)):
+            machines = ", ".join(f'"{name}-{k}"' for k in range(count))
+            path = self.write(f"{name}.toml", CLUSTER.format(name=name, machines=machines))
+            files += ["--cluster-file", str(path)]
+        self.serve(*files)
+        self.admin("create", "user", "sched", "--role", "scheduler", "--uid", "daemon")
+        self.admin(
+            "create",
+            "allocation",
+            "jobs",
+            "--cluster",
+            "podA",
+            "--size",
+            "64",
+            "--scheduler",
+            "sched",
+        )
+
+    def admin(self, *words: str) -> None:
+        said = self.command("vipu_admin", *words, user="root")
+        if said.returncode:
+            raise LabError(said.stderr)
+
+    def seen(self, name: str, job: int) -> bool:
+        """Did the site's own script run for the job?"""
+        return (self.folder / "seen" / f"{name}-{job}").exists()
+
+    def account(self, *words: str) -> str:
+        return self.ok("sacctmgr", "-i", *words)
+
+    # The accounts' daemons
+
+    def start_accounts(self) -> None:
+        data = self.folder / "mysql"
+        argv = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"]
+        argv += ["--auth-root-authentication-method=socket", "--skip-test-db"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(done.stderr + done.stdout)
+        sock = self.folder / "mysql.sock"
+        self._account("mariadbd", [
+            "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={sock}",
+            "--bind-address=127.0.0.1", f"--port={self._ports[0]}", "--innodb-buffer-pool-size=64M",
+            "--innodb-flush-log-at-trx-commit=0", f"--pid-file={self.folder}/mysql.pid",
+        ])  # fmt: skip
+        grant = "create database slurm; grant all on slurm.* to slurm@'127.0.0.1' identified by "
+        client = ["mariadb", "--no-defaults", f"--socket={sock}", "-e", f"{grant}'{PASSWORD}'"]
+        poll("the database", lambda: subprocess.run(client, capture_output=True).returncode == 0)
+        conf = self.write(
+            "slurmdbd.conf",
+            f"""\
+AuthType=auth/munge
+AuthInfo=socket={self.folder}/munge.socket
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={self._ports[1]}
+SlurmUser=root
+LogFile={self.folder}/log/slurmdbd.log
+PidFile={self.folder}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={self._ports[0]}
+StorageUser=slurm
+StoragePass={PASSWORD}
+StorageLoc=slurm
+""",
+        )
+        conf.chmod(0o600)
+        self._account("slurmdbd", ["slurmdbd", "-D"])
+        poll("slurmdbd", lambda: self.run("sacctmgr", "-n", "show", "cluster").returncode == 0)
+        self.account("add", "cluster", "lab")
+        self.account("add", "account", "science")
+        for user in (ALICE, BOB, "root"):
+            self.account("add", "user", user, "account=science")
+
+    def _account(self, name: str, argv: list[str]) -> None:
+        command = shutil.which(argv[0], path="/usr/sbin:/usr/bin")
+        if command is None:
+            raise LabError(f"no {argv[0]}: bash tests/outer/install.sh")
+        self._spawn(name, self._here, [command, *argv[1:]])
