@@ -17,7 +17,16 @@ TARGET_VARIABLE = "POPLAR_TARGET_OPTIONS"
 SIMULATED_VARIABLE = "PODWRIGHT_SIMULATED"
 #: Unset for all instances: it would lead the IPUoF library past the server (PopRun guide, 2.4.3).
 #: The others are of the launch that poprun itself is an instance of, if it is one.
-UNSET = ("IPUOF_CONFIG_PATH", "PODWRIGHT_CPUS", "POPDIST_SECRET", "POPDIST_SECRET_FILE")
+UNSET = (
+    "IPUOF_CONFIG_PATH",
+    "PODWRIGHT_CPUS",
+    "PODWRIGHT_GPUS",
+    "POPDIST_SECRET",
+    "POPDIST_SECRET_FILE",
+)
+
+_NVIDIA_VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+_AMD_VISIBLE = ("ROCR_VISIBLE_DEVICES",)
 
 _LINKS = {
     Routing.RINGSWNC: ("slidingWindow", "torus"),
@@ -69,6 +78,23 @@ def partition_environment(
     if partition.simulated:
         found[SIMULATED_VARIABLE] = "1"
     return found
+
+
+def visible_gpus(partition: PartitionInfo, instances: int) -> dict[str, str]:
+    """Which GPUs each instance is to see, for the script in front of it: it knows its number.
+
+    Empty for devices that are none, which programs reach in another way. Names are UUIDs, so that
+    they mean the same whatever else is visible.
+    """
+    names = [[device.chip_id for device in gcd] for gcd in partition.gcds]
+    if len(names) != instances or not all(n.startswith("GPU-") for gcd in names for n in gcd):
+        return {}
+    # AMD's are 16 digits, NVIDIA's are UUIDs.
+    amd = all(n.count("-") == 1 for gcd in names for n in gcd)
+    return {
+        "PODWRIGHT_GPUS": ";".join(",".join(gcd) for gcd in names),
+        "PODWRIGHT_GPUS_AS": " ".join(_AMD_VISIBLE if amd else _NVIDIA_VISIBLE),
+    }
 
 
 def target_options(partition: PartitionInfo) -> str:

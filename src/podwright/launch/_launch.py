@@ -11,7 +11,11 @@ from podwright.hosts import become_subreaper, children, find_program
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
 from podwright.launch._engine import Engine, Local, Mpirun, local_arguments
-from podwright.launch._environment import partition_environment, whole_environment
+from podwright.launch._environment import (
+    partition_environment,
+    visible_gpus,
+    whole_environment,
+)
 from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
 from podwright.launch._hosts import NOWHERE, Remotes
@@ -226,7 +230,7 @@ class _Run:
         host, port = _tcp_address(found)
         self._partition = partition_environment(
             lease.partition, plan.server_host or host, plan.server_port or port, self._environ
-        )
+        ) | visible_gpus(lease.partition, len(plan.instances))
         return lease
 
     def _cache(self) -> dict[str, str]:

@@ -33,6 +33,12 @@ echo "$1 start $$" >&3
     export POPDIST_EXECUTABLE_CACHE_PATH="${0%/*}/cache"
   [ ! -r "${0%/*}/cpus.$1" ] || read -r PODWRIGHT_CPUS <"${0%/*}/cpus.$1"
   export PODWRIGHT_CPUS
+  if [ -n "$PODWRIGHT_GPUS" ]; then
+    left=$1
+    while [ "$left" -gt 0 ]; do PODWRIGHT_GPUS=${PODWRIGHT_GPUS#*;} left=$((left - 1)); done
+    for name in $PODWRIGHT_GPUS_AS; do export "$name=${PODWRIGHT_GPUS%%;*}"; done
+    unset PODWRIGHT_GPUS PODWRIGHT_GPUS_AS
+  fi
   shift
   exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
 ) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-

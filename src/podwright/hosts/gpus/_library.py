@@ -92,16 +92,18 @@ class Library(Protocol):
 
 def open_libraries(environ: Mapping[str, str]) -> tuple[list[Library], list[str]]:
     """The libraries that answer, and notes on those that are there and do not."""
+    from podwright.hosts.gpus._amd import open_amd
     from podwright.hosts.gpus._nvml import open_nvml
 
     found: list[Library] = []
     notes: list[str] = []
-    try:
-        nvml = open_nvml(environ)
-    except LibraryError as error:
-        notes.append(f"nvidia: {error}")
-    else:
-        found += [nvml] if nvml else []
+    for vendor, open_library in (("nvidia", open_nvml), ("amd", open_amd)):
+        try:
+            library = open_library(environ)
+        except LibraryError as error:
+            notes.append(f"{vendor}: {error}")
+        else:
+            found += [library] if library else []
     return found, notes
 
 
@@ -115,7 +117,10 @@ def renumbered(gpus: list[Gpu]) -> tuple[Gpu, ...]:
         after = total - start - len(own)
         out += [
             msgspec.structs.replace(
-                gpu, index=start + i, links=(0,) * start + gpu.links + (0,) * after
+                gpu,
+                index=start + i,
+                links=(0,) * start + gpu.links + (0,) * after,
+                paths=gpu.paths if total == len(own) else (),
             )
             for i, gpu in enumerate(own)
         ]

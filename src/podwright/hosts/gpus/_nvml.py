@@ -36,8 +36,8 @@ def open_nvml(environ: Mapping[str, str], root: str = "/") -> Nvml | None:
         if described or os.path.exists(os.path.join(root, "dev/nvidiactl")):
             raise LibraryError("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
         return None
-    if described:
-        pynvml.nvmlLib = StandIn(described)
+    if described or isinstance(pynvml.nvmlLib, StandIn):
+        pynvml.nvmlLib = StandIn(described) if described else None
         pynvml._nvmlGetFunctionPointer_cache.clear()
     try:
         pynvml.nvmlInit()

@@ -1,0 +1,59 @@
+"""GPUs from the driver's library to the program that uses them: the real commands, one stand-in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.whole.conftest import Pod
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pod]:
+    """A server on a machine with 8 GPUs, told nothing of them."""
+    described = tmp_path / "gpus.toml"
+    described.write_text('gpus = 8\nname = "NVIDIA H100 80GB HBM3"\nnvlinks = 18\n')
+    monkeypatch.setenv("PODWRIGHT_STANDIN_NVML", str(described))
+    pod = Pod(tmp_path)
+    pod.start()
+    yield pod
+    pod.stop()
+
+
+def test_each_instance_sees_its_own(node: Pod) -> None:
+    node.run("vipu", "create", "partition", "other", "--size", "2")
+    ran = node.run(
+        "poprun",
+        *("--num-instances", "3", "--num-replicas", "3", "--ipus-per-replica", "2"),
+        *("--vipu-partition", "mine", "--update-partition", "yes"),
+        *(
+            "sh",
+            "-c",
+            'echo "$RANK $CUDA_VISIBLE_DEVICES $NVIDIA_VISIBLE_DEVICES ${PODWRIGHT_GPUS-}."',
+        ),
+    )
+    assert ran.code == 0, ran.err
+    seen = {}
+    for line in ran.out.splitlines():
+        rank, cuda, nvidia, left = line.split()[-4:]
+        assert (cuda, left) == (nvidia, ".")
+        seen[int(rank)] = cuda.split(",")
+    inventory = json.loads(node.run("podwright", "inventory", "--json").out)
+    uuids = [gpu["uuid"] for gpu in inventory["gpus"]]
+    assert seen == {0: uuids[2:4], 1: uuids[4:6], 2: uuids[6:8]}
+
+
+def test_what_is_said_of_them(node: Pod) -> None:
+    node.run("vipu", "create", "partition", "p1", "--size", "3")
+    attributes = json.loads(node.run("vipu", "list", "ipu-attrs", "--json").out)
+    assert "NVIDIA H100 80GB HBM3" in json.dumps(attributes)
+    shown = node.run("gc-info", "-l")
+    assert "Multi GPU" in shown.out
+    assert "GPU#: [2]" in shown.out
+    assert node.run("gc-monitor").out.count(" free ") == 3
+    refused = node.run("vipu", "create", "partition", "p2", "--size", "6")
+    assert refused.code != 0
+    assert "6 GPUs are asked for and 5 are free" in refused.err
