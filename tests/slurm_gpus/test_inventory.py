@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from podwright.hosts.gpus import Gpu, Nic, Slice
+from podwright.hosts.gpus import Inventory as Machine
+from podwright.slurm.gpus import Nic as InventoryNic
 from podwright.slurm.gpus import make_inventory, read_inventory
 from podwright.wire import InvalidRequest
 
@@ -105,3 +109,68 @@ def test_a_file_that_is_no_inventory_is_refused(tmp_path: Path) -> None:
             read_inventory(path)
     with pytest.raises(InvalidRequest, match="No such file"):
         read_inventory(tmp_path / "none")
+
+
+def machine(host: str, **more: Any) -> Machine:
+    gpus = tuple(
+        Gpu(
+            index=n,
+            vendor="nvidia",
+            uuid=f"GPU-{host}-{n}",
+            name="NVIDIA H100 80GB HBM3",
+            type="h100",
+            bus=f"0000:{n}b:00.0",
+            memory=81559,
+            node=n // 2,
+            cores="0-3" if n < 2 else "4-7",
+            files=(f"/dev/nvidia{n}", "/dev/nvidiactl"),
+            links=tuple(-1 if n == m else 18 for m in range(4)),
+            **more,
+        )
+        for n in range(4)
+    )
+    nics = (
+        Nic("mlx5_0", "ib0", "infiniband", "", rdma=True, node=0, rail=0),
+        Nic("eth0", "eth0", "ethernet", ""),
+    )
+    return Machine(host, 2, 4, 2, 500000, gpus=gpus, nics=nics)
+
+
+def test_what_machines_say_of_themselves_is_an_inventory(tmp_path: Path) -> None:
+    path = tmp_path / "nodes.json"
+    lines = [machine(f"n{n}", fabric="a:1" if n < 3 else "b:1").to_json() for n in (1, 2, 3)]
+    path.write_text("\n".join([lines[0], "srun: a line between them", *lines[1:]]))
+    found = read_inventory(path)
+    (kind,) = found.kinds()
+    assert list(found.nodes) == ["n1", "n2", "n3"]
+    assert kind.gres == "gpu:h100:4"
+    assert kind.words == ("h100", "gpumem80g")
+    assert [(gpu.file, gpu.cores[0], gpu.links) for gpu in kind.gpus][1:3] == [
+        ("/dev/nvidia1", 0, ()),
+        ("/dev/nvidia2", 4, ()),
+    ]
+    assert kind.nics == (InventoryNic("mlx5_0", "ib0", 0, 0),)
+    assert found.domains == {"nvlink1": ("n1", "n2")}
+    more = tmp_path / "site.toml"
+    more.write_text('survey = "nodes.json"\n[[switches]]\nname = "s"\nnodes = "n[1-3]"\n')
+    whole = read_inventory(more)
+    assert whole.nodes == found.nodes
+    assert whole.switches[0].nodes == ("n1", "n2", "n3")
+    more.write_text('survey = "gone.json"\n')
+    with pytest.raises(InvalidRequest, match=r"gone\.json: No such file"):
+        read_inventory(more)
+
+
+def test_slices_are_gpus_of_their_own(tmp_path: Path) -> None:
+    whole = machine("n1")
+    cut = []
+    for gpu in whole.gpus:
+        files = [(gpu.files[0], f"/dev/nvidia-caps/nvidia-cap{gpu.index}{n}") for n in (3, 4)]
+        slices = tuple(Slice(f"MIG-{f}", "3g.40gb", 40448, f) for f in files)
+        cut.append(msgspec.structs.replace(gpu, slices=slices))
+    path = tmp_path / "nodes.json"
+    path.write_text(msgspec.structs.replace(whole, gpus=tuple(cut)).to_json())
+    kind = read_inventory(path).nodes["n1"]
+    assert kind.gres == "gpu:h100_3g.40gb:8"
+    assert kind.gpus[0].file == "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap03"
+    assert kind.words == ("h100_3g.40gb", "gpumem40g")

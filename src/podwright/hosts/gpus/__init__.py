@@ -19,10 +19,12 @@ from podwright.hosts.gpus._values import (
     Slice,
     read_inventories,
 )
+from podwright.hosts.gpus._visible import VARIABLES, near_cores, visible
 
 __all__ = [
     "PATHS",
     "STANDINS",
+    "VARIABLES",
     "BadInventory",
     "Found",
     "Gpu",
@@ -34,8 +36,10 @@ __all__ = [
     "Nic",
     "Sample",
     "Slice",
+    "near_cores",
     "open_libraries",
     "read_inventories",
     "take_gpus",
     "take_inventory",
+    "visible",
 ]

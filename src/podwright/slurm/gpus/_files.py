@@ -24,15 +24,22 @@ def gres_rows(inventory: Inventory, detect: str) -> list[Row]:
         return rows
     for gpus, names in alike.items():
         where = fold(names)
-        for _, group in groupby(gpus, key=lambda gpu: (gpu.type, gpu.cores, gpu.links)):
+        for _, group in groupby(gpus, key=_together):
             those = list(group)
             row = {"NodeName": where, "Name": "gpu", "Type": those[0].type}
             row["File"] = _files([gpu.file for gpu in those])
+            if "," in those[0].file:
+                row["MultipleFiles"] = row.pop("File")
             row["Cores"] = write_list(those[0].cores)
             if those[0].links:
                 row["Links"] = ",".join(map(str, those[0].links))
             rows.append(row)
     return rows
+
+
+def _together(gpu: Gpu) -> tuple[object, ...]:
+    """GPUs with the same key stand in one line."""
+    return gpu.type, gpu.cores, gpu.links, gpu.file if "," in gpu.file else ""
 
 
 def _files(files: Sequence[str]) -> str:

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 
 class Gpu(NamedTuple):
-    """One GPU of a node. file: its device file. memory: GiB, 0 if not told.
+    """One GPU of a node, or a part of one that acts as one. memory: GiB, 0 if not told.
+
+    file: its device file; several, with commas between them, where all must be opened (MIG).
 
     cores: the cores beside it, counted socket by socket from 0, as Slurm counts them.
     links: how many links lead to each GPU of the node, -1 for itself; empty if all are alike.

@@ -19,6 +19,12 @@
     name = "spine"
     switches = "leaf[1-2]"
 
+What `podwright inventory --json` printed on the nodes, a line for each, is an inventory too, and
+
+    survey = "nodes.json"
+
+takes it into a file of one's own, beside switches and partitions: nothing else has to be told.
+
 `gpus` may list them one by one, each with type, and file, memory, numa, cores, links where known.
 In a count, `files` ("/dev/nvidia[0-7]"), `numa` ([0, 0, 1, 1]) and `links` (rows) may be told.
 """
@@ -32,11 +38,13 @@ from typing import Any
 
 from podwright.hosts import BadHostList, expand, read_list
 from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
+from podwright.slurm.gpus._survey import surveyed
 from podwright.wire import InvalidRequest
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_FILE = re.compile(r"/[A-Za-z0-9/_.:+-]+(,/[A-Za-z0-9/_.:+-]+)*")
 _NIC = re.compile(r"[A-Za-z0-9_.:-]+")
-_TOP = ("nodes", "switches", "partitions")
+_TOP = ("survey", "nodes", "switches", "partitions")
 _NODE = (
     *("name", "names", "sockets", "cores_per_socket", "threads_per_core", "numa_nodes", "memory"),
     *("features", "domain", "gpus", "nics"),
@@ -52,14 +60,28 @@ def read_inventory(path: str | Path) -> Inventory:
     except OSError as error:
         raise InvalidRequest(f"{path}: {error.strerror}", asked="read the inventory") from None
     try:
-        if data.lstrip()[:1] == b"{":
+        if re.match(rb"\s*(\[\s*)?\{", data):
             import json
 
-            tree = json.loads(data)
+            try:
+                tree = json.loads(data)
+            except json.JSONDecodeError as error:
+                if error.msg != "Extra data":  # a line for each node
+                    raise
+                tree = {}
+            if not isinstance(tree, dict) or "nodes" not in tree:
+                tree = {"nodes": surveyed(data.decode(), str(path))}
         else:
             import tomllib
 
             tree = tomllib.loads(data.decode())
+            if isinstance(survey := tree.pop("survey", None), str):
+                found = Path(path).parent / survey
+                tree["nodes"] = [*tree.get("nodes", []), *surveyed(found.read_text(), str(found))]
+    except OSError as error:
+        raise InvalidRequest(
+            f"{error.filename}: {error.strerror}", asked="read the inventory"
+        ) from None
     except ValueError as error:
         raise InvalidRequest(f"{path}: {error}", asked="read the inventory") from None
     return make_inventory(tree, str(path))
@@ -271,7 +293,7 @@ class _Reader:
         return [f"{folder}/{name}" for name in self._hosts(at, names)]
 
     def _file(self, at: str, value: Any) -> str:
-        if not isinstance(value, str) or not re.fullmatch(r"/[A-Za-z0-9/_.:+-]+", value):
+        if not isinstance(value, str) or not _FILE.fullmatch(value):
             raise self.fail(at, f"{value!r} is no device file", '"/dev/nvidia0"')
         return value
 

@@ -1,0 +1,1 @@
+"""Which GPUs tasks get."""
