@@ -29,6 +29,7 @@ from podwright.hosts._processes import (
 )
 from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
+from podwright.hosts._switches import scattered
 
 __all__ = [
     "KEY_TYPES",
@@ -77,6 +78,7 @@ __all__ = [
     "read_hosts",
     "read_list",
     "reap",
+    "scattered",
     "show_percents",
     "srun_command",
     "ssh_command",

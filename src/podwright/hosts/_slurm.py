@@ -18,9 +18,13 @@ def job_hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
     return expand(text) if text else ()
 
 
-def srun_command(host: str, words: Sequence[str], environ: Mapping[str, str]) -> list[str] | None:
+def srun_command(
+    host: str, words: Sequence[str], environ: Mapping[str, str], *, gpus: int = 0
+) -> list[str] | None:
     """The command that runs words on a host of our job, as a step beside all others.
 
+    gpus: how many it must have; where none is said, Slurm gives a step all of its job's, unless
+    the job counted them by tasks.
     None without an srun. The step is one task that may use all that the job has there, and takes
     nothing away from others (--overlap); variables of srun's own do not reach into it.
     """
@@ -39,5 +43,6 @@ def srun_command(host: str, words: Sequence[str], environ: Mapping[str, str]) ->
         "--export=ALL",
         "--quiet",
         "--input=0",
+        *([f"--gres=gpu:{gpus}"] if gpus else []),
     ]
     return [program, *options, "--", *words]

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 VISIBILITIES = ("task", "node")
 #: In an instance's environment: its own GPUs, as the variable of its vendor names them.
-OWN_GPUS = "PODWRIGHT_GPUS"
+OWN_GPUS = "PODWRIGHT_OWN_GPUS"
 _CUDA, _ROCR = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
-_STANDIN = "PODWRIGHT_STANDIN_NVML"
+#: As `podwright.hosts.gpus` has it, which is imported only where there are GPUs to look at.
+STANDINS = ("PODWRIGHT_STANDIN_NVML", "PODWRIGHT_STANDIN_AMDSMI")
 _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 #: What says in a job that it has GPUs, and what srun would take for a request of its own.
 _GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE")
@@ -124,7 +125,7 @@ class Placement:
 
 def simulated(environ: Mapping[str, str]) -> bool:
     """Whether the GPUs exist only in software."""
-    return bool(environ.get(_STANDIN))
+    return any(environ.get(name) for name in STANDINS)
 
 
 def shares(

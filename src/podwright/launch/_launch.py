@@ -17,6 +17,7 @@ from podwright.launch._environment import (
     whole_environment,
 )
 from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
+from podwright.launch._gpus import Placement, simulated
 from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
 from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._lease import Find, Lease, acquire, find, in_name_of
@@ -83,6 +84,8 @@ def _launch(
         _make_folder("--log-dir", plan.log_folder)
     if plan.offline and plan.print_topology:
         output.out.add(plan.topology().encode() + b"\n")
+    if plan.gpus and simulated(environ):
+        output.say("SIMULATED: the GPUs of this job exist only in software")
     for name in sweep(environ):
         output.log("I", f"removed what the abandoned run {name} had left")
     key = ""
@@ -138,18 +141,21 @@ class _Run:
         try:
             if self._lease:
                 self._lease.keep()
+            looked = self._look()
             remotes = self._meet(folder)
             plan = self._plan
+            if looked and (problem := looked.problem(plan.hosts)):
+                output.warn(problem)
             here = [i for i in plan.instances if i.rank not in remotes.ranks]
             shim = make_shim(folder, [instance.rank for instance in here])
-            bind(folder, [instance.rank for instance in here], plan.placement, environ)
+            bind(folder, [instance.rank for instance in here], plan.placement, environ, plan.gpus)
             program = [*restore(folder, environ), *plan.program]
             command = self._engine.command(plan, folder, shim, program, remotes)
             for note in command.notes if not self._restarts else ():
                 output.warn(note)
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
             own = {**self._cache(), **self._secret(folder, remotes)}
-            if not self._lease and not plan.offline:
+            if not self._lease and not plan.offline and not plan.gpus:
                 self._lease = self._acquire()
             lease = self._lease
             environment = whole_environment(
@@ -200,6 +206,12 @@ class _Run:
             folder.remove()
             for lock in folder.locks:
                 os.close(lock)
+
+    def _look(self) -> Placement | None:
+        """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
+        if self._restarts or not self._plan.gpus or len(self._plan.hosts) < 2:
+            return None
+        return Placement(self._environ)
 
     def _meet(self, folder: RunFolder) -> Remotes:
         """Meet the hosts; of those of a restart, the ones that can be had."""

@@ -16,6 +16,7 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launch._folder import RunFolder
+from podwright.launch._gpus import for_step, too_few
 from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
@@ -49,13 +50,15 @@ def meet(
             "folder": _here(environ),
             "program": needed,
             "placement": plan.placement,
+            "gpus": list(plan.gpus),
             "environ": dict(environ),
             "session": folder.path,
         }
 
     def starter(host: str, words: Sequence[str]) -> list[str]:
         if plan.by_slurm:
-            command = srun_command(host, words, environ)
+            count = len(ranks[host]) * plan.gpus[0] if plan.gpus else 0
+            command = srun_command(host, words, environ, gpus=count)
         else:
             command = ssh_command(host, words, environ, identity=key)
         if command is None:
@@ -63,9 +66,12 @@ def meet(
         return command
 
     try:
-        connect(found, hello, starter, environ)
-    except BaseException:
+        connect(found, hello, starter, for_step(environ) if plan.gpus else environ)
+    except BaseException as error:
         remotes.close(0.5)
+        if plan.gpus and isinstance(error, HostsUnusable):
+            count = max(len(some) for some in ranks.values()) * plan.gpus[0]
+            raise too_few(error, count) from None
         raise
     for remote in found:
         output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")

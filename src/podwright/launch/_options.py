@@ -41,6 +41,7 @@ class Options(NamedTuple):
     allow_run_as_root: bool | None = None
     numa_aware: bool | None = None
     process_placement: str | None = None
+    gpu_visibility: str | None = None
     print_topology: bool = False
     only_output_from_instance: int | None = None
     executable_cache_path: str | None = None

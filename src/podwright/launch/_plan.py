@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from podwright.hosts import Cores, fold, write_list
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY, cache_path
@@ -21,6 +21,7 @@ from podwright.launch._environment import (
     instance_environment,
     local_index_environment,
 )
+from podwright.launch._gpus import visibility
 from podwright.launch._offline import offline_options
 from podwright.launch._options import Options
 from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
@@ -74,6 +75,8 @@ class Plan(NamedTuple):
     notes: what a user should hear about the options that were given.
     launcher: mpirun, local or srun. by_slurm: other hosts are reached by srun, and not by ssh.
     placement: how each of several hosts places its instances; on one host they have places.
+    gpus: GPUs of each instance and which of them it sees, where Slurm granted them; then no server
+    is asked, and each host places its own instances.
     subnet: the one between the hosts, as told; empty if it is to be found.
     """
 
@@ -105,6 +108,7 @@ class Plan(NamedTuple):
     by_slurm: bool = False
     subnet: str = ""
     placement: str = "disabled"
+    gpus: tuple[Any, ...] = ()
     preparation: Preparation = Preparation()
 
     @property
@@ -144,6 +148,11 @@ class Plan(NamedTuple):
         number = ilds or self.request.spec.num_ilds
         return topology_table(hosts, self.replicas, number or BY_SERVER)
 
+    @property
+    def _without(self) -> str:
+        """Why no server is asked; empty where one is."""
+        return "none: offline" if self.offline else "none: Slurm gave the GPUs" if self.gpus else ""
+
     def _ways(self) -> list[tuple[str, str]]:
         """What is to be said of hosts and launchers, where it is not as always."""
         lines = []
@@ -153,6 +162,10 @@ class Plan(NamedTuple):
             lines.append(("  subnet", self.subnet or "found when hosts are met"))
             lines.append(("  placement", f"{self.placement}, from the cores of each host"))
         lines += self.preparation.lines()
+        if self.gpus:
+            each, how = self.gpus
+            lines.append(("GPUs", f"{each} of each instance, nearest first, of Slurm's grant"))
+            lines.append(("  seen", "its own" if how == "task" else "all of its host"))
         if self.launcher != "mpirun":
             lines.append(("launcher", self.launcher))
         return lines
@@ -162,12 +175,7 @@ class Plan(NamedTuple):
         server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
         fate = "kept" if request.keep else "removed at the end"
         reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[request.reset]
-        lines = [
-            ("program", shlex.join(self.program)),
-            ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
-            ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
-            *self._ways(),
-            ("server", "none: offline" if self.offline else server or "found when it is needed"),
+        partition = [
             ("partition", spec.name or BY_SERVER),
             *([("  within", f"lease {request.parent}")] if request.parent else ()),
             ("  allocation", spec.allocation or BY_SERVER),
@@ -178,10 +186,16 @@ class Plan(NamedTuple):
             ("  if missing", f"created, and {fate}" if request.create else "refused"),
             ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
             ("  reset", reset),
+        ]
+        lines = [
+            ("program", shlex.join(self.program)),
+            ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
+            ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
+            *self._ways(),
+            ("server", self._without or server or "found when it is needed"),
+            *([] if self._without else partition),
             ("cache", f"{self.cache or 'none'}"),
         ]
-        if self.offline:
-            lines = [line for line in lines if not line[0].startswith(("partition", "  "))]
         text = "".join(f"{name + ':':<16} {value}\n" for name, value in lines)
         text += "environment of all instances:\n"
         text += "".join(f"  {name}={shlex.quote(value)}\n" for name, value in self.environment)
@@ -229,7 +243,8 @@ def make_plan(
             would_work=f"There are 0 to {count - 1}",
         )
     where = choose_hosts(options, environ, host)
-    if len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
+    gpus = _gpus(options, environ)
+    if gpus or len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
         cores = None
     timeout = options.vipu_server_timeout or SERVER_TIMEOUT
     instances = _instances(options, where.hosts)
@@ -279,9 +294,20 @@ def make_plan(
         launcher="mpirun" if options.launcher == "auto" else options.launcher,
         by_slurm=where.by_slurm,
         subnet=options.host_subnet or "",
-        placement=strategy if len(where.hosts) > 1 else "disabled",
+        placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
+        gpus=gpus,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
     )
+
+
+def _gpus(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
+    """GPUs of each instance and who sees them; nothing where other devices were named."""
+    named = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
+    told = (options.vipu_partition, options.vipu_allocation, options.vipu_server_host)
+    devices = options.offline_mode or any(told) or any(environ.get(name) for name in named)
+    how = visibility(options, environ, devices=devices)
+    each = options.num_replicas // options.num_instances * options.ipus_per_replica
+    return (each, how) if how else ()
 
 
 def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:

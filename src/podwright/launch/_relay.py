@@ -27,6 +27,7 @@ from podwright.launch._folder import (
     memory_settings,
     sweep,
 )
+from podwright.launch._gpus import OF_HOST, TooFewGpus
 from podwright.launch._guardian import END, ENDED, ORPHAN_GRACE, START, Ending, start_guardian
 from podwright.launch._line import Line
 from podwright.launch._shim import bind, make_shim, open_status, open_stream, read_events, restore
@@ -123,14 +124,17 @@ class _Relay:
         folder: str,
         program: str,
         placement: str = "disabled",
+        gpus: Sequence[Any] = (),
         environ: Mapping[str, str],
         session: str,
         silence: float = SILENCE,
     ) -> None:
         self._line, self._ranks, self._silence = line, ranks, silence
-        self._session, self._placement = session, placement
-        own = {n: v for n, v in os.environ.items() if n in OWN_VARIABLES}
-        rest = {n: v for n, v in environ.items() if n not in OWN_VARIABLES}
+        self._session, self._placement, self._gpus = session, placement, gpus
+        # Which GPUs Slurm granted is told to each host alone.
+        self._mine = OWN_VARIABLES | OF_HOST if gpus else OWN_VARIABLES
+        own = self._environ_of_host()
+        rest = {n: v for n, v in environ.items() if n not in self._mine}
         self._environ = {**rest, **own}
         _enter(folder)
         if program and find_program(program, self._environ) is None:
@@ -159,7 +163,7 @@ class _Relay:
     def _begin(self) -> None:
         folder = self._folder
         self._shim = make_shim(folder, self._ranks, memory_settings(folder))
-        bind(folder, self._ranks, self._placement, self._environ)
+        self._bind()
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
@@ -180,6 +184,12 @@ class _Relay:
         self._done = self._cut = False
         now = time.monotonic()
         self._heard, self._beat = now, now
+
+    def _bind(self) -> None:
+        try:
+            bind(self._folder, self._ranks, self._placement, self._environ, self._gpus)
+        except TooFewGpus as error:
+            raise _Refused(error.problem, error.would_work, error.exit_code) from None
 
     def run(self) -> int:
         """Pass on until the end of both."""
@@ -265,7 +275,8 @@ class _Relay:
         """Start instances: [rank, its own variables] each; none, where mpirun will do it."""
         own = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
         own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
-        self._started = {**environ, **self._environ_of_host(), **own}
+        theirs = {n: v for n, v in environ.items() if n not in self._mine}
+        self._started = {**theirs, **self._environ_of_host(), **own}
         words = [
             [rank, [*self._shim, str(rank), *self._restore, *program], own]
             for rank, own in commands
@@ -273,7 +284,7 @@ class _Relay:
         self._guardian.channel.send(START, words, self._started)
 
     def _environ_of_host(self) -> dict[str, str]:
-        return {n: v for n, v in os.environ.items() if n in OWN_VARIABLES}
+        return {n: v for n, v in os.environ.items() if n in self._mine}
 
     def _end(self, patience: float, grace: float, held: bool) -> None:
         if self._here:

@@ -18,7 +18,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from podwright.hosts import find_program, read_cores, write_list
 from podwright.launch._folder import RunFolder
@@ -39,6 +39,7 @@ echo "$1 start $$" >&3
     for name in $PODWRIGHT_GPUS_AS; do export "$name=${PODWRIGHT_GPUS%%;*}"; done
     unset PODWRIGHT_GPUS PODWRIGHT_GPUS_AS
   fi
+  [ ! -r "${0%/*}/gpus.$1" ] || . "${0%/*}/gpus.$1"
   shift
   exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
 ) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-
@@ -85,8 +86,29 @@ def make_shim(
     return ["/bin/sh", folder.file("shim")]
 
 
-def bind(folder: RunFolder, ranks: Sequence[int], how: str, environ: Mapping[str, str]) -> None:
-    """Say in files which hardware threads of this host its instances are to be bound to."""
+def bind(
+    folder: RunFolder,
+    ranks: Sequence[int],
+    how: str,
+    environ: Mapping[str, str],
+    gpus: Sequence[Any] = (),
+) -> None:
+    """Say in files which hardware threads of this host its instances are to be bound to.
+
+    gpus: how many GPUs each drives, and which of them it sees, where they are Slurm's.
+    """
+    if gpus and ranks:
+        from podwright.launch._gpus import shares, write_shell
+
+        cores = read_cores(environ) if how != "disabled" else None
+        can = find_program("taskset", environ) is not None
+        for rank, share in zip(
+            ranks, shares(len(ranks), gpus[0], gpus[1], how, cores, environ), strict=True
+        ):
+            _write(folder.file(f"gpus.{rank}"), write_shell(share.variables).encode())
+            if share.cpus and can:
+                _write(folder.file(f"cpus.{rank}"), f"{share.cpus}\n".encode())
+        return
     if how == "disabled" or not ranks or find_program("taskset", environ) is None:
         return
     cores = read_cores(environ)

@@ -282,6 +282,14 @@ OPTIONS: tuple[Option, ...] = (
         read=_one_of(*STRATEGIES),
         meaning=_choice(STRATEGIES),
     ),
+    Option(
+        "--gpu-visibility",
+        _DEVICES,
+        "GPUs of a Slurm job: an instance sees its own, or its node's (task)",
+        value="task|node",
+        read=_one_of("task", "node"),
+        meaning="task or node",
+    ),
     _yes_no("--numa-aware", _DEVICES, "deprecated: --process-placement spreadnuma or disabled"),
     _yes_no("--allow-run-as-root", _DEVICES, "lets root launch; if not set, with a warning"),
     _word(

@@ -16,7 +16,7 @@ from tests.outer.lab import HostsLab, SlurmLab
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 REPOSITORY = Path(__file__).parents[3]
 POPRUN = f"cd {REPOSITORY}; exec {sys.executable} -P -m podwright.cli.poprun"
-TELL = "echo $RANK $LOCAL_RANK [$CUDA_VISIBLE_DEVICES] [$PODWRIGHT_GPUS] ${PODWRIGHT_CPUS:-all}"
+TELL = "echo $RANK $LOCAL_RANK [$CUDA_VISIBLE_DEVICES] [$PODWRIGHT_OWN_GPUS] ${PODWRIGHT_CPUS:-all}"
 FOUR = "--num-replicas=4 --num-instances=4"
 
 
