@@ -52,6 +52,14 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--port", type=int, default=8090)
     parser.add_argument("--slurm-user", metavar="USER", help="who runs `slurm serve`, if not root")
     parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        default="",
+        help="`slurm serve` stands on another host than slurmctld: hooks reach it there, each "
+        "with a MUNGE credential",
+    )
+    parser.add_argument("--munge-socket", metavar="PATH", default="", help="if not MUNGE's usual")
+    parser.add_argument(
         "--on-failure",
         choices=("stay", "requeue", "relocate"),
         default="stay",
@@ -146,6 +154,9 @@ def _site(arguments: argparse.Namespace) -> Any:
         port=arguments.port,
         fallen=arguments.on_failure,
         room_s=arguments.room_after,
+        listen=arguments.listen,
+        munge_socket=arguments.munge_socket,
+        slurm_user=arguments.slurm_user or "slurm",
         **what,
     )
 

@@ -135,13 +135,17 @@ class NativeLab(SlurmLab):
         process.send_signal(how)
         process.wait()
 
+    def where(self, argv: Sequence[str]) -> list[str]:
+        """What runs one of our processes: this machine, but for a lab of hosts."""
+        return list(argv)
+
     def runs(self, name: str) -> bool:
         return name in self._processes
 
     def _begin(self, name: str, argv: Sequence[str]) -> None:
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *argv],
+                self.where([sys.executable, "-m", *argv]),
                 env={**self.environment(), "PODWRIGHT_LAB": str(self.folder)},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,

@@ -30,7 +30,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
-enum { BODY_MAX = 8192, LINE_MAX_ = 1024, EXIT_NO_SERVER = 75 };
+/* ANSWER_MS: how long one of several servers may think. What it began goes on, and is found done. */
+enum { BODY_MAX = 8192, LINE_MAX_ = 1024, EXIT_NO_SERVER = 75, ANSWER_MS = 10000 };
 
 struct settings {
 	char servers[SERVERS_MAX][ADDRESS_MAX];
@@ -270,7 +271,9 @@ static int ask(const struct settings *s, const char *path, const char *body, lon
 
 	do {
 		for (int k = 0; k < s->count; k++) {
-			int failed = http_post(s->servers[k], path, body, deadline, &answer);
+			long long until = s->count > 1 ? now_ms() + ANSWER_MS : deadline;
+			int failed = http_post(s->servers[k], path, body,
+					       until < deadline ? until : deadline, &answer);
 
 			unproved |= failed == NO_CREDENTIAL;
 			if (failed)

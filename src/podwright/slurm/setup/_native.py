@@ -207,7 +207,8 @@ def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str
 def _hook_conf(site: Site, now: Mapping[str, str]) -> str:
     lines = [
         "# Written by podwright slurm configure.",
-        f"server unix:{site.socket}",
+        f"server tcp:{site.listen}" if site.listen else f"server unix:{site.socket}",
+        *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
         f"licence {MARK}",
         "prolog-seconds 60",
         "epilog-seconds 600",
