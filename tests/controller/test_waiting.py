@@ -20,10 +20,12 @@ from podwright.wire import (
     NotFound,
     PartitionSpec,
     PodwrightError,
+    ReadyState,
     WaiterInfo,
     WaiterName,
     WaitReply,
     WaitRequest,
+    WrongState,
 )
 from tests.controller.test_partitions import complete
 from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World
@@ -277,6 +279,26 @@ async def test_places_outlive_a_restart(world: World, queue: Queue) -> None:
     assert await queue.state("a") == "DONE"
     assert (await world.get("a")).owner == "alice"
     assert await queue.state("b") == "WAITING"
+
+
+async def test_a_replacement_that_fails_gives_nothing_to_waiters(
+    world: World, queue: Queue
+) -> None:
+    await world.create("p1", 8)
+    await world.create("p2", 8)
+    await queue.join("p3", 4)
+    world.machines["ag1"].fail_next("release", 1)
+    with pytest.raises(WrongState):
+        await world.acquire("p1", 4, update=True)
+    await queue.settle()
+    info = await world.get("p1")
+    assert (info.ready_state, info.size) == (ReadyState.ERROR, 8)
+    assert await queue.state("p3") == "WAITING"
+    await world.check()
+    await world.reset("p1")
+    await world.remove("p1")
+    await queue.settle()
+    assert await queue.state("p3") == "DONE"
 
 
 @pytest.mark.parametrize("told", [True, False])

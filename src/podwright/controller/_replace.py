@@ -65,10 +65,12 @@ async def replace(
     core.set(entry, removing)
     faults = await steps.release_devices(core, entry)
     if faults:
-        let_go()
         site.index.release(placement)
         if old_site is not None:
+            for leftover in leftovers:
+                old_site.index.release(leftover)
             old_site.index.take(old.placement)
+        core.freed(site, placement.blocks, "")  # only now, or a waiter would get what is old's
         await steps.break_down(core, entry, faults)
         raise failed(
             old,

@@ -89,7 +89,7 @@ def check_counts(spec: PartitionSpec, asked: str) -> None:
         )
     replicas = spec.num_replicas or gcds
     if replicas < 1 or replicas % gcds or size % replicas:
-        fits = [n for n in _divisors(size) if n % gcds == 0]
+        fits = [n for n in _divisors(size) if n % gcds == 0] or [gcds]
         refuse(
             f"{replicas} replicas do not divide evenly over {size} devices in {gcds} "
             f"GCD{'' if gcds == 1 else 's'}",
@@ -136,7 +136,8 @@ def fewest_gcds(spec: PartitionSpec, cluster: Cluster) -> int:
     if family.attachment is Attachment.HOST:  # a process drives devices of its own host
         return max(1, spec.num_ilds, -(-size // family.devices_per_machine))
     domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
-    return max(1, domains, -(-size // family.max_domain_devices))
+    most = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
+    return max(1, domains, -(-size // most))
 
 
 def to_request(spec: PartitionSpec, cluster: Cluster) -> Request:
