@@ -120,7 +120,7 @@ class _Search:
     def _open_tcp(self, address: Address, timeout: float) -> Transport:
         if local := self._local(address):
             return local.client.transport
-        return connect_tcp(address, timeout, self.credentials)[0]
+        return connect_tcp(address, timeout, self.credentials, several=True)[0]
 
     def system(self) -> Found | None:
         """The system's server. A socket that nobody serves is a server that is down."""

@@ -43,7 +43,13 @@ _OPTIONS = (
     ("grpc.enable_http_proxy", 0),  # a controller is no web site
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # a listing of a million devices
     ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.http2.max_pings_without_data", 0),
 )
+#: Seconds without a word, in a call, after which the server is asked whether it is still there,
+#: and seconds for its answer. A host that lost its power says nothing: where another server may
+#: take over, that must be found out within the five seconds of a takeover.
+_KEEPALIVE = (20.0, 20.0)
+_KEEPALIVE_OF_SEVERAL = (1.0, 2.0)
 
 
 class Unsupported(InvalidRequest):
@@ -91,6 +97,8 @@ class Channel:
         address: Address,
         token: str | None = None,
         credentials: Credentials = NOBODY,
+        *,
+        several: bool = False,
     ) -> None:
         self.where = str(address)
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -103,11 +111,17 @@ class Channel:
         elif credentials.key:
             _check_private(address, credentials)
             self._metadata = ((USER_KEY, credentials.user), (ACCESS_KEY, credentials.key))
+        pause, patience = _KEEPALIVE_OF_SEVERAL if several else _KEEPALIVE
+        options = (
+            *_OPTIONS,
+            ("grpc.keepalive_time_ms", round(pause * 1000)),
+            ("grpc.keepalive_timeout_ms", round(patience * 1000)),
+        )
         if credentials.certs:
             tls = grpc.ssl_channel_credentials(*read_certificates(credentials.certs))
-            self._channel = grpc.secure_channel(str(address), tls, options=_OPTIONS)
+            self._channel = grpc.secure_channel(str(address), tls, options=options)
         else:
-            self._channel = grpc.insecure_channel(str(address), options=_OPTIONS)
+            self._channel = grpc.insecure_channel(str(address), options=options)
 
     def call(
         self,
@@ -170,7 +184,10 @@ class Channel:
 
 
 class GrpcTransport:
-    """Calls podwright.v1 at a TCP address. token: from `Client.issue_token`, or none."""
+    """Calls podwright.v1 at a TCP address. token: from `Client.issue_token`, or none.
+
+    several: it is one of those that may take over from one another.
+    """
 
     def __init__(
         self,
@@ -178,8 +195,10 @@ class GrpcTransport:
         port: int,
         token: str | None = None,
         credentials: Credentials = NOBODY,
+        *,
+        several: bool = False,
     ) -> None:
-        self.channel = Channel(Address(host, port), token, credentials)
+        self.channel = Channel(Address(host, port), token, credentials, several=several)
         self.where = self.channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:

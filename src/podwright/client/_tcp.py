@@ -38,9 +38,9 @@ def listens(address: Address, timeout: float) -> bool:
 
 
 def connect_tcp(
-    address: Address, timeout: float, credentials: Credentials = NOBODY
+    address: Address, timeout: float, credentials: Credentials = NOBODY, *, several: bool = False
 ) -> tuple[Transport, ServerInfo]:
-    """A transport for what answers there, and who it says it is.
+    """A transport for what answers there, and who it says it is. several: others may answer, too.
 
     A server that does not know podwright.v1 is spoken to in the vendor's protocol alone.
     Raises Unavailable where nobody answers, TimedOut where nobody says who it is in time.
@@ -53,7 +53,7 @@ def connect_tcp(
     from podwright.client._grpc import GrpcTransport, Unsupported
     from podwright.client._virm import VirmTransport
 
-    ours = GrpcTransport(address.host, address.port, credentials=credentials)
+    ours = GrpcTransport(address.host, address.port, credentials=credentials, several=several)
     transport: Transport = ours
     method = METHODS["GetServerInfo"]
     try:
