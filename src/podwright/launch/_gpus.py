@@ -52,6 +52,14 @@ class Share(NamedTuple):
     cpus: str
 
 
+class _Numbered(NamedTuple):
+    """A GPU of which nothing is known but its number."""
+
+    vendor: str
+    node: int = -1
+    cpus: str = ""
+
+
 class TooFewGpus(InvalidRequest):
     """The job has fewer GPUs on a host than its instances are to drive."""
 
@@ -140,12 +148,13 @@ def shares(
             would_work=_hint(count * each),
         )
     strategy = strategy if cores and cores.cores else "disabled"
-    placed = _placed(strategy, cores, count)
+    located = any(gpu.node >= 0 for gpu in gpus)
+    placed = _placed(strategy, cores, count, located)
     mine = _divided(gpus, placed, count, each)
     order = [n for own in mine for n in own]
     order += [n for n in range(len(gpus)) if n not in order]
     variable = _ROCR if gpus and gpus[0].vendor == "amd" else _CUDA
-    near = _near(gpus, mine, cores) if cores and strategy == "spreadnuma" else None
+    near = _near(gpus, mine, cores) if cores and located and strategy == "spreadnuma" else None
     out = []
     for index, own in enumerate(mine):
         seen = own if how == "task" else order
@@ -165,29 +174,32 @@ def write_shell(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu], list[str]]:
+def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _Numbered], list[str]]:
     """The GPUs that this process may hand on, and the word by which each is named."""
-    from podwright.hosts.gpus import Gpu, take_inventory, visible
-
     found: Sequence[Gpu] = ()
     if simulated(environ) or any(map(os.path.exists, _DRIVERS)):
+        from podwright.hosts.gpus import take_inventory, visible
+
         found = visible(environ, take_inventory(environ).gpus)
     said = environ.get(_CUDA) or environ.get(_ROCR) or ""
     names = [word for word in said.split(",") if word]
     if found:
         return found, names or [str(n) for n in range(len(found))]
     vendor = "nvidia" if environ.get(_CUDA) else "amd"
-    return [Gpu(n, vendor, "", "", "", "", 0) for n in range(len(names))], names
+    return [_Numbered(vendor) for _ in names], names
 
 
-def _placed(strategy: str, cores: Cores | None, count: int) -> Sequence[Place | None]:
-    if cores is None or strategy in ("disabled", "spreadnuma"):
+def _placed(
+    strategy: str, cores: Cores | None, count: int, located: bool
+) -> Sequence[Place | None]:
+    """Places that are chosen before the GPUs. By default cores follow the GPUs, where known."""
+    if cores is None or strategy == "disabled" or (located and strategy == "spreadnuma"):
         return [None] * count
     return places(strategy, cores, count)
 
 
 def _divided(
-    gpus: Sequence[Gpu], placed: Sequence[Place | None], count: int, each: int
+    gpus: Sequence[Gpu | _Numbered], placed: Sequence[Place | None], count: int, each: int
 ) -> list[list[int]]:
     """The places of each instance's GPUs: by NUMA node, those near to its cores first."""
     free = sorted(range(len(gpus)), key=lambda n: (gpus[n].node, n))
@@ -200,7 +212,9 @@ def _divided(
     return out
 
 
-def _near(gpus: Sequence[Gpu], mine: Sequence[Sequence[int]], cores: Cores) -> list[str]:
+def _near(
+    gpus: Sequence[Gpu | _Numbered], mine: Sequence[Sequence[int]], cores: Cores
+) -> list[str]:
     """Cores near to each instance's GPUs; those that are near to several are divided."""
     from podwright.hosts.gpus import near_cores
 

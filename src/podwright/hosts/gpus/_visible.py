@@ -8,12 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from podwright.hosts._cores import Core, Cores, read_list
 from podwright.hosts.gpus._values import Gpu
 
 #: What each vendor's runtime reads, and what says the same in other words.
 VARIABLES = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES"}
+
+
+class Located(Protocol):
+    """What is near to cores."""
+
+    @property
+    def node(self) -> int:
+        """The NUMA node, -1 where nothing tells."""
+        ...
+
+    @property
+    def cpus(self) -> str:
+        """The hardware threads near to it, as a list."""
+        ...
 
 
 def shut(file: str) -> bool:
@@ -51,7 +66,7 @@ def visible(
     return tuple(found)
 
 
-def near_cores(gpus: Sequence[Gpu], cores: Cores) -> tuple[Core, ...]:
+def near_cores(gpus: Sequence[Located], cores: Cores) -> tuple[Core, ...]:
     """The cores beside these GPUs; all, where nothing tells."""
     cpus = {cpu for gpu in gpus for cpu in read_list(gpu.cpus)}
     nodes = {gpu.node for gpu in gpus if gpu.node >= 0}
