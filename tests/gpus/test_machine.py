@@ -206,7 +206,7 @@ async def test_a_kill_between_two_guards_leaks_nothing(
     names = [f"{name} {what} {first}" for name in "ab" for what in ("before", "after")]
     die = [(["a check", "b check", *names])[at]]
     guards: list[Guard] = [Step("a", world, die), Step("b", world, die)]
-    kept = KeptMachine(make(guards=guards), tmp_path / "state")
+    kept = KeptMachine(make(guards=lambda gpus: guards), tmp_path / "state")
     try:
         await kept.configure("p1", 1, [2, 3])
         await kept.release(2, [2, 3])
@@ -214,7 +214,7 @@ async def test_a_kill_between_two_guards_leaks_nothing(
         pass
     assert die == []
     kept.let_go()
-    again = KeptMachine(make(guards=guards), tmp_path / "state")
+    again = KeptMachine(make(guards=lambda gpus: guards), tmp_path / "state")
     if first == "join":  # the controller finishes the step, and then ends the partition
         await again.configure("p1", 1, [2, 3])
         assert world == {"a": {2, 3}, "b": {2, 3}}
@@ -230,7 +230,7 @@ async def test_device_files_belong_to_the_partitions_owner(make: Make, tmp_path:
     for i in range(8):
         (root / f"dev/nvidia{i}").touch()
         (root / f"dev/nvidia{i}").chmod(0o666)
-    machine = make(guards=[Files(f"{root}/")])
+    machine = make(guards=lambda gpus: [Files(f"{root}/")])
     me = str(os.getuid())
 
     def modes() -> list[int]:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from podwright.agents import SimulatedMachine
-    from podwright.agents.gpu import GpuMachine
+    from podwright.agents.gpu import GpuMachine, Guard
     from podwright.fabric import Family
+    from podwright.hosts.gpus import Gpu
 
 _EXAMPLES = """\
 examples:
@@ -63,10 +64,14 @@ def build_parser() -> Parser:
     gpus.add_argument("--gpus", action="store_true", help="serve them, by NVML or AMD SMI")
     gpus.add_argument(
         "--guard",
-        choices=("none", "files"),
-        default="none",
-        help="what keeps others from a partition's GPUs: nothing but what programs are told to "
-        "see, or their device files' owner",
+        metavar="NAMES",
+        type=_guards,
+        default=(),
+        help="what keeps others from a partition's GPUs, beside what programs are told to see: "
+        "fabric-manager (NVSwitch), imex (its channel), files (their owner); several with commas",
+    )
+    gpus.add_argument(
+        "--fmpm", metavar="FILE", default="fmpm", help="NVIDIA's client of Fabric Manager"
     )
     gpus.add_argument(
         "--reset",
@@ -179,7 +184,7 @@ def _is_simulated(machine: SimulatedMachine | GpuMachine) -> bool:
 
 
 def _gpus(arguments: argparse.Namespace) -> GpuMachine:
-    from podwright.agents.gpu import Files, open_machine
+    from podwright.agents.gpu import open_machine
     from podwright.fabric import Machine
     from podwright.hosts import host_name
     from podwright.wire import Unavailable
@@ -189,7 +194,7 @@ def _gpus(arguments: argparse.Namespace) -> GpuMachine:
         Machine(name, arguments.host, arguments.port),
         os.environ,
         family=_family(arguments.family) if arguments.family else None,
-        guards=[Files()] if arguments.guard == "files" else [],
+        guards=lambda gpus: _made(arguments, gpus),
         may_reset=arguments.reset,
     )
     if machine is None:
@@ -200,6 +205,30 @@ def _gpus(arguments: argparse.Namespace) -> GpuMachine:
             "is installed",
         )
     return machine
+
+
+def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
+    """The guards that were asked for, in the order in which they are set up."""
+    from podwright.agents.gpu import FabricManager, Files, Imex
+    from podwright.cli._places import state_folder
+    from podwright.hosts import find_program
+    from podwright.wire import InvalidRequest
+
+    made: list[Guard] = []
+    if "fabric-manager" in arguments.guard:
+        program = find_program(arguments.fmpm, os.environ)
+        if program is None:
+            raise InvalidRequest(
+                f"there is no command {arguments.fmpm}",
+                asked="--guard fabric-manager",
+                would_work="--fmpm FILE, NVIDIA's Fabric-Manager-Client",
+            )
+        made.append(FabricManager([program], gpus, os.environ))
+    if "imex" in arguments.guard:
+        made.append(Imex(state_folder(system=os.geteuid() == 0) / "imex"))
+    if "files" in arguments.guard:
+        made.append(Files())
+    return made
 
 
 def _family(name: str) -> Family:
@@ -252,6 +281,14 @@ def _state(arguments: argparse.Namespace, name: str) -> Path:
 
 def _port(text: str) -> int:
     return 0 if text.strip() == "0" else port(text)
+
+
+def _guards(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, text.split(",")))
+    for name in names:
+        if name not in ("fabric-manager", "imex", "files"):
+            raise argparse.ArgumentTypeError(f"{name!r} is not fabric-manager, imex or files")
+    return names
 
 
 def _link(text: str) -> tuple[str, str]:

@@ -1,7 +1,18 @@
 """Machines with real GPUs behind the driver seam."""
 
+from podwright.agents.gpu._fabric_manager import FabricManager
 from podwright.agents.gpu._guards import Files, Guard
+from podwright.agents.gpu._imex import Imex
 from podwright.agents.gpu._local import family_of, may_have_gpus, open_machine
 from podwright.agents.gpu._machine import GpuMachine
 
-__all__ = ["Files", "GpuMachine", "Guard", "family_of", "may_have_gpus", "open_machine"]
+__all__ = [
+    "FabricManager",
+    "Files",
+    "GpuMachine",
+    "Guard",
+    "Imex",
+    "family_of",
+    "may_have_gpus",
+    "open_machine",
+]

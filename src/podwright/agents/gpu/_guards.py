@@ -35,8 +35,7 @@ class Guard(Protocol):
 class Files:
     """Device files belong to a partition's owner: another user cannot open them.
 
-    Needs root, and a driver that leaves its files alone (NVreg_ModifyDeviceFiles=0). uid_of: a
-    user's number on this machine; None for an unknown user.
+    Needs root, and a driver that leaves its files alone (NVreg_ModifyDeviceFiles=0).
     """
 
     def __init__(self, root: str = "/") -> None:
@@ -50,7 +49,7 @@ class Files:
 
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
-        uid = _uid(owner)
+        uid = user_number(owner)
         for path in self._paths(gpus):
             self._give(path, uid, 0o600)
 
@@ -77,7 +76,8 @@ class Files:
             ) from None
 
 
-def _uid(name: str) -> int:
+def user_number(name: str) -> int:
+    """The number of a user; ours for anybody. Raises wire.InvalidRequest for an unknown one."""
     import pwd
 
     if not name or name == "anonymous":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from podwright.agents.gpu._guards import Guard
 from podwright.agents.gpu._machine import PATIENCE, GpuMachine
@@ -18,14 +18,15 @@ def open_machine(
     environ: Mapping[str, str],
     *,
     family: Family | None = None,
-    guards: Sequence[Guard] = (),
+    guards: Callable[[Sequence[Gpu]], Sequence[Guard]] = lambda gpus: (),
     may_reset: bool = False,
     patience: float = PATIENCE,
 ) -> GpuMachine | None:
     """This machine's GPUs; None where it has none.
 
-    family: what they should be; by default what they look like. Raises wire.Unavailable for GPUs
-    whose library fails, wire.InvalidRequest where there are more or fewer than the family has.
+    family: what they should be; by default what they look like. guards: made of the GPUs.
+    Raises wire.Unavailable for GPUs whose library fails, wire.InvalidRequest where there are more
+    or fewer than the family has.
     """
     found = take_gpus(environ)
     if not found.gpus:
@@ -46,7 +47,7 @@ def open_machine(
         family,
         found.libraries,
         found.gpus,
-        guards=guards,
+        guards=guards(found.gpus),
         reset=resetter(environ) if may_reset else None,
         patience=patience,
     )

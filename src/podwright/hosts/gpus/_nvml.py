@@ -108,6 +108,9 @@ class Nvml:
             fabric=self._fabric(handle),
             mig="" if mig is None else "on" if mig[0] else "off",
             slices=self._slices(handle, minor, files) if mig and mig[0] else (),
+            module=-1
+            if (module := self._try(lib.nvmlDeviceGetModuleId, handle)) is None
+            else module,
         )
 
     def _paths(self, index: int) -> tuple[str, ...]:

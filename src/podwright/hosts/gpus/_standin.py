@@ -143,6 +143,9 @@ class StandIn:
     def _do_DeviceGetMinorNumber(self, handle: int, minor: Any) -> int:
         return _put(minor, int(self._one(handle - 1).get("minor", handle - 1)))
 
+    def _do_DeviceGetModuleId(self, handle: int, module: Any) -> int:
+        return _put(module, handle)
+
     def _do_DeviceGetMemoryInfo(self, handle: int, memory: Any) -> int:
         one = self._one(handle % _SLICE - 1)
         total = int(one.get("memory", 81559)) << 20

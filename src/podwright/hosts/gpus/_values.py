@@ -36,7 +36,7 @@ class Gpu(msgspec.Struct, frozen=True):
     links: by index of the other GPU, direct links (NVLink, XGMI), also those through switches;
     -1 for itself. paths: alike, the way over PCIe, one of PATHS. fabric: equal for GPUs that
     reach each other by NVLink over machines; empty where none do. mig: `on`, `off`, or empty
-    where the GPU cannot be cut.
+    where the GPU cannot be cut. module: its place on the board, from 1 on; -1 where nothing tells.
     """
 
     index: int
@@ -55,6 +55,7 @@ class Gpu(msgspec.Struct, frozen=True):
     fabric: str = ""
     mig: str = ""
     slices: tuple[Slice, ...] = ()
+    module: int = -1
 
 
 class Nic(msgspec.Struct, frozen=True):

@@ -1,0 +1,191 @@
+"""NVLink partitions through Fabric Manager's command, by a stand-in that answers as it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from podwright.agents.gpu import FabricManager, GpuMachine, open_machine
+from podwright.fabric import Machine
+from podwright.hosts.gpus import Library
+from podwright.hosts.gpus._standin import VARIABLE
+from podwright.wire import Internal, InvalidRequest
+
+#: A board of 8: all, halves, quarters, single ones, as HGX boards have them.
+SETS = [
+    list(range(1, 9)),
+    *([4 * i + k for k in range(1, 5)] for i in range(2)),
+    *([2 * i + k for k in range(1, 3)] for i in range(4)),
+    *([i] for i in range(1, 9)),
+]
+
+STANDIN = """\
+#!{python}
+import json, os, sys
+folder = {folder!r}
+with open(folder + "/calls", "a") as log:
+    log.write(" ".join(sys.argv[1:]) + "\\n")
+path = folder + "/active"
+active = json.load(open(path)) if os.path.exists(path) else []
+sets = json.loads({sets!r})
+option, *rest = sys.argv[1:]
+if os.path.exists(folder + "/fail"):
+    print("Failed to activate partition. fmReturn: -3")
+    sys.exit(253)
+if option == "-l":
+    info = [
+        {{
+            "partitionId": i, "isActive": int(i in active), "numGpus": len(modules),
+            "gpuInfo": [
+                {{"physicalId": m, "uuid": "", "pciBusId": "", "numNvLinksAvailable": 18,
+                  "maxNumNvLinks": 18, "nvlinkLineRateMBps": 25000}} for m in modules
+            ],
+        }}
+        for i, modules in enumerate(sets)
+    ]
+    print(json.dumps({{"version": 1, "numPartitions": len(info), "maxNumPartitions": 15,
+                      "partitionInfo": info}}))
+    sys.exit(0)
+number = int(rest[0])
+mine = set(sets[number])
+if option == "-a":
+    if number in active or any(mine & set(sets[i]) for i in active):
+        print("Failed to activate partition. fmReturn: -14")
+        sys.exit(242)
+    active.append(number)
+elif option == "-d":
+    if number not in active:
+        print("Failed to deactivate partition. fmReturn: -14")
+        sys.exit(242)
+    active.remove(number)
+json.dump(active, open(path, "w"))
+"""
+
+
+class Daemon:
+    """Fabric Manager, behind its command."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.command = folder / "fmpm"
+        text = STANDIN.format(python=sys.executable, folder=str(folder), sets=json.dumps(SETS))
+        self.command.write_text(text)
+        self.command.chmod(0o755)
+
+    @property
+    def active(self) -> list[list[int]]:
+        """The GPUs of its active partitions, counted from 0."""
+        path = self.folder / "active"
+        numbers = json.loads(path.read_text()) if path.exists() else []
+        return sorted([module - 1 for module in SETS[i]] for i in numbers)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Daemon:
+    """One without active partitions."""
+    return Daemon(tmp_path)
+
+
+@pytest.fixture
+def manager(daemon: Daemon, nvml: Library) -> FabricManager:
+    """What speaks to it."""
+    return FabricManager([str(daemon.command)], nvml.gpus(), os.environ)
+
+
+def test_what_it_can_make(manager: FabricManager) -> None:
+    found = manager.supported()
+    assert [len(one.gpus) for one in found] == [8, 4, 4, 2, 2, 2, 2, *[1] * 8]
+    assert found[2].gpus == {4, 5, 6, 7}
+    assert not any(one.active for one in found)
+
+
+def test_partitions_come_and_go(manager: FabricManager, daemon: Daemon, nvml: Library) -> None:
+    gpus = nvml.gpus()
+    for _ in range(2):  # the second changes nothing
+        manager.join("p1", "", gpus[4:])
+        manager.join("p2", "", gpus[:2])
+    assert daemon.active == [[0, 1], [4, 5, 6, 7]]
+    for _ in range(2):
+        manager.leave(gpus[4:])
+    assert daemon.active == [[0, 1]]
+
+
+def test_what_a_killed_step_left_is_cleared(
+    manager: FabricManager, daemon: Daemon, nvml: Library
+) -> None:
+    gpus = nvml.gpus()
+    manager.join("lost", "", gpus[:4])
+    manager.join("p1", "", gpus[2:4])
+    assert daemon.active == [[2, 3]]
+    manager.join("p2", "", gpus[:1])
+    manager.leave(gpus)
+    assert daemon.active == []
+
+
+def test_a_set_that_it_cannot_make_is_refused_before_anything_changes(
+    manager: FabricManager, daemon: Daemon, nvml: Library
+) -> None:
+    gpus = nvml.gpus()
+    with pytest.raises(InvalidRequest, match=r"no partition of GPUs 1, 2. .*0-1, 2-3, 4-5, 6-7"):
+        manager.check(gpus[1:3])
+    with pytest.raises(InvalidRequest, match="another size"):
+        manager.check(gpus[:3])
+    assert daemon.active == []
+
+
+def test_its_failure_is_told(manager: FabricManager, daemon: Daemon, nvml: Library) -> None:
+    (daemon.folder / "fail").touch()
+    with pytest.raises(Internal, match=r"fmpm -l failed: Failed .* fmReturn: -3"):
+        manager.join("p1", "", nvml.gpus()[:2])
+
+
+async def _whole_life(machine: GpuMachine) -> None:
+    await machine.configure("p1", 1, [0, 1])
+    await machine.release(2, [0, 1])
+
+
+@pytest.mark.parametrize("at", ["-a", "-d"])
+async def test_killed_while_it_is_told(
+    daemon: Daemon, described: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """The command is carried out, and who called it never hears of it."""
+    from podwright.agents.gpu import _fabric_manager, _reset
+
+    class Kill(BaseException):
+        """Nothing after this runs."""
+
+    real = _reset.run
+
+    def run(command: list[str], environ: dict[str, str]) -> str:
+        done = real(command, environ)
+        if command[1] == at:
+            raise Kill
+        return done
+
+    def machine() -> GpuMachine:
+        environ = {VARIABLE: str(described)}
+        found = open_machine(
+            Machine("n1"),
+            environ,
+            guards=lambda gpus: [FabricManager([str(daemon.command)], gpus, os.environ)],
+        )
+        assert found is not None
+        return found
+
+    first = machine()
+    monkeypatch.setattr(_fabric_manager, "run", run)
+    with pytest.raises(Kill):
+        await _whole_life(first)
+    monkeypatch.setattr(_fabric_manager, "run", real)
+    first.close()
+    second = machine()
+    if at == "-a":
+        await second.configure("p1", 1, [0, 1])
+        assert daemon.active == [[0, 1]]
+    await second.release(2, [0, 1])
+    assert daemon.active == []
+    second.close()
