@@ -10,6 +10,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 import podwright
+from podwright.controller import rights_page
 
 project = "Podwright"
 author = "The Podwright developers"
@@ -30,7 +31,14 @@ COMMANDS = {
         "reset partition",
         "remove partition",
     ],
-    "vipu-admin": ["", "create agent", "create cluster", "create allocation", "create user"],
+    "vipu-admin": [
+        "",
+        "create agent",
+        "create cluster",
+        "create allocation",
+        "create user",
+        "create certificate",
+    ],
     "vipu-agent": [""],
     "vipu-server": [""],
     "poprun": [""],
@@ -38,6 +46,19 @@ COMMANDS = {
     "gc-info": [""],
     "gc-monitor": [""],
 }
+ROLES = """\
+# Roles
+
+Which role may make which call, and on whose objects. *own*: what belongs to the caller, and to \
+create; of lists, what is the caller's. *its jobs'*: in the name of a user id and a job, and what \
+was made so. *anonymous*: a caller on TCP who shows nothing, where the server is not secure; a \
+secure server answers none of those but `AnnounceAgent`. `IssueToken` is answered on the Unix \
+socket alone. A reader changes nothing, not even what was made in the reader's name.
+
+The table is the one that the tests hold the server to, over the Unix socket, loopback with a \
+token, TLS with a key, TLS with a certificate, MUNGE, and as nobody.
+
+"""
 
 
 def _help(command: str, words: str) -> str:
@@ -61,9 +82,13 @@ def _write_reference(app: Sphinx) -> None:
                 parts.append(f"## {command} {words}\n")
             parts.append(f"```text\n{_help(command, words)}```\n")
         page = folder / f"{command}.md"
-        text = "\n".join(parts)
-        if not page.exists() or page.read_text() != text:
-            page.write_text(text)
+        _write(page, "\n".join(parts))
+    _write(folder / "roles.md", ROLES + rights_page())
+
+
+def _write(page: Path, text: str) -> None:
+    if not page.exists() or page.read_text() != text:
+        page.write_text(text)
 
 
 def setup(app: Sphinx) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from podwright.controller import Caller, Role
 from podwright.wire import (
+    AcquireReply,
     AcquireRequest,
     AllocationRequest,
     AlreadyExists,
@@ -13,6 +14,7 @@ from podwright.wire import (
     Denied,
     ExplainRequest,
     InvalidRequest,
+    LeaseRequest,
     ListRequest,
     Named,
     PartitionInfo,
@@ -64,7 +66,7 @@ async def test_an_account_is_the_scheduler_that_an_administrator_made_it(world: 
     assert (made.allocation, made.owner, made.creator) == ("jobs", "alice", "slurm")
     with pytest.raises(Denied, match="asks in the name of others"):
         await ask(world, ACCOUNT, "create_partition", create("own"))
-    with pytest.raises(InvalidRequest, match="for a job, and none is named"):
+    with pytest.raises(InvalidRequest, match="creates for a job, and none is named"):
         await ask(world, ACCOUNT, "create_partition", CreateRequest(
             spec=PartitionSpec(name="j8", size=4), owner="alice", owner_uid=1001))  # fmt: skip
     await ask(world, ACCOUNT, "remove_partition", RemoveRequest(name="j7"))
@@ -133,6 +135,32 @@ async def test_an_administrator_may_and_the_scheduler_stays(world: World) -> Non
     await world.controller.remove_allocation(ROOT, Named(name="jobs"))
     await world.controller.remove_user(ROOT, Named(name="slurm"))
     await world.controller.create_allocation(ROOT, AllocationRequest(name="back", size=8))
+
+
+async def test_it_leases_what_an_administrator_made_for_it(world: World) -> None:
+    await setting(world, "rest")
+    spec = PartitionSpec(name="pool", size=8, reconfigurable=True, allocation="jobs")
+    await ask(world, ROOT, "create_partition", CreateRequest(spec=spec))
+    other = PartitionSpec(name="other", size=8, reconfigurable=True, allocation="rest")
+    await ask(world, ROOT, "create_partition", CreateRequest(spec=other))
+
+    def lease(name: str, owner: str = "alice") -> AcquireRequest:
+        spec = PartitionSpec(name=name, size=2)
+        uid = 1001 if owner else -1
+        return AcquireRequest(spec=spec, holder="job 7", ttl=99, owner=owner, owner_uid=uid)
+
+    held = await ask(world, ACCOUNT, "acquire", lease("pool"))
+    assert isinstance(held, AcquireReply)
+    assert held.lease.owner == "alice"
+    claim = LeaseRequest(id=held.lease.id, epoch=held.lease.epoch)
+    with pytest.raises(Denied, match="belongs to root"):
+        await ask(world, ACCOUNT, "acquire", lease("other"))
+    with pytest.raises(Denied, match="asks in the name of others"):
+        await ask(world, ACCOUNT, "acquire", lease("pool", ""))
+    with pytest.raises(Denied, match="only a scheduler"):
+        await ask(world, ALICE, "acquire", lease("pool", "bob"))
+    await ask(world, ACCOUNT, "renew", claim)
+    await ask(world, ACCOUNT, "release", claim)
 
 
 async def test_whom_an_administrator_can_make_a_scheduler(world: World) -> None:

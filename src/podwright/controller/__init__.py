@@ -4,6 +4,18 @@ from podwright.controller._administration import Machines
 from podwright.controller._caller import Caller, Role
 from podwright.controller._controller import Controller
 from podwright.controller._discovery import Discovery
+from podwright.controller._rights import RIGHTS, May, Rights, rights_page
 from podwright.controller._users import first_user
 
-__all__ = ["Caller", "Controller", "Discovery", "Machines", "Role", "first_user"]
+__all__ = [
+    "RIGHTS",
+    "Caller",
+    "Controller",
+    "Discovery",
+    "Machines",
+    "May",
+    "Rights",
+    "Role",
+    "first_user",
+    "rights_page",
+]

@@ -19,7 +19,7 @@ from podwright.controller._caller import (
     in_name_of,
     may_change,
 )
-from podwright.controller._closed import open_spec
+from podwright.controller._closed import lends, open_spec
 from podwright.controller._core import Core, Entry
 from podwright.controller._division import Division, divide
 from podwright.controller._ends import over
@@ -151,7 +151,8 @@ async def _hold(
     asked: str,
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
     record = entry.known
-    if not request.parent:  # who holds a lease may use what it covers: `_check` saw whose it is
+    # Who holds a lease may use what it covers: `_check` saw whose it is.
+    if not request.parent and not (draft.creator and lends(caller, entry)):
         check_change(caller, record.owner, asked)
     found = differences(record, spec)
     if found and (request.parent or not request.update):
@@ -239,7 +240,8 @@ def _choose(
 
 def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> Lease | None:
     """Raises InvalidRequest for bad numbers and words; returns the parent lease."""
-    check_creator(caller, asked)
+    if not request.owner:
+        check_creator(caller, asked)
     partitions.check_duration(request.duration, asked)
     if not (math.isfinite(request.ttl) and 0 < request.ttl <= MAX_TTL):
         raise InvalidRequest(

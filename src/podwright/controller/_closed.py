@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from podwright.controller._caller import Caller, Role
-from podwright.controller._core import Core
+from podwright.controller._core import Core, Entry
 from podwright.controller._inventory import Site
 from podwright.placement import Placement
 from podwright.wire import (
@@ -82,6 +82,15 @@ def guard(site: Site, spec: PartitionSpec, found: Placement) -> None:
     """Raises Denied for a placement in a scheduler's allocation that was not named."""
     if not spec.allocation and (who := site.closed.get(found.allocation)):
         raise _denied(spec, who)
+
+
+def lends(caller: Caller, entry: Entry) -> bool:
+    """Whether a scheduler may lease a partition to others: it made it, or it is among its own."""
+    if caller.role is not Role.SCHEDULER:
+        return False
+    site, record = entry.site, entry.known
+    mine = site is not None and site.closed.get(record.allocation) == caller.name
+    return mine or record.creator == caller.name
 
 
 def _will_create(core: Core, caller: Caller, request: AcquireRequest) -> bool:

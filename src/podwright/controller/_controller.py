@@ -40,6 +40,7 @@ from podwright.wire import (
     Denied,
     DeviceList,
     Empty,
+    InvalidRequest,
     LeaseInfo,
     LeaseList,
     LeaseRequest,
@@ -197,6 +198,8 @@ class Controller(Oversight, Administration):
         """
         self._check()
         asked = "create " + asked_for(request.spec, self._core.inventory.noun)
+        if request.owner and not request.job and caller.role is Role.SCHEDULER:
+            raise InvalidRequest("a scheduler creates for a job, and none is named", asked=asked)
         return await self._once(
             caller,
             "CreatePartition",
