@@ -80,7 +80,7 @@ def test_options_end_at_the_first_word_that_is_none() -> None:
         ("--vipu-server-timeout=nan t", "takes a time in seconds"),
         ("--vipu-partition= t", "--vipu-partition takes a word, not ''"),
         ("--instance-mpi-local-args=hello t", "an instance, a colon and arguments"),
-        ("--dry-run=server t", "`server` is not supported yet"),
+        ("--dry-run=hosts t", "--dry-run takes no value, plan or server, not 'hosts'"),
         ("--offline-target=pod5 t", "takes pod4, pod8, pod16, pod32, pod64, pod128 or pod256, not"),
         ("--distribute-ssh-key-type dsa t", "OpenSSH no longer takes or makes such keys"),
         ("--distribute-ssh-key-type des t", "takes ed25519, ecdsa or rsa, not 'des'"),
@@ -100,7 +100,7 @@ def test_mistakes_get_one_line(line: str, wanted: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_help_names_every_option_that_works() -> None:
+def test_help_names_every_option() -> None:
     text = help_text()
     for option in OPTIONS:
-        assert (f"  {option.name} " in text) != option.later, option.name
+        assert f"  {option.name} " in text, option.name

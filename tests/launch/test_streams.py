@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,27 @@ def test_a_slow_reader_fills_the_sink_and_a_gone_one_breaks_it() -> None:
     sink.add(b"more")
     assert sink.size == 0
     os.close(writer)
+
+
+def test_a_signal_between_write_and_count_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    output = Output(writing, writing)
+    write = os.write
+
+    def interrupted(handle: int, data: bytes) -> int:
+        write(handle, data)
+        raise KeyboardInterrupt
+
+    output.say("one")
+    monkeypatch.setattr(os, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        output.flush()
+    monkeypatch.undo()
+    output.say("two")
+    output.flush()  # has an end
+    assert os.read(reading, 100) == b"one\ntwo\n"
+    os.close(reading)
+    os.close(writing)
 
 
 def test_one_place_gets_one_queue() -> None:

@@ -40,8 +40,6 @@ def _poprun() -> argparse.ArgumentParser:
 
     parser = Parser(prog="poprun", add_help=False)
     for option in OPTIONS:
-        if option.later:
-            continue
         takes_none = bool(option.flag) and not option.optional
         text = option.help.replace("%", "%%")
         if takes_none:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from podwright.cli._arguments import run
+from podwright.cli._arguments import TRACEBACK, run
+
+if TYPE_CHECKING:
+    from podwright.launch import Plan
+
+#: Trying again may help (sysexits.h).
+NOT_NOW = 75
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +29,9 @@ def _main(words: Sequence[str]) -> int:
     from podwright.launch import help_text, launch, make_plan, parse, places_instances
 
     options = parse(words)
+    environ = dict(os.environ)
+    if options.debug:
+        os.environ[TRACEBACK] = "1"
     if options.help:
         print(help_text())
         return 0
@@ -30,8 +40,8 @@ def _main(words: Sequence[str]) -> int:
 
         print(version_text(options.version_format or "text"))
         return 0
-    cores = read_cores(os.environ) if places_instances(options) else None
-    plan = make_plan(options, os.environ, cores=cores)
+    cores = read_cores(environ) if places_instances(options) else None
+    plan = make_plan(options, environ, cores=cores)
     if options.export_config:
         from podwright.launch import write_config
 
@@ -42,8 +52,19 @@ def _main(words: Sequence[str]) -> int:
         for note in plan.notes:
             print(f"POPRUN WARNING: {note}", file=sys.stderr)
         print(plan)
-        return 0
-    return launch(plan, os.environ)
+        return _ask(plan, environ) if options.dry_run == "server" else 0
+    return launch(plan, environ)
+
+
+def _ask(plan: Plan, environ: Mapping[str, str]) -> int:
+    """Print whether the server would grant the plan; the exit code."""
+    from podwright.launch import would_run
+
+    good, lines = would_run(plan, environ)
+    print(f"the server would {'grant it now' if good else 'not grant it now'}:")
+    for line in lines:
+        print(f"  {line}")
+    return 0 if good else NOT_NOW
 
 
 if __name__ == "__main__":

@@ -188,6 +188,10 @@ class Client:
         request = ExplainRequest(name=name, spec=spec, duration=duration)
         return self._call("Explain", request, Explanation)
 
+    def explain_acquire(self, request: AcquireRequest) -> Explanation:
+        """Whether `acquire` would be granted now; nothing is changed."""
+        return self._call("Explain", ExplainRequest(acquire=request), Explanation)
+
     def set_quota(self, quota: QuotaInfo) -> QuotaInfo:
         """Set a quota; without any limit it is gone. For administrators."""
         return self._call("SetQuota", quota, QuotaInfo)

@@ -151,30 +151,14 @@ async def _hold(
     asked: str,
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
     record = entry.known
-    # Who holds a lease may use what it covers: `_check` saw whose it is.
-    if not request.parent and not (draft.creator and lends(caller, entry)):
-        check_change(caller, record.owner, asked)
-    found = differences(record, spec)
-    if found and (request.parent or not request.update):
-        raise does_not_fit(record, found, asked)
-    if found:
-        check_job(caller, record.job, asked)
-        if entry.leases:
-            raise held(record, list(entry.leases.values()), asked, _LATER)
+    if _must_go(caller, request, spec, entry, draft, asked):
         lease = await replace(core, caller, request, renamed(spec, entry.name), entry, draft, asked)
         return entry, entry.known, lease, True
     if record.operation not in (OperationState.IDLE, OperationState.FAILED):
         raise WrongState(  # only a fault of ours leaves a step unfinished with its lock free
             f"partition {record.name} is {record.operation.value}", asked=asked
         )
-    above = ancestors(request.parent, core.leases)
-    others = [x for x in entry.leases.values() if x.record.id not in above]
-    if record.ready is ReadyState.ERROR and entry.leases:
-        raise held(record, list(entry.leases.values()), asked, _LATER)
-    division = Division()
-    if entry.site is not None:
-        division = divide(record, spec, entry.site.cluster.family, asked)
-    first, count = _choose(record, spec, core.leases.get(request.parent), others, asked)
+    division, first, count = _share(core, request, spec, entry, asked)
     epoch = core.next_epoch()
     lease_record = LeaseRecord(
         id=f"l{epoch:x}",
@@ -206,6 +190,65 @@ async def _hold(
             f"reset partition {record.name} once its machines answer, or use another",
         )
     return entry, entry.known, lease, False
+
+
+def _must_go(
+    caller: Caller,
+    request: AcquireRequest,
+    spec: PartitionSpec,
+    entry: Entry,
+    draft: LeaseRecord,
+    asked: str,
+) -> bool:
+    """Whether a partition does not fit and may be replaced. Raises if it may not."""
+    record = entry.known
+    # Who holds a lease may use what it covers: `_check` saw whose it is.
+    if not request.parent and not (draft.creator and lends(caller, entry)):
+        check_change(caller, record.owner, asked)
+    found = differences(record, spec)
+    if found and (request.parent or not request.update):
+        raise does_not_fit(record, found, asked)
+    if found:
+        check_job(caller, record.job, asked)
+        if entry.leases:
+            raise held(record, list(entry.leases.values()), asked, _LATER)
+    return bool(found)
+
+
+def _share(
+    core: Core, request: AcquireRequest, spec: PartitionSpec, entry: Entry, asked: str
+) -> tuple[Division, int, int]:
+    """How a fitting partition is divided, and which of its devices are had: first and count."""
+    record = entry.known
+    above = ancestors(request.parent, core.leases)
+    others = [x for x in entry.leases.values() if x.record.id not in above]
+    if record.ready is ReadyState.ERROR and entry.leases:
+        raise held(record, list(entry.leases.values()), asked, _LATER)
+    division = Division()
+    if entry.site is not None:
+        division = divide(record, spec, entry.site.cluster.family, asked)
+    return division, *_choose(record, spec, core.leases.get(request.parent), others, asked)
+
+
+def would_acquire(
+    core: Core, caller: Caller, request: AcquireRequest
+) -> tuple[PartitionSpec | None, str, str]:
+    """What `acquire` would do now: the partition to create, if any, what was asked, in words.
+
+    Changes nothing. Raises what `acquire` would raise, but for devices that are not free.
+    """
+    name, spec, draft, asked = _prepare(core, caller, request)
+    entry = core.partitions.get(name) if name else None
+    if entry is None or entry.record is None:
+        if not (request.create or request.update) or request.parent:
+            raise _missing(core, caller, name, asked)
+        return spec, asked, f"a partition would be created{name and f', {name}'}"
+    if _must_go(caller, request, spec, entry, draft, asked):
+        return None, asked, f"partition {name} does not fit, and would be replaced if devices allow"
+    _, first, count = _share(core, request, spec, entry, asked)
+    whole = count == entry.known.size
+    part = "" if whole else f" {first} to {first + count - 1}"
+    return None, asked, f"partition {name} fits, and its devices{part} are free to be used"
 
 
 _LATER = "try again when it is released, or name another partition"

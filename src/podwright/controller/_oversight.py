@@ -12,11 +12,14 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
+
 from podwright.controller import _explain as explaining
 from podwright.controller import _machines as machines
 from podwright.controller import _partitions as partitions
 from podwright.controller import _quotas as quotas
 from podwright.controller import _views as views
+from podwright.controller._acquire import would_acquire
 from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
 from podwright.controller._machines import check_administrator
@@ -24,6 +27,7 @@ from podwright.controller._spec import asked_for
 from podwright.store import Opened
 from podwright.wire import (
     METHODS,
+    AcquireRequest,
     Empty,
     EventList,
     EventsRequest,
@@ -33,6 +37,7 @@ from podwright.wire import (
     ListRequest,
     MachineName,
     NotFound,
+    PartitionSpec,
     PodwrightError,
     QuotaInfo,
     QuotaList,
@@ -81,13 +86,34 @@ class Oversight:
         """
         self._check()
         core = self._core
+        if request.acquire is not None:
+            return self._explain_acquire(caller, request.acquire)
         if request.spec is None:
             return self._explain_name(request.name)
         asked = asked_for(request.spec, core.inventory.noun)
+        return self._explain_place(caller, request.spec, asked, request.duration)
+
+    def _explain_acquire(self, caller: Caller, request: AcquireRequest) -> Explanation:
+        asked = f"acquire {asked_for(request.spec, self._core.inventory.noun)}"
         try:
-            taken = partitions.place(
-                core, request.spec, asked, owner=caller.name, duration=request.duration
-            )
+            spec, asked, words = would_acquire(self._core, caller, request)
+        except InvalidRequest:
+            raise
+        except PodwrightError as error:
+            return explaining.of_error(asked, error)
+        if spec is None:
+            return Explanation(asked=asked, starts_now=True, lines=[words])
+        found = self._explain_place(caller, spec, asked, request.duration)
+        if found.starts_now:
+            found = msgspec.structs.replace(found, lines=[words, *found.lines])
+        return found
+
+    def _explain_place(
+        self, caller: Caller, spec: PartitionSpec, asked: str, duration: float
+    ) -> Explanation:
+        core = self._core
+        try:
+            taken = partitions.place(core, spec, asked, owner=caller.name, duration=duration)
         except InvalidRequest:
             raise
         except PodwrightError as error:

@@ -7,6 +7,7 @@ from podwright.launch._options import Options, parse
 from podwright.launch._output import Output
 from podwright.launch._plan import Instance, Plan, make_plan, places_instances
 from podwright.launch._table import OPTIONS, help_text
+from podwright.launch._would import would_run
 
 __all__ = [
     "OPTIONS",
@@ -23,5 +24,6 @@ __all__ = [
     "make_plan",
     "parse",
     "places_instances",
+    "would_run",
     "write_config",
 ]

@@ -95,7 +95,7 @@ def config_text(options: Options) -> str:
     lines += [f"program = {_array(options.program)}", "", "[options]"]
     for option in OPTIONS:
         value = getattr(options, option.field, None)
-        if option.later or option.name in _PASSING or value == getattr(defaults, option.field):
+        if option.name in _PASSING or value == getattr(defaults, option.field):
             continue
         lines.append(f"{option.name.removeprefix('--')} = {_value(value)}")
     text = "\n".join([*lines, ""])

@@ -25,7 +25,7 @@ from podwright.launch._relay import (
     SYNCED,
     WORDS,
 )
-from podwright.launch._remote import SLACK, Remote, beat
+from podwright.launch._remote import SLACK, HostsUnusable, Remote, beat
 from podwright.launch._shim import Event
 
 if TYPE_CHECKING:
@@ -76,6 +76,16 @@ class Remotes:
         self._watch = watch
         for remote in self._all:
             remote.heard = time.monotonic()
+
+    def idle(self) -> None:
+        """Between meeting and starting, every few seconds. Raises HostsUnusable for one lost."""
+        now = time.monotonic()
+        self._beat = beat(self._all, self._beat)
+        for remote in self._all:
+            remote.hear()
+            if remote.line.closed or remote.silent(now):
+                why = _why(remote) if remote.line.closed else "it does not answer any more"
+                raise HostsUnusable(f"host {remote.host} is lost: {why}", hosts=[remote.host])
 
     def tick(self) -> float:
         """Do what is due; seconds until something is due again."""

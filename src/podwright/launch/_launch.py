@@ -20,15 +20,15 @@ from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._gpus import Placement, simulated
 from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
 from podwright.launch._hosts import NOWHERE, Remotes
-from podwright.launch._lease import Find, Lease, acquire, find, in_name_of
+from podwright.launch._lease import Borrowed, Find, Lease, acquire, find
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
 from podwright.launch._plan import Instance, Plan
 from podwright.launch._remote import HostsUnusable
 from podwright.launch._shim import bind, make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
-from podwright.launch._watch import Watch
-from podwright.wire import InvalidRequest, NotFound
+from podwright.launch._watch import TIMED_OUT, Watch
+from podwright.wire import InvalidRequest, NotFound, PodwrightError, TimedOut
 
 #: In the environment of all instances: how often they were started again.
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
@@ -36,10 +36,23 @@ RESTART_VARIABLE = "PODWRIGHT_RESTART"
 BACKEND_VARIABLE = "POPDIST_BACKEND"
 
 
+#: What is so when a partition could not be given back.
+NOT_BACK = {
+    Lease: "the lease was not given back and ends by itself",
+    Borrowed: "the partition was not removed",
+}
+
+
 class ProgramNotFound(NotFound):
     """The program to run is not there, or may not be executed."""
 
     exit_code = 127
+
+
+class OutOfTime(TimedOut):
+    """The time of --timeout is over before anything was started."""
+
+    exit_code = TIMED_OUT
 
 
 def launch(
@@ -121,7 +134,7 @@ class _Run:
         self._asked = self._plan = plan
         self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
-        self._lease: Lease | None = None
+        self._lease: Lease | Borrowed | None = None
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
         self._restarts = 0
@@ -156,7 +169,7 @@ class _Run:
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
             own = {**self._cache(), **self._secret(folder, remotes)}
             if not self._lease and not plan.offline and not plan.gpus:
-                self._lease = self._acquire()
+                self._lease = self._acquire(remotes)
             lease = self._lease
             environment = whole_environment(
                 environ,
@@ -227,17 +240,28 @@ class _Run:
                 hosts = ", ".join(self._plan.hosts)
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
 
-    def _acquire(self) -> Lease:
+    def _acquire(self, remotes: Remotes) -> Lease | Borrowed:
         plan, output = self._plan, self._output
         found = self._find(plan, self._environ)
         output.log("I", f"server {found.address} ({found.how})")
-        reply = acquire(
-            found.client,
-            in_name_of(plan.request, plan.program),
-            plan.attempts,
-            lambda error: output.warn(f"{error.message} Trying again."),
-        )
-        lease = Lease(found.client, reply)
+
+        def tell(line: str) -> None:
+            output.say(f"POPRUN: {line}")
+            output.flush()
+
+        def between() -> None:
+            remotes.idle()
+            if self._end is not None and time.monotonic() > self._end:
+                raise OutOfTime(f"--timeout: {plan.timeout:g} seconds are over")
+
+        def again(error: PodwrightError) -> None:
+            output.warn(f"{error.message} Trying again.")
+
+        try:
+            lease = acquire(found, plan, again, tell, between)
+        except BaseException:
+            found.client.close()
+            raise
         _announce(plan, lease, output)
         host, port = _tcp_address(found)
         self._partition = partition_environment(
@@ -312,7 +336,7 @@ class _Run:
         lease, self._lease = self._lease, None
         problem = lease.release() if lease else None
         if problem:
-            self._output.warn(f"the lease was not given back and ends by itself: {problem.message}")
+            self._output.warn(f"{NOT_BACK[type(lease)]}: {problem.message}")
 
 
 def _own(instance: Instance) -> dict[str, str]:
@@ -347,7 +371,7 @@ def _check_program(plan: Plan, environ: Mapping[str, str]) -> None:
         )
 
 
-def _announce(plan: Plan, lease: Lease, output: Output) -> None:
+def _announce(plan: Plan, lease: Lease | Borrowed, output: Output) -> None:
     partition = lease.partition
     made = "created" if lease.created else "found"
     kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"

@@ -20,6 +20,7 @@ from podwright.wire import (
     Fenced,
     Internal,
     NotFound,
+    PartitionInfo,
     PodwrightError,
     TimedOut,
     WrongState,
@@ -35,6 +36,8 @@ RETRY_EVERY = 1.0
 _CALL_TIMEOUT = 3.0
 #: Programs that run others, which are what a person would call by name.
 _INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
+#: What a controller speaks that knows no leases.
+VENDORS_ALONE = ["virmgrpc"]
 
 Find = Callable[[Plan, Mapping[str, str]], Found]
 
@@ -63,17 +66,62 @@ def _called(program: Sequence[str]) -> str:
 
 
 def acquire(
-    client: Client, request: AcquireRequest, attempts: int, again: Callable[[PodwrightError], None]
-) -> AcquireReply:
-    """The lease on a partition that is ACTIVE; what will not become so is tried again."""
+    found: Found,
+    plan: Plan,
+    again: Callable[[PodwrightError], None],
+    tell: Callable[[str], None],
+    between: Callable[[], None],
+) -> Lease | Borrowed:
+    """The lease on a partition that is ACTIVE; what will not become so is tried again.
+
+    tell, between: as `acquire_in_turn` has them, where the plan says to wait.
+    """
+    client, request, attempts = found.client, in_name_of(plan.request, plan.program), plan.attempts
     while True:
         attempts -= 1
         try:
-            return client.acquire(request)
+            if found.info.apis == VENDORS_ALONE:
+                from podwright.launch._borrow import borrow
+
+                return Borrowed(client, *borrow(client, request), keep=request.keep)
+            if plan.waits:
+                from podwright.launch._waiting import acquire_in_turn
+
+                return Lease(client, acquire_in_turn(client, request, tell, between))
+            return Lease(client, client.acquire(request))
         except (WrongState, TimedOut, Internal) as error:
             if attempts <= 0:
                 raise
             again(error)
+
+
+class Borrowed:
+    """A partition of a controller without leases, with what `Lease` has. lost: never readable."""
+
+    def __init__(self, client: Client, partition: PartitionInfo, created: bool, keep: bool) -> None:
+        self.partition, self.created = partition, created
+        self.reason: PodwrightError | None = None
+        self.lost, self._tell = os.pipe()
+        self._client, self._remove = client, created and not keep
+
+    def keep(self) -> None:
+        """Nothing has to be renewed."""
+
+    def rest(self) -> None:
+        """Nothing is."""
+
+    def release(self) -> PodwrightError | None:
+        """Remove it, if it was made for this launch; what stood in the way, if anything."""
+        try:
+            if self._remove:
+                self._client.remove_partition(self.partition.name)
+        except PodwrightError as error:
+            return error
+        finally:
+            self._client.close()
+            os.close(self.lost)
+            os.close(self._tell)
+        return None
 
 
 class Lease:

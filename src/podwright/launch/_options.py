@@ -32,6 +32,7 @@ class Options(NamedTuple):
     vipu_allocation: str | None = None
     vipu_cluster: str | None = None
     sync_type: str | None = None
+    vipu_wait: bool = False
     update_partition: bool = False
     reset_partition: bool | None = None
     remove_partition: bool = True
@@ -68,6 +69,7 @@ class Options(NamedTuple):
     synchronise_code: bool = False
     dry_run: str = ""
     verbosity: int = 0
+    debug: bool = False
     help: bool = False
     version: bool = False
     version_format: str = ""
@@ -167,12 +169,6 @@ def _is_option(word: str) -> bool:
 
 
 def _store(found: dict[str, Any], option: Option, text: str) -> None:
-    if option.later:
-        if text not in option.neutral:
-            raise InvalidRequest(
-                f"{option.name} is not supported yet", would_work="Leave it out", option=option.name
-            )
-        return
     try:
         value = option.read(text)
     except ValueError as error:

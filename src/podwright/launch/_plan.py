@@ -78,6 +78,7 @@ class Plan(NamedTuple):
     gpus: GPUs of each instance and which of them it sees, where Slurm granted them; then no server
     is asked, and each host places its own instances.
     subnet: the one between the hosts, as told; empty if it is to be found.
+    waits: in the server's waiting line, if the devices are not free.
     """
 
     program: tuple[str, ...]
@@ -110,6 +111,7 @@ class Plan(NamedTuple):
     placement: str = "disabled"
     gpus: tuple[Any, ...] = ()
     preparation: Preparation = Preparation()
+    waits: bool = False
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -186,6 +188,7 @@ class Plan(NamedTuple):
             ("  if missing", f"created, and {fate}" if request.create else "refused"),
             ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
             ("  reset", reset),
+            *([("  if not free", "waited for")] if self.waits else ()),
         ]
         lines = [
             ("program", shlex.join(self.program)),
@@ -243,6 +246,9 @@ def make_plan(
             would_work=f"There are 0 to {count - 1}",
         )
     where = choose_hosts(options, environ, host)
+    request = _request(options, environ)
+    if options.vipu_wait and not request.create:
+        notes.append("--vipu-wait has no effect: what the job was given is all there is")
     gpus = _gpus(options, environ)
     if gpus or len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
         cores = None
@@ -265,7 +271,7 @@ def make_plan(
         replicas=replicas,
         ipus_per_replica=options.ipus_per_replica,
         instances=_placed(instances, strategy, cores),
-        request=_request(options, environ),
+        request=request,
         environment=tuple(
             {
                 **common_environment(replicas, options.ipus_per_replica, count, environ),
@@ -282,7 +288,7 @@ def make_plan(
         run_as_root=options.allow_run_as_root,
         only_output_from=only,
         print_topology=options.print_topology,
-        verbosity=options.verbosity,
+        verbosity=2 if options.debug else options.verbosity,
         cache=cache,
         offline=options.offline_mode,
         log_folder=options.log_dir or "",
@@ -296,6 +302,7 @@ def make_plan(
         subnet=options.host_subnet or "",
         placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
         gpus=gpus,
+        waits=options.vipu_wait and request.create,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
     )
 

@@ -157,6 +157,7 @@ class Sink:
             data = b"".join(self._queue)
             self._queue.clear()
         if not data:
+            self.size = 0  # a signal may have raised between a write and its being counted
             return
         piece = data[:_PIECE] if self._slow else data
         try:

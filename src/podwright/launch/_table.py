@@ -16,7 +16,6 @@ class Option(NamedTuple):
     """One option. flag: the value it has when it stands alone; optional: it may also take one.
 
     meaning: what a value must be, in words. adds: each use adds to the ones before.
-    later: known from the PopRun guide but not built yet; only the words in `neutral` are fine.
     """
 
     name: str
@@ -29,8 +28,6 @@ class Option(NamedTuple):
     flag: str = ""
     optional: bool = False
     adds: bool = False
-    later: bool = False
-    neutral: tuple[str, ...] = ()
 
 
 def _count(text: str) -> int:
@@ -99,12 +96,6 @@ def _subnet(text: str) -> str:
     import ipaddress  # only where there is one to read
 
     return str(ipaddress.ip_network(text.strip(), strict=False))
-
-
-def _dry_run(text: str) -> str:
-    if text != "plan":
-        raise ValueError
-    return text
 
 
 def _key_type(text: str) -> str:
@@ -179,12 +170,6 @@ def _file(name: str, group: str, help: str, value: str = "FILE", **more: Any) ->
     return Option(name, group, help, value=value, **{"read": _path, "meaning": "a path", **more})
 
 
-def _later(name: str, *neutral: str, flag: str = "") -> Option:
-    return Option(name, "", "", value="…", later=True, neutral=neutral, flag=flag, optional=True)
-
-
-_NO = ("no", "0", "off", "false")
-
 OPTIONS: tuple[Option, ...] = (
     _number("--num-replicas", _LAUNCH, "replicas in all (1)"),
     _number("--num-instances", _LAUNCH, "instances; the replicas are divided evenly (1)"),
@@ -236,10 +221,10 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--dry-run",
         _LAUNCH,
-        "print the plan and stop; nothing is contacted",
-        value="plan",
-        read=_dry_run,
-        meaning="no value, or `plan` (`server` is not supported yet)",
+        "print the plan and stop; with =server ask whether it would be granted",
+        value="plan|server",
+        read=_one_of("plan", "server"),
+        meaning="no value, plan or server",
         flag="plan",
         optional=True,
     ),
@@ -326,6 +311,7 @@ OPTIONS: tuple[Option, ...] = (
         read=_sync,
         meaning="the name of a sync type",
     ),
+    _flag("--vipu-wait", _VIPU, "wait in the server's line until devices are free"),
     _yes_no("--update-partition", _VIPU, "replace one that does not fit (no)"),
     _yes_no("--reset-partition", _VIPU, "reset it before the run (unless reconfigurable)"),
     _yes_no("--remove-partition", _VIPU, "remove one that this run created (yes)"),
@@ -360,6 +346,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="1",
         optional=True,
     ),
+    _flag("--debug", _OUTPUT, "-vv, and where in Podwright an error comes from"),
     _file("--log-dir", _OUTPUT, "one file for each instance, as well", "DIR"),
     _yes_no("--timestamps", _OUTPUT, "put the time in front of each line (no)"),
     Option("--version", _OUTPUT, "print the version", read=_boolean, flag="yes"),
@@ -372,7 +359,6 @@ OPTIONS: tuple[Option, ...] = (
         meaning="text, full-text or full-json",
     ),
     Option("--help", _OUTPUT, "print this", read=_boolean, flag="yes"),
-    _later("--debug", *_NO),
 )
 
 OPTIONS = tuple(

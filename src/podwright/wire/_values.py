@@ -459,11 +459,15 @@ class Standing(Value):
 
 
 class ExplainRequest(Value):
-    """Why. spec: of this request, were it made now; or name: of a waiter, lease or partition."""
+    """Why. spec or acquire: of this request, were it made now; or name: of what there is.
+
+    What there is: a waiter, a lease, a partition.
+    """
 
     name: str = ""
     spec: PartitionSpec | None = None
     duration: float = 0.0
+    acquire: AcquireRequest | None = None
 
 
 class Explanation(Value):
