@@ -133,6 +133,7 @@ def test_the_door() -> None:
         "Call",
         "DeviceReport",
         "Driver",
+        "FabricDriver",
         "Fault",
         "KeptMachine",
         "MachineReport",

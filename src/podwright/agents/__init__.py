@@ -2,7 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from podwright.agents._driver import DeviceReport, Driver, MachineReport, OwnedDriver
+from podwright.agents._driver import (
+    DeviceReport,
+    Driver,
+    FabricDriver,
+    MachineReport,
+    OwnedDriver,
+)
 from podwright.agents._kept import KeptMachine
 from podwright.agents._remote import RemoteMachine
 from podwright.agents._secret import Secret, read_key
@@ -16,6 +22,7 @@ __all__ = [
     "Call",
     "DeviceReport",
     "Driver",
+    "FabricDriver",
     "Fault",
     "KeptMachine",
     "MachineReport",

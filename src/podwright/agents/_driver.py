@@ -75,3 +75,19 @@ class OwnedDriver(Driver, Protocol):
     ) -> None:
         """As `configure`, for a partition of this user's; empty for anybody's."""
         ...
+
+
+class FabricDriver(Protocol):
+    """What joins the devices of several machines, beyond what each machine can do by itself.
+
+    Both calls are idempotent, and raise wire.PodwrightError.
+    """
+
+    async def join(self, partition: str, parts: Mapping[str, Sequence[int]]) -> None:
+        """These devices (machine -> indices) reach each other, and no others, besides those that
+        the partition has already."""
+        ...
+
+    async def leave(self, parts: Mapping[str, Sequence[int]]) -> None:
+        """These devices reach none."""
+        ...

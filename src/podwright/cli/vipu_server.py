@@ -86,6 +86,17 @@ def build_parser() -> Parser:
         "--agent-key", metavar="FILE", help="a key that agents have, too; needed off loopback"
     )
     machines.add_argument(
+        "--nmx", metavar="URL", help="NMX-M, which divides the NVLink fabric of racks: https://host"
+    )
+    machines.add_argument(
+        "--nmx-login",
+        metavar="FILE",
+        help="its user and password, USER:PASSWORD; others must not read it",
+    )
+    machines.add_argument(
+        "--nmx-ca", metavar="FILE", help="certificates to believe it by; those of this machine"
+    )
+    machines.add_argument(
         "--agent-silence",
         metavar="S",
         type=seconds,
@@ -256,6 +267,9 @@ def _options(arguments: argparse.Namespace) -> Options:
         private=not named and not for_all,
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
         silence=arguments.agent_silence,
+        nmx=arguments.nmx,
+        nmx_login=Path(arguments.nmx_login) if arguments.nmx_login else None,
+        nmx_authority=Path(arguments.nmx_ca) if arguments.nmx_ca else None,
         web=None if arguments.http_port is None else (arguments.http_host, arguments.http_port),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,

@@ -6,9 +6,10 @@ The calls themselves are in `_agent_calls`, `_cluster_calls` and `_user_calls`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from podwright.agents import RemoteMachine
+from podwright.agents import FabricDriver, RemoteMachine
 from podwright.controller import _allocations as allocations
 from podwright.controller import _users as users
 from podwright.controller._agent_calls import AgentCalls, let_go
@@ -25,12 +26,14 @@ class Machines:
     """How the controller comes to machines that an administrator registers.
 
     connect: makes an agent's driver. silence: seconds without an answer after which one is out
-    of service. discovery: what agents announce.
+    of service. discovery: what agents announce. fabric: makes what joins devices of several
+    machines; it is given where a machine stands, as its link domain and its place there.
     """
 
     connect: ConnectAgent = RemoteMachine
     silence: float = 10.0
     discovery: Discovery | None = None
+    fabric: Callable[[Callable[[str], tuple[int, int]]], FabricDriver] | None = None
 
 
 class Administration(AgentCalls, ClusterCalls, UserCalls):
@@ -43,6 +46,9 @@ class Administration(AgentCalls, ClusterCalls, UserCalls):
         self._users = users.Users()
         self._discovery = machines.discovery or Discovery((), lambda _: "")
         self._changing = asyncio.Lock()
+        if machines.fabric is not None:
+            places = core.inventory.by_machine
+            core.hardware.fabric = machines.fabric(lambda name: places[name].places[name])
         core.hardware.patience = min(core.hardware.patience, machines.silence)
 
     def _load_machines(self, opened: Opened) -> None:

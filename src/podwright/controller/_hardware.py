@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from podwright.agents import Driver, MachineReport, OwnedDriver
+from podwright.agents import Driver, FabricDriver, MachineReport, OwnedDriver
 from podwright.wire import PodwrightError, Unavailable
 
 Parts = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
@@ -31,6 +31,8 @@ class Hardware:
     ) -> None:
         self._drivers = dict(drivers)
         self._timeout = timeout
+        #: What joins devices of several machines, where something does.
+        self.fabric: FabricDriver | None = None
         #: Seconds in which a machine must say what it has.
         self.patience = timeout
         self._silence = silence
@@ -65,6 +67,10 @@ class Hardware:
             else:
                 await driver.configure(partition, epoch, devices)
 
+        if self.fabric is not None and (
+            faults := await self._whole(self.fabric.join(partition, parts), parts)
+        ):
+            return faults
         return await self._each(parts, join)
 
     async def reset(self, epoch: int, parts: Parts) -> list[Fault]:
@@ -74,7 +80,30 @@ class Hardware:
     async def release(self, epoch: int, parts: Parts) -> list[Fault]:
         """Reset devices and take them out of their partition. Returns the machines that did
         not."""
+        if self.fabric is not None and (
+            faults := await self._whole(self.fabric.leave(parts), parts)
+        ):
+            return faults
         return await self._each(parts, lambda d, devs: d.release(epoch, devs))
+
+    async def _whole(self, call: Awaitable[None], parts: Parts) -> list[Fault]:
+        """One call for all machines: when it fails, none of them has done its part.
+
+        It comes before theirs: what a machine says of itself after a crash tells whether a step
+        was finished, so nothing may be left to do once it has said so.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                await call
+        except TimeoutError:
+            reason = f"the fabric between machines does not answer within {self._timeout:g} s"
+        except PodwrightError as error:
+            reason = error.message.rstrip(".")
+        except Exception as error:  # a driver's own fault must not take the controller down
+            reason = f"the fabric between machines failed: {error!r}"
+        else:
+            return []
+        return [Fault(machine, reason, False) for machine in parts]
 
     async def describe(self, machine: str) -> MachineReport:
         """What a machine has. Raises wire.Unavailable when it does not answer in time."""

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -49,7 +49,8 @@ class Options:
     is given up. interfaces: where they may announce themselves. secure: callers on TCP say who
     they are; so does a store that was made so. certs: the folder of TLS certificates.
     web: host and port of HTTP that is read only. munge: believe MUNGE's credentials; its socket,
-    empty for the usual one; None: do not.
+    empty for the usual one; None: do not. nmx, nmx_login, nmx_authority: where NMX-M answers, the
+    file of our user there, and the certificates to believe it by.
     """
 
     storage: Path | str
@@ -65,6 +66,9 @@ class Options:
     private: bool = False
     agent_key: Path | None = None
     silence: float = 10.0
+    nmx: str | None = None
+    nmx_login: Path | None = None
+    nmx_authority: Path | None = None
     interfaces: tuple[str, ...] = ()
     secure: bool = False
     certs: Path | None = None
@@ -152,9 +156,15 @@ def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardw
 
 
 def _machines(options: Options, secure: Callable[[], bool]) -> Machines:
-    return reach(
+    machines = reach(
         options.agent_key, options.silence, options.interfaces, certs=options.certs, secure=secure
     )
+    if options.nmx is None:
+        return machines
+    from podwright.agents.gpu import Nmx, Racks
+
+    nmx = Nmx(options.nmx, login=options.nmx_login, authority=options.nmx_authority)
+    return replace(machines, fabric=lambda place: Racks(nmx, place))
 
 
 async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | None]) -> None:

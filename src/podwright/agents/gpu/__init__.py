@@ -5,6 +5,8 @@ from podwright.agents.gpu._guards import Files, Guard
 from podwright.agents.gpu._imex import Imex
 from podwright.agents.gpu._local import family_of, may_have_gpus, open_machine
 from podwright.agents.gpu._machine import GpuMachine
+from podwright.agents.gpu._nmx import Nmx
+from podwright.agents.gpu._racks import Racks
 
 __all__ = [
     "FabricManager",
@@ -12,6 +14,8 @@ __all__ = [
     "GpuMachine",
     "Guard",
     "Imex",
+    "Nmx",
+    "Racks",
     "family_of",
     "may_have_gpus",
     "open_machine",
