@@ -127,6 +127,7 @@ def test_ctrl_c_while_a_host_does_not_answer(far: Launcher) -> None:
         ("--num-instances=4 t", {"SLURM_JOB_NODELIST": "n[3-4]"}, ["n3", "n3", "n4", "n4"], True),
         ("--num-instances=1 t", {"SLURM_JOB_NODELIST": "n[3-4]"}, ["n3"], True),
         ("--num-instances=1 -H n4 t", {"SLURM_JOB_NODELIST": "n[3-4]"}, ["n4"], True),
+        ("--num-instances=2 -H n[1-4] t", {}, ["n1", "n2"], False),
         ("--num-instances=1 -H m4 t", {"SLURM_JOB_NODELIST": "n[3-4]"}, ["m4"], False),
     ],
 )
@@ -143,11 +144,22 @@ def test_where_instances_go(
     assert dict(plan.environment)["LOCAL_WORLD_SIZE"] == str(share)
 
 
+def test_hosts_that_are_left_share_the_instances() -> None:
+    plan = make_plan(parse(["--num-replicas=4", "--num-instances=4", "-H", "n[1-6]", "t"]), {})
+    assert (plan.hosts, plan.spares) == (("n1", "n2", "n3", "n4"), ("n5", "n6"))
+    assert "4 instances run on n[1-4]; n5, n6: spare" in plan.notes
+    moved = plan.over(["n1", "n3", "n5"])  # three do not divide four
+    assert [i.host for i in moved.instances] == ["n1", "n1", "n3", "n3"]
+    assert [dict(i.environment)["LOCAL_RANK"] for i in moved.instances] == list("0101")
+    assert [dict(i.environment)["RANK"] for i in moved.instances] == list("0123")
+    assert dict(moved.environment)["LOCAL_WORLD_SIZE"] == "2"
+    assert plan.over(["n1", "n3", "n4", "n5", "n6"]).hosts == ("n1", "n3", "n4", "n5")
+
+
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
         ("-H n[1-3] --num-instances=4", "On 3 hosts there can be 6 instances; 4 instances can run"),
-        ("-H n[1-8] --num-instances=4", "4 instances can run on 4 hosts"),
         ("-H n1 --hostfile f --num-instances=4", "--host and --hostfile cannot be used"),
         ("--host-file /nowhere/f --num-instances=4", "/nowhere/f cannot be read"),
         ("--launcher=srun --num-instances=4", "--launcher=srun works only on nodes of a Slurm"),

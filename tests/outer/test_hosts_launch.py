@@ -199,16 +199,15 @@ def test_all_start_again_on_the_hosts_that_are_left(hosts: Hosts) -> None:
         "    time.sleep(100)\n"
         "print(r['RANK'], r['LOCAL_RANK'], r['LOCAL_WORLD_SIZE'], os.uname().nodename)\n"
     )
-    words = ("--launcher=mpirun", "--grace=1", "--max-restarts=2", *FOUR)
-    process = hosts.up(*words, sys.executable, "-c", again, count=4)
+    words = ("--grace=1", "--max-restarts=2", "--host=a,b,c,d", "--num-replicas=3")
+    process = hosts.up(*words, "--num-instances=3", sys.executable, "-c", again, count=3)
     hosts.lab.kill("b")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    # Three hosts do not divide four instances.
-    where = [f"[1,{i}]<stdout>: {i} {i % 2} 2 {'ac'[i // 2]}" for i in range(4)]
+    where = [f"[1,{i}]<stdout>: {i} 0 1 {'acd'[i]}" for i in range(3)]
     assert sorted(out.splitlines()) == where
     assert "starting all instances again (1 of 2)" in err
-    assert "host b: it does not answer; all instances are started on a, c" in err
+    assert "host b: it does not answer; all instances are started on a, c, d" in err
     calls = hosts.lab.exec("a", "cat", "/tmp/calls").stdout
     assert calls.count("Acquire") == 1  # the partition was kept all the time
     hosts.leaves_nothing()

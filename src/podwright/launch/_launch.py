@@ -228,15 +228,16 @@ class _Run:
 
     def _meet(self, folder: RunFolder) -> Remotes:
         """Meet the hosts; of those of a restart, the ones that can be had."""
-        self._plan = self._asked
+        self._plan = plan = self._asked
+        healthy = [*plan.hosts, *plan.spares]
         while True:
             try:
                 return meet(self._plan, folder, self._environ, self._output, self._key)
             except HostsUnusable as error:
-                healthy = [h for h in self._plan.hosts if h not in error.data["hosts"]]
+                healthy = [host for host in healthy if host not in error.data["hosts"]]
                 if not self._restarts or not healthy:
                     raise
-                self._plan = self._plan.over(healthy)
+                self._plan = plan.over(healthy)
                 hosts = ", ".join(self._plan.hosts)
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
 

@@ -78,6 +78,7 @@ class Plan(NamedTuple):
     gpus: GPUs of each instance and which of them it sees, where Slurm granted them; then no server
     is asked, and each host places its own instances.
     subnet: the one between the hosts, as told; empty if it is to be found.
+    spares: hosts that are used after the loss of others.
     waits: in the server's waiting line, if the devices are not free.
     """
 
@@ -112,6 +113,7 @@ class Plan(NamedTuple):
     gpus: tuple[Any, ...] = ()
     preparation: Preparation = Preparation()
     waits: bool = False
+    spares: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -246,6 +248,8 @@ def make_plan(
             would_work=f"There are 0 to {count - 1}",
         )
     where = choose_hosts(options, environ, host)
+    if where.spares and not where.by_slurm:
+        notes.append(f"{count} instances run on {fold(where.hosts)}; {fold(where.spares)}: spare")
     request = _request(options, environ)
     if options.vipu_wait and not request.create:
         notes.append("--vipu-wait has no effect: what the job was given is all there is")
@@ -303,6 +307,7 @@ def make_plan(
         placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
         gpus=gpus,
         waits=options.vipu_wait and request.create,
+        spares=where.spares,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
     )
 

@@ -11,32 +11,38 @@ from podwright.wire import InvalidRequest
 
 
 class Where(NamedTuple):
-    """hosts: in order. by_slurm: srun leads there, and no ssh."""
+    """hosts: in order. by_slurm: srun leads there, and no ssh.
+
+    spares: hosts beyond the number of instances, for a restart after the loss of others.
+    """
 
     hosts: tuple[str, ...]
     by_slurm: bool = False
+    spares: tuple[str, ...] = ()
 
 
 def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> Where:
     """The hosts of a launch. here: what this host is called. Raises InvalidRequest.
 
-    Inside a Slurm job the job's nodes are taken where none is named; the first of them if there
-    are more than instances. Nodes of the job that are named are reached by srun as well.
+    Inside a Slurm job the job's nodes are taken where none is named. Nodes of the job that are
+    named are reached by srun as well. Of more hosts than instances the first are used, since the
+    PopRun guide has such a line (2.9).
     """
     try:
         named = _named(options)
         granted = job_hosts(environ)
     except BadHostList as error:
         raise InvalidRequest(str(error)) from None
-    hosts = named or granted[: options.num_instances] or (here,)
-    by_slurm = bool(granted) and set(hosts) <= {*granted, "localhost"}
+    every = named or granted or (here,)
+    by_slurm = bool(granted) and set(every) <= {*granted, "localhost"}
+    hosts, spares = every[: options.num_instances], every[options.num_instances :]
     if options.launcher == "srun" and not by_slurm:
         raise InvalidRequest(
             "--launcher=srun works only on nodes of a Slurm job that poprun runs in",
             would_work="Start poprun inside the job (sbatch, salloc), or leave --launcher out",
         )
     _check(hosts, options.num_instances)
-    return Where(hosts, by_slurm)
+    return Where(hosts, by_slurm, spares)
 
 
 def _named(options: Options) -> tuple[str, ...]:
