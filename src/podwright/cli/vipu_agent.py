@@ -122,6 +122,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from podwright.agents import Agent, KeptMachine, Secret, read_key
+    from podwright.hosts import tell_ready
     from podwright.server import is_loopback
     from podwright.wire import InvalidRequest
 
@@ -144,6 +145,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         f"{', SIMULATED' if _is_simulated(machine) else ''}) on "
         f"{arguments.host}:{bound}, kept in {state}"
     )
+    tell_ready()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -170,6 +170,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    if arguments.config_file:
+        from podwright.cli._settings import words
+
+        typed = sys.argv[1:] if argv is None else argv
+        arguments = parser.parse_args([*words(parser, arguments.config_file), *typed])
     if arguments.dry_run and not arguments.restore:
         parser.error("--dry-run is for --restore")
     if arguments.backup or arguments.restore:

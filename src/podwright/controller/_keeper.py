@@ -7,6 +7,7 @@ timer, so that one machine delays no other's lease.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from podwright.controller import _recovery as recovery
@@ -47,22 +48,22 @@ class Keeper:
         """Start whatever is due now."""
         core, now = self._core, self._core.now()
         for lease in core.expiries.due(now, core.leases):
-            core.spawn(_quietly(expire(core, lease)))
+            core.spawn(_quietly(partial(expire, core, lease)))
         for name in list(core.broken):
             entry = core.partitions.get(name)
             if entry is not None and _may_reset(core, entry, now):
                 entry.retry_at = float("inf")  # until the attempt says otherwise
-                core.spawn(_quietly(self._auto_reset(entry)))
+                core.spawn(_quietly(partial(self._auto_reset, entry)))
             elif entry is not None and may_move(core, entry, now):
                 entry.retry_at = float("inf")
-                core.spawn(_quietly(self._relocate(entry)))
+                core.spawn(_quietly(partial(self._relocate, entry)))
         if now >= self._ask_at:
             self._ask_at = now + PROBE
             self._sweep()
             for machine in core.down | {q.machine for q in core.quarantine.values()}:
                 if machine not in self._asking:
                     self._asking.add(machine)
-                    core.spawn(_quietly(self._ask(machine)))
+                    core.spawn(_quietly(partial(self._ask, machine)))
 
     async def _auto_reset(self, entry: Entry) -> None:
         core = self._core
@@ -125,9 +126,9 @@ def _may_reset(core: Core, entry: Entry, now: float) -> bool:
     )
 
 
-async def _quietly(work: Awaitable[None]) -> None:
+async def _quietly(work: Callable[[], Awaitable[None]]) -> None:
     """Failures are in the partition's state or in the journal; nobody waits to hear of them."""
     try:
-        await work
+        await work()
     except PodwrightError:
         return

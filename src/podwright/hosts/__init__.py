@@ -30,6 +30,7 @@ from podwright.hosts._processes import (
 from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import scattered
+from podwright.hosts._systemd import tell_ready
 
 __all__ = [
     "KEY_TYPES",
@@ -83,5 +84,6 @@ __all__ = [
     "srun_command",
     "ssh_command",
     "subnets",
+    "tell_ready",
     "write_list",
 ]

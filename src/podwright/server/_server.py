@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from podwright import __version__
 from podwright.controller import Caller
+from podwright.hosts import tell_ready
 from podwright.server._calls import Calls
 from podwright.server._doorstep import Doorstep
 from podwright.server._http import IDLE_SECONDS, HttpFront
@@ -117,6 +118,7 @@ class Server:
         except BaseException:
             await self.stop(0)
             raise
+        tell_ready()  # also when it stands by: it answers, and says so
 
     async def stop(self, grace: float = 5.0) -> bool:
         """Accept no more, finish what is under way, close the controller.

@@ -1,0 +1,24 @@
+"""Tells systemd that a service answers (sd_notify(3)).
+
+What systemd starts after it, and a command typed after `systemctl start`, then finds it there: one
+that came too early would take its missing socket for no server at all.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import MutableMapping
+from contextlib import suppress
+
+_PLACE = "NOTIFY_SOCKET"
+
+
+def tell_ready(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Say that this process is ready, if systemd started it and waits to hear so; once."""
+    place = environ.pop(_PLACE, "")
+    if not place.startswith(("/", "@")):
+        return
+    address = "\0" + place[1:] if place.startswith("@") else place
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notice:
+        notice.sendto(b"READY=1", address)
