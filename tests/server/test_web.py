@@ -54,6 +54,7 @@ async def test_it_says_how_it_is(server: Server) -> None:
     assert 'podwright_devices{cluster="pod4",state="IN_USE"} 2' in lines
     assert 'podwright_partitions{state="ACTIVE"} 1' in lines
     assert "podwright_clusters 1" in lines
+    assert "podwright_waiters 0" in lines
     body = (await get(server, "/v1/partitions?x=1")).partition("\r\n\r\n")[2]
     assert json.loads(body)["partitions"][0]["name"] == "p1"
     assert (await get(server, "/v1/partitions", "HEAD")).endswith("\r\n\r\n")

@@ -29,6 +29,7 @@ from podwright.wire import (
     PodwrightError,
     Unavailable,
     Value,
+    WaiterList,
 )
 
 _LISTS = {
@@ -153,11 +154,13 @@ class WebFront:
         partitions = await self._ask("ListPartitions")
         leases = await self._ask("ListLeases")
         agents = await self._ask("ListAgents")
+        waiters = await self._ask("ListWaiters")
         assert isinstance(clusters, ClusterList)
         assert isinstance(devices, DeviceList)
         assert isinstance(partitions, PartitionList)
         assert isinstance(leases, LeaseList)
         assert isinstance(agents, AgentList)
+        assert isinstance(waiters, WaiterList)
         lines: list[str] = []
         for name, count in sorted({"calls": self._calls.count, **self._counters()}.items()):
             lines += [
@@ -170,6 +173,7 @@ class WebFront:
         ready = Counter((("state", p.ready_state.value),) for p in partitions.partitions)
         _gauge(lines, "partitions", ready)
         _gauge(lines, "leases", Counter({(): len(leases.leases)}))
+        _gauge(lines, "waiters", Counter({(): len(waiters.waiters)}))
         _gauge(lines, "agents", Counter((("state", a.state),) for a in agents.agents))
         return "\n".join(lines) + "\n"
 
