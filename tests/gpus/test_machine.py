@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -133,6 +134,19 @@ async def test_devices_change_hands_only_when_let_go(make: Make, described: Path
     write(described, before)
     await machine.release(4, [3])
     assert (await machine.describe()).configured == {}
+
+
+async def test_a_machine_answers_while_it_changes(make: Make, described: Path) -> None:
+    machine = make()
+    machine._patience = 60.0
+    before = await machine.describe()
+    write(described, f"{HGX}[[gpu]]\nindex = 3\nprocesses = [{{ pid = 1, memory = 5 }}]\n")
+    waiting = asyncio.create_task(machine.reset(1, [3]))
+    await asyncio.sleep(0)
+    assert (await machine.describe()).devices == before.devices
+    write(described, HGX)
+    await waiting
+    assert (await machine.describe()).devices == before.devices
 
 
 async def test_an_old_epoch_is_refused(make: Make) -> None:

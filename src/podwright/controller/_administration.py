@@ -58,8 +58,9 @@ class Administration(AgentCalls, ClusterCalls, UserCalls):
         self._users.load(opened.records)
 
     def _watch_machines(self) -> None:
-        """Watch all agents."""
-        for name in self._registry.agents:
+        """Watch all agents, and real devices that the server itself drives."""
+        own = [m for m in self._core.inventory.by_machine if self._core.hardware.may_change(m)]
+        for name in dict.fromkeys([*self._registry.agents, *own]):
             self._watch.begin(name)
 
     async def _leave_machines(self) -> None:

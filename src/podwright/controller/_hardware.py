@@ -48,6 +48,10 @@ class Hardware:
         """It is driven no more. Returns what drove it."""
         return self._drivers.pop(machine, None)
 
+    def may_change(self, machine: str) -> bool:
+        """Are its devices real ones, which can turn ill by themselves?"""
+        return hasattr(self._drivers.get(machine), "configure_for")
+
     def give_up(self, machine: str, reason: str) -> None:
         """Wait no longer for calls to a machine: they end as if their time had come."""
         for scope in (scopes := self._under_way.get(machine, {})):

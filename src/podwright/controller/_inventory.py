@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.agents import MachineReport
 from podwright.fabric import Cluster
-from podwright.placement import Block, index_of
+from podwright.placement import Block, NodeIndex, index_of
 from podwright.wire import DeviceRef, InvalidRequest, NotFound
 
 
@@ -66,6 +66,8 @@ class Site:
             )
         self.attributes[machine] = tuple(device.attributes for device in report.devices)
         self.unhealthy[machine] = frozenset(d.index for d in report.devices if not d.healthy)
+        if isinstance(self.index, NodeIndex):
+            self.index.avoid(machine, self.unhealthy[machine])
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
         """Blocks as indices of devices in each machine."""

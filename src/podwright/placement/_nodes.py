@@ -7,7 +7,7 @@ them at most, and what makes a place good (machines and link domains that stay w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from podwright.fabric import Cluster
@@ -32,6 +32,7 @@ class NodeIndex:
         self._names = {place: name for name, place in self._machines.items()}
         self._untaken = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
+        self._avoided: dict[str, int] = {}  # by machine that has any: devices that are ill
         self._pools: dict[str, list[str]] = {cluster.name: list(self._machines)}
         self._implicit = True
         self._held: dict[Placement, int] = {}
@@ -77,8 +78,18 @@ class NodeIndex:
         """Undo `drain`. Raises ValueError for an unknown machine."""
         self._drained.discard(self._known(machine))
 
+    def avoid(self, machine: str, devices: Iterable[int]) -> None:
+        """Place nothing new on these devices of a machine, and again on its others.
+
+        Raises ValueError for an unknown machine.
+        """
+        mask = sum(1 << index for index in set(devices) if index < self._per)
+        self._avoided.pop(self._known(machine), None)
+        if mask:
+            self._avoided[machine] = mask
+
     def free(self, allocation: str | None = None) -> int:
-        """Devices that are neither taken nor drained. Raises ValueError for an unknown one."""
+        """Devices that are neither taken, drained nor ill. Raises ValueError for an unknown one."""
         return sum(self._free(name).bit_count() for name in self._of(allocation))
 
     def size(self, allocation: str | None = None) -> int:
@@ -101,7 +112,9 @@ class NodeIndex:
         return name
 
     def _free(self, machine: str) -> int:
-        return 0 if machine in self._drained else self._untaken[machine]
+        if machine in self._drained:
+            return 0
+        return self._untaken[machine] & ~self._avoided.get(machine, 0)
 
     # Placements.
 

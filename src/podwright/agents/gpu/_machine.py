@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -54,10 +54,13 @@ class GpuMachine:
         self._guards = tuple(guards)
         self._patience = patience
         self._libraries = {library.vendor: library for library in libraries}
+        self._versions = {library.vendor: library.version() for library in libraries}
         self._first = {
             vendor: next(g.index for g in gpus if g.vendor == vendor)
             for vendor in {gpu.vendor for gpu in gpus}
         }
+        self._changing = 0
+        self._said: tuple[DeviceReport, ...] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
 
     def close(self) -> None:
@@ -81,11 +84,14 @@ class GpuMachine:
     # -- the driver seam ---------------------------------------------------------------------
 
     async def describe(self) -> MachineReport:
-        """See `Driver.describe`."""
-        versions = {v: library.version() for v, library in self._libraries.items()}
+        """See `Driver.describe`. While a change is under way, devices are as they were before it:
+        a reset takes longer than a machine may be silent."""
+        if not self._changing or self._said is None:
+            self._said = await self._call(self._describe)
+        versions = self._versions
         software = ", ".join(f"{vendor} {version}" for vendor, version in versions.items())
         return MachineReport(
-            devices=await self._call(self._describe, versions),
+            devices=self._said,
             configured={
                 i: (d.partition, d.epoch) for i, d in enumerate(self.devices) if d.partition
             },
@@ -115,7 +121,7 @@ class GpuMachine:
             for guard in self._guards:
                 guard.join(partition, owner, chosen)
 
-        await self._call(work)
+        await self._change(work)
         for index in devices:
             self.devices[index].partition = partition
             self.devices[index].epoch = epoch
@@ -123,7 +129,8 @@ class GpuMachine:
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
         self.raise_fence("reset", epoch, devices)
-        await self._call(self._initial, [self.gpus[index] for index in devices])
+        chosen = [self.gpus[index] for index in devices]
+        await self._change(lambda: self._initial(chosen))
         for index in devices:
             self.devices[index].epoch = epoch
 
@@ -137,24 +144,31 @@ class GpuMachine:
             for guard in reversed(self._guards):
                 guard.leave(chosen)
 
-        await self._call(work)
+        await self._change(work)
         for index in devices:
             self.devices[index].partition = ""
             self.devices[index].epoch = epoch
 
     # -- inside, in the thread ---------------------------------------------------------------
 
-    async def _call(self, work: Callable[..., _T], *arguments: object) -> _T:
+    async def _change(self, work: Callable[[], None]) -> None:
+        self._changing += 1
+        try:
+            await self._call(work)
+        finally:
+            self._changing -= 1
+
+    async def _call(self, work: Callable[[], _T]) -> _T:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._thread, lambda: work(*arguments))
+            return await loop.run_in_executor(self._thread, work)
         except LibraryError as error:
             raise Unavailable(f"machine {self.machine.name}: {error}") from None
 
     def _asked(self, gpu: Gpu) -> tuple[Library, int]:
         return self._libraries[gpu.vendor], gpu.index - self._first[gpu.vendor]
 
-    def _describe(self, versions: Mapping[str, str]) -> tuple[DeviceReport, ...]:
+    def _describe(self) -> tuple[DeviceReport, ...]:
         reports = []
         for gpu in self.gpus:
             library, index = self._asked(gpu)
@@ -168,7 +182,7 @@ class GpuMachine:
                     arch_id=0,
                     chip_id=gpu.uuid,
                     healthy=not health.problems,
-                    attributes=attributes(gpu, versions[gpu.vendor], health, holders),
+                    attributes=attributes(gpu, self._versions[gpu.vendor], health, holders),
                 )
             )
         return tuple(reports)
