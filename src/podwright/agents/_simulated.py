@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from podwright.agents._driver import DeviceReport, MachineReport
-from podwright.fabric import Family, Machine
+from podwright.fabric import Attachment, Family, Machine
 from podwright.wire import Fenced, Internal, Unavailable
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -250,16 +250,21 @@ class SimulatedMachine:
             arch_id=2,
             chip_id=f"{self.serial}-{index}",
             healthy=self.devices[index].healthy,
-            attributes={
-                # The keys are those that `vipu list ipu-attrs` is documented to show.
-                "board ipu index": str(index),
-                "board serial number": self.serial,
-                "board type": "SIMULATED",
-                "clock": "1330MHz",
-                "driver version": "simulated",
-                "firmware major version": "0",
-                "firmware minor version": "0",
-                "firmware patch version": "0",
-                "firmware version": "0.0.0",
-            },
+            attributes=self._attributes(index),
         )
+
+    def _attributes(self, index: int) -> dict[str, str]:
+        if self.family.attachment is Attachment.HOST:
+            return {"name": "SIMULATED", "driver version": "simulated"}
+        return {
+            # The keys are those that `vipu list ipu-attrs` is documented to show.
+            "board ipu index": str(index),
+            "board serial number": self.serial,
+            "board type": "SIMULATED",
+            "clock": "1330MHz",
+            "driver version": "simulated",
+            "firmware major version": "0",
+            "firmware minor version": "0",
+            "firmware patch version": "0",
+            "firmware version": "0.0.0",
+        }

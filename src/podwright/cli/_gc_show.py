@@ -76,7 +76,7 @@ def _monitor(shown: Shown) -> str:
     rows: list[tuple[object, ...]] = []
     for use in sorted(shown.uses, key=lambda use: (use.id, use.routing)):
         device = use.device
-        address = f"{device.ip}:{device.server_port}" if device.ip else ""
+        address = f"{device.ip}:{device.server_port}" if device.server_port else device.ip
         place = (use.id, use.gcd, device.machine, device.index, address, use.state)
         rows += [(*place, u.user, u.host, u.pid or "", u.program, u.lease) for u in use.users] or [
             (*place, "", "", "", "", "")

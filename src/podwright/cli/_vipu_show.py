@@ -176,7 +176,7 @@ def partition_card(info: PartitionInfo, gcd: int | None = None) -> str:
                 f"{d.domain}:{d.offset}",
                 d.machine,
                 d.index,
-                f"{d.ip}:{d.server_port}" if d.ip else "",
+                f"{d.ip}:{d.server_port}" if d.server_port else d.ip,
             )
             for number, group in enumerate(info.gcds)
             if gcd is None or gcd == number
