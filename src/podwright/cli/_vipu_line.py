@@ -123,11 +123,13 @@ def explain(
     to_spec: Callable[[argparse.Namespace], PartitionSpec],
 ) -> int:
     """`vipu explain`: of a request, or of something that has a name. Exit code 75: not now."""
+    if arguments.job is not None:
+        return _job(arguments, client)
     asked = arguments.what == "partition" and not arguments.name
-    if asked and not (arguments.size or arguments.devices):
+    if not arguments.what or (asked and not (arguments.size or arguments.devices)):
         raise InvalidRequest(
             "explain what is not said",
-            would_work="vipu explain partition --size N, or vipu explain NAME",
+            would_work="vipu explain partition --size N, vipu explain NAME or --job N",
         )
     if asked:
         found = client.explain(spec=to_spec(arguments), duration=arguments.duration)
@@ -135,6 +137,18 @@ def explain(
         found = client.explain(arguments.name or arguments.what)
     print(_json.text(found) if _wants_json(arguments) else explanation(found))
     return 75 if asked and not found.starts_now else 0
+
+
+def _job(arguments: argparse.Namespace, client: Client) -> int:
+    import asyncio
+    from pathlib import Path
+
+    from podwright.slurm.service import SlurmCommands, explained, load
+
+    site = load(Path(arguments.site))
+    found = asyncio.run(explained(arguments.job, SlurmCommands(), client, site))
+    print(_json.text(found) if _wants_json(arguments) else explanation(found))
+    return 0 if found.starts_now else 75
 
 
 def explanation(found: Explanation) -> str:

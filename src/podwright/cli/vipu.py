@@ -160,8 +160,16 @@ def _explaining(verbs: Any, common: Parser) -> None:
     parser = verbs.add_parser("explain", parents=[common], help=summary, description=summary)
     parser.set_defaults(action="explain")
     add = parser.add_argument
-    add("what", metavar="WHAT", help="`partition` with its options, or a waiter, lease, partition")
+    what = "`partition` with its options, or a waiter, lease, partition"
+    add("what", metavar="WHAT", nargs="?", default="", help=what)
     add("name", metavar="NAME", nargs="?", default="", help="after `partition`: one that exists")
+    add("--job", type=not_negative, metavar="N", help="why a job of Slurm's waits, and until when")
+    add(
+        "--site",
+        metavar="FILE",
+        default="/etc/podwright/slurm/native.toml",
+        help="with --job: what `podwright slurm configure` wrote",
+    )
     _creation(parser)
 
 

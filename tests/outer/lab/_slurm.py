@@ -173,9 +173,9 @@ class SlurmLab:
 
     def wait_for_nodes(self, state: str = "idle", *, seconds: float = 30.0) -> None:
         def ready() -> bool:
-            done = self.run("sinfo", "-h", "-N", "-o", "%t", timeout=20)
-            states = done.stdout.split()
-            return len(states) == len(self.nodes) and set(states) == {state}
+            # A node has a line in each of its partitions.
+            done = self.run("sinfo", "-h", "-N", "-o", "%N %t", timeout=20)
+            return set(done.stdout.splitlines()) == {f"{name} {state}" for name in self.nodes}
 
         try:
             poll(f"nodes {state}", ready, seconds=seconds)

@@ -41,6 +41,7 @@ class NativeLab(SlurmLab):
         self._release: Path | None = options.get("release")
         super().__init__(conf=conf, **options)
         self.preset = preset
+        self.version = "22.05"
         self._configure = list(configure)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 

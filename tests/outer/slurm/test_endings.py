@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from podwright.wire import PodwrightError
-from tests.outer.lab import ALICE, poll
+from tests.outer.lab import ALICE, newer_slurm, poll
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -27,23 +27,50 @@ pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 TABLE = Path(__file__).parents[3] / "docs/slurm/crashes.md"
 HEAD = """# The crash matrix
 
-Written by `tests/outer/slurm/test_endings.py`, by real jobs on Slurm 22.05.8, a pod of 64 devices.
-Devices leaked: what is held after the last job, the sweep included. Given twice: devices that the
-server's list ever showed in two partitions at once.
+Written by `make soak` (`tests/outer/slurm/test_endings.py`), by real jobs on Slurm 22.05.8 and
+24.11.5, a pod of 64 devices. Devices leaked: what is held after the last job, the sweep included.
+Given twice: devices that the server's list ever showed in two partitions at once. Both are sums of
+the two runs. After each row a job for the whole pod ran. A node whose power goes, and the server's
+host down when a job ends: `test_hosts.py`; machines that fail: `test_machines.py`.
 
-| what ends | when | what happens to the job | devices leaked | given twice |
-|---|---|---|---|---|
+| what ends | when | what happens to the job | on 24.11.5 | devices leaked | given twice |
+|---|---|---|---|---|---|
 """
-rows: dict[str, str] = {}
+SOAK = os.environ.get("PODWRIGHT_SOAK") == "1"
+RELEASES = ("22.05", "24.11") if SOAK else ("22.05",)
+PARTITION = "Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO"
+#: What happened, devices leaked, devices given twice: of each release and case.
+rows: dict[tuple[str, str], tuple[str, int, int]] = {}
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[NativeLab]:
-    conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
-    with NativeLab(nodes=2, cpus=16, conf=conf) as made:
+@pytest.fixture(scope="module", params=RELEASES)
+def cluster(request: pytest.FixtureRequest) -> Iterator[NativeLab]:
+    conf = {
+        "SlurmdTimeout": "5",
+        "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5",
+        "PreemptType": "preempt/partition_prio",
+        "PreemptMode": "REQUEUE",
+    }
+    lines = [
+        f"PartitionName=main {PARTITION} Default=YES PriorityTier=1 PreemptMode=REQUEUE",
+        f"PartitionName=cheap {PARTITION} PriorityTier=1 PreemptMode=CANCEL",
+        f"PartitionName=urgent {PARTITION} PriorityTier=10 PreemptMode=OFF",
+    ]
+    release = newer_slurm() if request.param == "24.11" else None
+    with NativeLab(nodes=2, cpus=16, conf=conf, lines=lines, release=release) as made:
+        made.version = request.param
         yield made
-    if len(rows) == len(CASES):
-        TABLE.write_text(HEAD + "".join(rows[name] for name in CASES))
+    if len(rows) == len(ALL) * 2:
+        TABLE.write_text(HEAD + "".join(map(row, ALL)))
+
+
+def row(name: str) -> str:
+    """A line of the table."""
+    what, when, _ = ALL[name]
+    outcomes, leaked, twice = zip(*(rows[release, name] for release in RELEASES), strict=True)
+    second = "the same" if outcomes[1] == outcomes[0] else outcomes[1]
+    cells = (what, when, outcomes[0], second, str(sum(leaked)), str(sum(twice)))
+    return "| " + " | ".join(cells) + " |\n"
 
 
 def begun(lab: NativeLab, *options: str, script: str = "sleep 600") -> int:
@@ -141,6 +168,41 @@ def requeued(lab: NativeLab) -> str:
     lab.ok("scancel", str(job))
     lab.wait_over(job)
     return "ran again, with a partition of its own"
+
+
+def suspended(lab: NativeLab) -> str:
+    job = begun(lab)
+    waited = lab.state()["figures"]["waited"]
+    lab.ok("scontrol", "suspend", str(job))
+    lab.wait_state(job, "SUSPENDED")
+    whole = lab.batch("true", *lab.ask_all, "-o", "/dev/null")
+    poll("Slurm looked at it", lambda: lab.job(whole).reason == "Licenses")
+    assert lab.holds(job) is not None, "a suspended job lost its partition"
+    lab.ok("scontrol", "resume", str(job))
+    lab.wait_state(job, "RUNNING")
+    lab.ok("scancel", str(job))
+    lab.wait_over(job, whole)
+    assert lab.state()["figures"]["waited"] == waited
+    return f"kept its partition, then {lab.job(job).state}"
+
+
+def preempted(lab: NativeLab) -> str:
+    job = begun(lab)
+    urgent = lab.batch("sleep 1", "-N2", "--exclusive", "-p", "urgent", "-o", "/dev/null")
+    poll("restart", lambda: lab.job(job).fields["Restarts"] == "1")
+    lab.wait_over(urgent)
+    lab.wait_state(job, "RUNNING")
+    assert lab.holds(job) == f"{job}/1"
+    lab.ok("scancel", str(job))
+    lab.wait_over(job)
+    return "ran again, with a partition of its own"
+
+
+def preempted_and_cancelled(lab: NativeLab) -> str:
+    job = begun(lab, "-p", "cheap")
+    urgent = lab.batch("sleep 1", "-N2", "--exclusive", "-p", "urgent", "-o", "/dev/null")
+    lab.wait_over(urgent)
+    return lab.wait_over(job)[job].state
 
 
 def node_killed(lab: NativeLab) -> str:
@@ -251,17 +313,41 @@ def prolog_fails(lab: NativeLab) -> str:
     return f"requeued, then {ended(lab, job)}"
 
 
-def epilog_never_runs(lab: NativeLab) -> str:
+def prolog_never_runs(lab: NativeLab) -> str:
+    with instead(lab, "prolog-slurmctld"):
+        job = lab.batch("true", *lab.ask, "-o", "/dev/null")
+        return f"{lab.wait_over(job)[job].state}, without a partition"
+
+
+def epilog_fails(lab: NativeLab) -> str:
+    conf = lab.folder / "podwright" / "hook.conf"
+    script = lab.write("bad", "#!/bin/sh\nexit 1\n")
+    conf.write_text(conf.read_text() + f"before-epilog-slurmctld {script}\n")
     job = begun(lab)
-    link = lab.folder / "podwright" / "epilog-slurmctld"
+    lab.ok("scancel", str(job))
+    return lab.wait_over(job)[job].state
+
+
+@contextlib.contextmanager
+def instead(lab: NativeLab, hook: str) -> Iterator[None]:
+    """The hook's link shows to something that does nothing."""
+    link = lab.folder / "podwright" / hook
     target = os.readlink(link)
     link.unlink()
     link.symlink_to("/bin/true")
-    lab.ok("scancel", str(job))
-    state = lab.wait_over(job)[job].state
-    lab.wait_free(25)
-    link.unlink()
-    link.symlink_to(target)
+    try:
+        yield
+    finally:
+        link.unlink()
+        link.symlink_to(target)
+
+
+def epilog_never_runs(lab: NativeLab) -> str:
+    job = begun(lab)
+    with instead(lab, "epilog-slurmctld"):
+        lab.ok("scancel", str(job))
+        state = lab.wait_over(job)[job].state
+        lab.wait_free(25)
     return f"{state}; the sweep gave the devices back"
 
 
@@ -293,8 +379,18 @@ CASES: dict[str, tuple[str, str, Callable[[NativeLab], str]]] = {
     "epilog-lost": ("epilog", "never runs", epilog_never_runs),
     "reservation": ("reservation", "deleted by hand", reservation_deleted),
 }
-if os.environ.get("PODWRIGHT_SOAK") == "1":
+if SOAK:
     CASES["time"] = ("job", "its time is over", out_of_time)
+#: Of native mode alone; the documented ways are put through CASES as well.
+NATIVE: dict[str, tuple[str, str, Callable[[NativeLab], str]]] = {
+    "suspended": ("job", "suspended, resumed, cancelled", suspended),
+    "prolog-lost": ("prolog", "never runs", prolog_never_runs),
+    "epilog-fails": ("epilog", "the site's own part fails", epilog_fails),
+}
+if SOAK:
+    NATIVE["preempted"] = ("job", "preempted, to be requeued", preempted)
+    NATIVE["preempted-cheap"] = ("job", "preempted, to be cancelled", preempted_and_cancelled)
+ALL = {**CASES, **NATIVE}
 
 
 class Watch:
@@ -326,8 +422,16 @@ class Watch:
 
 
 def settled(lab: NativeLab, name: str) -> str:
-    """The table's row of a case, after which nothing may be held and everything can be had."""
-    what, when, case = CASES[name]
+    """The table's row of a case."""
+    what, when, _ = ALL[name]
+    outcome, leaked, twice = put_through(lab, name)
+    return f"| {what} | {when} | {outcome} | {leaked} | {twice} |\n"
+
+
+def put_through(lab: NativeLab, name: str) -> tuple[str, int, int]:
+    """A case, after which nothing may be held and everything can be had: what happened, devices
+    leaked, devices given twice."""
+    case = ALL[name][2]
     with Watch(lab) as watch:
         try:
             outcome = case(lab)
@@ -345,9 +449,9 @@ def settled(lab: NativeLab, name: str) -> str:
     assert leaked == 0
     assert not watch.twice
     assert watch.looks
-    return f"| {what} | {when} | {outcome} | {leaked} | {len(watch.twice)} |\n"
+    return outcome, leaked, len(watch.twice)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALL)
 def test_any_ending_returns_the_devices(name: str, cluster: NativeLab) -> None:
-    rows[name] = settled(cluster, name)
+    rows[cluster.version, name] = put_through(cluster, name)

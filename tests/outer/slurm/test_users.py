@@ -129,6 +129,13 @@ def test_a_waiting_job_says_what_it_waits_for(lab: NativeLab) -> None:
         seconds=20,
     )
     poll("Slurm's own reason", lambda: lab.job(second).reason == "Licenses")
+    site = ["--site", f"{lab.folder}/podwright/native.toml"]
+    done = lab.command("vipu", "explain", "--job", str(second), *site, user=BOB)
+    assert done.returncode == 75, done.stderr
+    assert "it waits for 64 devices of pod64 that lie together; 48 are free" in done.stdout
+    assert f"64 are free together when job {first} end" in done.stdout
+    done = lab.command("vipu", "explain", "--job", str(first), *site, user=BOB)
+    assert f"partition slurm_{first} holds 16 devices" in done.stdout, done.stderr
 
 
 def test_poprun_in_a_job_uses_its_partition(lab: NativeLab) -> None:

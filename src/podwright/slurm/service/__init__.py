@@ -7,6 +7,7 @@ from podwright.slurm.service._serve import Work, native_work, serve
 from podwright.slurm.service._server import Server, ThreadedServer
 from podwright.slurm.service._service import Asked, Service
 from podwright.slurm.service._sweep import Sweep
+from podwright.slurm.service._when import explained
 
 __all__ = [
     "Asked",
@@ -25,6 +26,7 @@ __all__ = [
     "ThreadedServer",
     "Work",
     "dump",
+    "explained",
     "load",
     "native_work",
     "serve",

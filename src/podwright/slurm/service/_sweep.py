@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -105,8 +106,12 @@ class Sweep:
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
         left = COMMENTS
         waiting = [job for job in jobs.values() if job.state == "PENDING"]
+        whole: Counter[tuple[int, str]] = Counter()
+        for job in waiting:
+            if job.het and (wants := job.wants(self._service.site.pods)):
+                whole[job.het, wants[0].type] += wants[1]
         for job in sorted(waiting, key=lambda one: -one.priority):
-            text = self._sentence(job)
+            text = self._sentence(job, whole)
             if text is None or text == job.comment or self._said.get(job.job) == text:
                 continue
             self._said[job.job] = text
@@ -118,12 +123,19 @@ class Sweep:
                 break
         self._said = {job: text for job, text in self._said.items() if job in jobs}
 
-    def _sentence(self, job: Listed) -> str | None:
+    def _sentence(self, job: Listed, whole: Mapping[tuple[int, str], int]) -> str | None:
         wants = job.wants(self._service.site.pods)
         if wants is None or job.reason not in _WAITS:
             return None
         head = job.comment.partition(";")[0] + "; " if job.het else ""
-        return head + sentence(self._service.books[wants[0].type], wants[1])
+        pod = wants[0]
+        asked = whole.get((job.het, pod.type), 0) if job.het else 0
+        if asked > pod.devices:
+            # job_submit sees one part at a time, so nobody could say it earlier.
+            return (
+                f"{head}its parts ask for {asked} devices, {pod.type} has {pod.devices}: cancel it"
+            )
+        return head + sentence(self._service.books[pod.type], wants[1])
 
 
 def sentence(book: Book, size: int) -> str:
