@@ -14,7 +14,7 @@ import pytest
 from podwright.controller._records import PARTITION, PartitionRecord, decode
 from podwright.fabric import preset
 from podwright.wire import AcquireReply, Fenced, OperationState, ReadyState
-from tests.controller.world import ALL, ROOT, World, claim
+from tests.controller.world import ALL, ROOT, World, claim, virtually
 
 
 class Script:
@@ -126,6 +126,7 @@ async def test_the_script_runs_through() -> None:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("lost", [False, True], ids=["machines-keep", "machines-forget"])
+@virtually
 async def test_killed_at_every_commit_and_every_call(after: bool, lost: bool) -> None:
     acts = await _count_acts()
     assert acts > 40
@@ -151,6 +152,7 @@ async def test_killed_at_every_commit_and_every_call(after: bool, lost: bool) ->
         await world.stop()
 
 
+@virtually
 async def test_killed_again_while_it_recovers() -> None:
     acts = await _count_acts()
     for k in range(1, acts + 1, 3):

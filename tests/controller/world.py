@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 from podwright.agents import Driver, MachineReport, SimulatedMachine
@@ -91,6 +92,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._waiting.passed
+
+
+def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test on a VirtualLoop: how busy the machine is changes nothing of what happens in it."""
+
+    @wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        loop = VirtualLoop()
+        try:
+            loop.run_until_complete(test(*arguments, **named))
+        finally:
+            loop.close()
+
+    return run
 
 
 class Trigger:

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from podwright.client import parse_addresses
-from podwright.wire import DiscoveredList, DiscoverRequest, ListRequest, PartitionList
+from podwright.wire import (
+    DiscoveredList,
+    DiscoverRequest,
+    ListRequest,
+    PartitionInfo,
+    PartitionList,
+    PartitionName,
+)
 from tests.certificates import MACHINE, SERVER, folder_of
 from tests.whole.conftest import Pod
 from tests.whole.machines import SILENCE, Machines, World
@@ -53,6 +60,28 @@ def test_a_killed_agent_is_noticed_and_comes_back_reset(world: World) -> None:
     assert world.state("ag2") == ("UP", "")
     kept = json.loads((world.machines.folder / "ag2.json").read_text())
     assert {device["partition"] for device in kept["devices"]} == {"p1"}
+
+
+def test_a_relocatable_partition_moves_and_what_it_left_is_reset(world: World) -> None:
+    world.register("ag1", "ag2")
+    world.admin("create", "cluster", "c1", "--agents", "ag1,ag2")
+    world.pod.good("vipu", "create", "partition", "p1", "--size", "4", "--relocatable")
+    assert _machines(world, "p1") == {"ag1"}
+    world.machines.signal("ag1", signal.SIGKILL)
+    world.until(lambda: (world.ready("p1"), _machines(world, "p1")) == ("ACTIVE", {"ag2"}))
+    assert "Relocate p1" in world.pod.good("vipu", "events")
+    refused = world.pod.run("vipu", "create", "partition", "p2", "--size", "4")
+    assert (refused.code, "ag1" in refused.err) == (75, True)
+    world.machines.start("ag1")
+    world.until(lambda: world.state("ag1")[0] == "UP")
+    world.until(lambda: world.pod.run("vipu", "create", "partition", "p2", "--size", "4").code == 0)
+    kept = json.loads((world.machines.folder / "ag1.json").read_text())
+    assert {device["partition"] for device in kept["devices"]} == {"p2"}
+
+
+def _machines(world: World, partition: str) -> set[str]:
+    info = world.ask("GetPartition", PartitionName(name=partition), PartitionInfo)
+    return {device.machine for gcd in info.gcds for device in gcd}
 
 
 def test_an_agent_that_hangs_is_noticed_too(world: World) -> None:
