@@ -1,31 +1,22 @@
-"""What all commands share on their way in and out: arguments, and how a refusal is shown.
+"""What all commands share on their way in: arguments. The way out is `_running`.
 
 Every command has `build_parser() -> Parser` and `main(argv=None) -> int`; `main` is
 `return run(lambda: …, prog="vipu")`. A mistyped word gets one line on standard error that names
-the nearest right one, and exit code 2. `run` is the one place where a refusal becomes a line and
-an exit code, so no command ever shows a traceback.
+the nearest right one, and exit code 2.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
-if TYPE_CHECKING:
-    from podwright.wire import PodwrightError
+from podwright.cli._running import complain as complain
+from podwright.cli._running import run as run
 
 EXIT_USAGE = 2
-EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
-EXIT_OUTPUT = 74  # EX_IOERR
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
-TRACEBACK = "PODWRIGHT_TRACEBACK"
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
 
@@ -135,61 +126,3 @@ def _number(text: str, low: int, high: int | None, what: str) -> int:
     if value < low or (high is not None and value > high):
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value
-
-
-def run(
-    body: Callable[[], int],
-    *,
-    prog: str,
-    say: Callable[[PodwrightError], str] | None = None,
-) -> int:
-    """Run a command's body and turn every way it can end into a line and an exit code.
-
-    say: how this command words a refusal; without it `PROG: MESSAGE`.
-    """
-    try:
-        try:
-            return body()
-        finally:
-            sys.stdout.flush()  # here, where a closed pipe or a full disk still gets its words
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        _silence_standard_output()
-        return EXIT_BROKEN_PIPE
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
-            _silence_standard_output()
-            complain(f"{prog}: cannot write the output: {(error.strerror or '').lower()}")
-            return EXIT_OUTPUT
-        return _explain(error, prog, say)
-
-
-def _explain(error: Exception, prog: str, say: Callable[[PodwrightError], str] | None) -> int:
-    from podwright.wire import PodwrightError  # only now: it costs 40 ms that `--help` need not pay
-
-    if os.environ.get(TRACEBACK):
-        import traceback
-
-        traceback.print_exception(error)
-    if isinstance(error, PodwrightError):
-        complain(say(error) if say else f"{prog}: {error.message}")
-        return error.exit_code
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
-    complain(f"{prog}: this is a fault of {prog} itself: {reason}. {TRACEBACK}=1 shows where.")
-    return EXIT_INTERNAL
-
-
-def complain(line: str) -> None:
-    """A line on standard error; one that nobody can read any more is no trouble."""
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except OSError:
-        return
-
-
-def _silence_standard_output() -> None:
-    """Python flushes standard output once more at its end; into a closed pipe that would shout."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

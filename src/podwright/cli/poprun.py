@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.cli._arguments import TRACEBACK, run
+from podwright.cli._running import TRACEBACK, run
 
 if TYPE_CHECKING:
     from podwright.launch import Plan

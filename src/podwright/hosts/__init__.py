@@ -1,6 +1,13 @@
-"""What a host is like, and how to act on it: name, networks, cores, processes, ways."""
+"""What a host is like, and how to act on it: name, networks, cores, processes, ways.
 
-from podwright.hosts._copies import Copied, copy_folder, show_percents
+What a launch on one host has no need of is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from podwright.hosts._cores import (
     Core,
     Cores,
@@ -10,12 +17,9 @@ from podwright.hosts._cores import (
     read_list,
     write_list,
 )
-from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
-from podwright.hosts._keys import KEY_TYPES, NoKey, distribute_key, find_key
 from podwright.hosts._local import find_program, free_port, host_name
-from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
 from podwright.hosts._processes import (
     Process,
@@ -31,6 +35,12 @@ from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import scattered
 from podwright.hosts._systemd import tell_ready
+
+if TYPE_CHECKING:
+    from podwright.hosts._copies import Copied, copy_folder, show_percents
+    from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
+    from podwright.hosts._keys import KEY_TYPES, NoKey, distribute_key, find_key
+    from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 
 __all__ = [
     "KEY_TYPES",
@@ -87,3 +97,17 @@ __all__ = [
     "tell_ready",
     "write_list",
 ]
+
+_LATER = {
+    "_copies": ("Copied", "copy_folder", "show_percents"),
+    "_doctor": ("OK", "PROBLEM", "WARNING", "Answer", "Finding", "examine", "judge"),
+    "_keys": ("KEY_TYPES", "NoKey", "distribute_key", "find_key"),
+    "_munge": ("FakeMunge", "Munge", "MungeError", "Vouched", "Vouches"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(importlib.import_module(f"podwright.hosts.{module}"), name)
+    raise AttributeError(name)

@@ -1,0 +1,81 @@
+"""The way out of every command: how an ending, or a refusal, becomes a line and an exit code.
+
+Apart from the arguments, since argparse costs 4 ms that poprun, which parses by itself, need not
+pay. `run` is the one place where that happens, so no command ever shows a traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from podwright.wire import PodwrightError
+
+EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+EXIT_OUTPUT = 74  # EX_IOERR
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE
+TRACEBACK = "PODWRIGHT_TRACEBACK"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def run(
+    body: Callable[[], int],
+    *,
+    prog: str,
+    say: Callable[[PodwrightError], str] | None = None,
+) -> int:
+    """Run a command's body and turn every way it can end into a line and an exit code.
+
+    say: how this command words a refusal; without it `PROG: MESSAGE`.
+    """
+    try:
+        try:
+            return body()
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe or a full disk still gets its words
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _silence_standard_output()
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            _silence_standard_output()
+            complain(f"{prog}: cannot write the output: {(error.strerror or '').lower()}")
+            return EXIT_OUTPUT
+        return _explain(error, prog, say)
+
+
+def _explain(error: Exception, prog: str, say: Callable[[PodwrightError], str] | None) -> int:
+    from podwright.wire import PodwrightError  # only now: it costs 40 ms that `--help` need not pay
+
+    if os.environ.get(TRACEBACK):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, PodwrightError):
+        complain(say(error) if say else f"{prog}: {error.message}")
+        return error.exit_code
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    complain(f"{prog}: this is a fault of {prog} itself: {reason}. {TRACEBACK}=1 shows where.")
+    return EXIT_INTERNAL
+
+
+def complain(line: str) -> None:
+    """A line on standard error; one that nobody can read any more is no trouble."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def _silence_standard_output() -> None:
+    """Python flushes standard output once more at its end; into a closed pipe that would shout."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
