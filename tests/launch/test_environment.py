@@ -3,15 +3,64 @@
 from __future__ import annotations
 
 import json
+import os
 
+import msgspec
 import pytest
 
 from podwright.launch._environment import (
+    check_hosts,
     partition_environment,
     target_options,
+    visible_gpus,
     whole_environment,
 )
-from podwright.wire import GatewayRouting, PartitionInfo, Routing, SyncType
+from podwright.wire import (
+    DeviceRef,
+    GatewayRouting,
+    InvalidRequest,
+    PartitionInfo,
+    Routing,
+    SyncType,
+)
+
+
+def gpus(*names: tuple[str, str, str]) -> PartitionInfo:
+    """A partition of one GPU in each GCD: machine, address, chip id."""
+    refs = [
+        [DeviceRef(domain=0, offset=i, machine=machine, index=i, ip=ip, chip_id=chip)]
+        for i, (machine, ip, chip) in enumerate(names)
+    ]
+    bare = partition(len(names), len(names), 1, Routing.DNC)
+    return msgspec.structs.replace(bare, gcds=refs)
+
+
+NVIDIA = "GPU-996ad860-2a9a-504f-8861-aeafd0b2ae29"
+AMD = "GPU-4a10c0de00000002"
+
+
+def test_gpus_are_named_by_the_variable_of_their_vendor() -> None:
+    found = visible_gpus(gpus(("n1", "", NVIDIA), ("n1", "", NVIDIA)), 2)
+    assert found == {
+        "PODWRIGHT_GPUS": f"{NVIDIA};{NVIDIA}",
+        "PODWRIGHT_GPUS_AS": "CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES",
+    }
+    assert visible_gpus(gpus(("n1", "", AMD)), 1)["PODWRIGHT_GPUS_AS"] == "ROCR_VISIBLE_DEVICES"
+    assert visible_gpus(gpus(("n1", "", "SIM-n1-0")), 1) == {}
+    assert visible_gpus(gpus(("n1", "", NVIDIA)), 2) == {}
+
+
+def test_instances_run_where_their_gpus_are() -> None:
+    here = os.uname().nodename
+    spread = gpus(("n1", "10.1.0.1", NVIDIA), ("n2", "10.1.0.2", NVIDIA))
+    check_hosts(spread, ["n1", "n2.example.com"])
+    check_hosts(spread, ["10.1.0.1", "10.1.0.2"])
+    check_hosts(gpus(("agent7", "127.0.0.1", NVIDIA)), [here])
+    with pytest.raises(
+        InvalidRequest,
+        match=r"instance 0 is to run on 10.1.0.2, and its GPUs are in n1.*--host n1,n2",
+    ):
+        check_hosts(spread, ["10.1.0.2", "10.1.0.1"])
 
 
 def partition(size: int, gcds: int, ilds: int, routing: Routing) -> PartitionInfo:

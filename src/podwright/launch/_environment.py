@@ -6,9 +6,10 @@ was seen to derive from partitions of V-IPU. RANK and its like are what framewor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from podwright.wire import PartitionInfo, Routing
+from podwright.hosts import is_here
+from podwright.wire import InvalidRequest, PartitionInfo, Routing
 
 #: Seconds a request to the V-IPU server may take (PopRun guide, options).
 SERVER_TIMEOUT = 120.0
@@ -95,6 +96,29 @@ def visible_gpus(partition: PartitionInfo, instances: int) -> dict[str, str]:
         "PODWRIGHT_GPUS": ";".join(",".join(gcd) for gcd in names),
         "PODWRIGHT_GPUS_AS": " ".join(_AMD_VISIBLE if amd else _NVIDIA_VISIBLE),
     }
+
+
+def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
+    """GPUs sit in hosts: each instance runs where those of its GCD are. hosts: by instance.
+
+    Raises InvalidRequest that names the hosts to use.
+    """
+    for rank, (host, gcd) in enumerate(zip(hosts, partition.gcds, strict=True)):
+        for device in gcd:
+            if not _same_host(host, device.ip, device.machine):
+                found = dict.fromkeys(d.machine for devices in partition.gcds for d in devices)
+                raise InvalidRequest(
+                    f"instance {rank} is to run on {host}, and its GPUs are in {device.machine}",
+                    asked=f"a launch on partition {partition.name}",
+                    would_work=f"make the partition first, and launch with --vipu-partition="
+                    f"{partition.name} --host {','.join(found)}",
+                )
+
+
+def _same_host(host: str, *names: str) -> bool:
+    if any(host == name or host.split(".")[0] == name.split(".")[0] for name in names if name):
+        return True
+    return is_here(host) and any(is_here(name) for name in names if name)
 
 
 def target_options(partition: PartitionInfo) -> str:

@@ -12,6 +12,7 @@ from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
 from podwright.launch._engine import Engine, Local, Mpirun, local_arguments
 from podwright.launch._environment import (
+    check_hosts,
     partition_environment,
     visible_gpus,
     whole_environment,
@@ -267,7 +268,15 @@ class _Run:
         host, port = _tcp_address(found)
         self._partition = partition_environment(
             lease.partition, plan.server_host or host, plan.server_port or port, self._environ
-        ) | visible_gpus(lease.partition, len(plan.instances))
+        )
+        gpus = visible_gpus(lease.partition, len(plan.instances))
+        if gpus:
+            try:
+                check_hosts(lease.partition, [i.host for i in plan.instances])
+            except PodwrightError:
+                lease.release()
+                raise
+        self._partition |= gpus
         return lease
 
     def _cache(self) -> dict[str, str]:
