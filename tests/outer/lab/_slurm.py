@@ -249,9 +249,12 @@ class SlurmLab:
         self, what: str, probe: Callable[[Mapping[int, Job]], object], *, seconds: float = 60.0
     ) -> dict[int, Job]:
         """Polls all jobs until `probe` of them is true."""
-        return poll(
-            what, lambda: jobs if probe(jobs := self.jobs()) else None, seconds=seconds, every=0.05
-        )
+
+        def there() -> list[dict[int, Job]]:
+            jobs = self.jobs()
+            return [jobs] if probe(jobs) else []
+
+        return poll(what, there, seconds=seconds, every=0.05)[0]
 
     def wait_state(self, job: int, *states: str, seconds: float = 60.0) -> Job:
         """Polls until the job is in one of the states. Fails at once when it is over instead."""

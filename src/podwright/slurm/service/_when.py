@@ -43,9 +43,9 @@ async def explained(number: int, slurm: Slurm, client: Client, site: Site) -> Ex
     elif end is None:
         lines.append(f"no block of {size} comes free by itself: machines are away, or others' stay")
     elif end[0].isdigit():
-        lines.append(f"{size} are free together at {end} at the latest, when {_jobs(holders)} end")
+        lines.append(f"{size} are free together at {end} at the latest, when {_end(holders)}")
     else:
-        lines.append(f"{size} are free together when {_jobs(holders)} end: no time limit says when")
+        lines.append(f"{size} are free together when {_end(holders)}: no time limit says when")
     if job.comment:
         lines.append(f"its comment: {job.comment}")
     return Explanation(asked=asked, problem=problem, lines=lines, starts_now=end == "")
@@ -79,5 +79,7 @@ def soonest(
     return best or (None, [])
 
 
-def _jobs(numbers: Sequence[int]) -> str:
-    return f"job {numbers[0]}" if len(numbers) == 1 else f"jobs {', '.join(map(str, numbers))}"
+def _end(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"job {numbers[0]} ends"
+    return f"jobs {', '.join(map(str, numbers))} end"
