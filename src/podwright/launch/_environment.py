@@ -116,9 +116,14 @@ def check_hosts(partition: PartitionInfo, hosts: Sequence[str]) -> None:
 
 
 def _same_host(host: str, *names: str) -> bool:
-    if any(host == name or host.split(".")[0] == name.split(".")[0] for name in names if name):
+    if any(_short(host) == _short(name) for name in names):
         return True
     return is_here(host) and any(is_here(name) for name in names if name)
+
+
+def _short(host: str) -> str:
+    """A name up to its first dot, an address as it is."""
+    return host if host.replace(".", "").isdecimal() or ":" in host else host.split(".")[0]
 
 
 def target_options(partition: PartitionInfo) -> str:
