@@ -100,7 +100,7 @@ def test_every_ending_has_its_code(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("podwright.cli._arguments._silence_standard_output", lambda: None)
+    monkeypatch.setattr("podwright.cli._running._silence_standard_output", lambda: None)
 
     def body() -> int:
         raise error
