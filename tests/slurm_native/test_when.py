@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podwright.slurm.service._queue import Listed
-from podwright.slurm.service._when import soonest
+from podwright.slurm.service import Listed
+from podwright.slurm.waiting._when import soonest
 from podwright.wire import DeviceInfo, DeviceRef
 
 

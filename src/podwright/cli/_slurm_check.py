@@ -92,7 +92,7 @@ def _refused(option: str, why: str) -> str:
 
 def _runs(option: str, *names: str) -> str:
     code, said = _said("srun", option, "-n1", "sh", "-c", "echo $IPUOF_VIPU_API_PARTITION_ID")
-    found = said.split()[-1:] or [""]
+    found = said.split()[:1] or [""]
     good = not code and any(found[0].startswith(name) for name in names)
     return "" if good else said[:200] or "none in its environment"
 

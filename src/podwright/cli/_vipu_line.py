@@ -123,13 +123,15 @@ def explain(
     to_spec: Callable[[argparse.Namespace], PartitionSpec],
 ) -> int:
     """`vipu explain`: of a request, or of something that has a name. Exit code 75: not now."""
-    if arguments.job is not None:
-        return _job(arguments, client)
+    if arguments.job:
+        found = _of_job(arguments, client)
+        print(_json.text(found) if _wants_json(arguments) else explanation(found))
+        return 0 if found.starts_now else 75
     asked = arguments.what == "partition" and not arguments.name
     if not arguments.what or (asked and not (arguments.size or arguments.devices)):
         raise InvalidRequest(
             "explain what is not said",
-            would_work="vipu explain partition --size N, vipu explain NAME or --job N",
+            would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
         )
     if asked:
         found = client.explain(spec=to_spec(arguments), duration=arguments.duration)
@@ -139,16 +141,17 @@ def explain(
     return 75 if asked and not found.starts_now else 0
 
 
-def _job(arguments: argparse.Namespace, client: Client) -> int:
+def _of_job(arguments: argparse.Namespace, client: Client) -> Explanation:
     import asyncio
     from pathlib import Path
 
-    from podwright.slurm.service import SlurmCommands, explained, load
+    from podwright.cli._slurm_serve import FOLDER
+    from podwright.slurm.service import SlurmCommands, load
+    from podwright.slurm.waiting import explain_job
 
-    site = load(Path(arguments.site))
-    found = asyncio.run(explained(arguments.job, SlurmCommands(), client, site))
-    print(_json.text(found) if _wants_json(arguments) else explanation(found))
-    return 0 if found.starts_now else 75
+    path = Path(arguments.site or f"{FOLDER}/native.toml")
+    site = load(path) if arguments.site or path.exists() else None
+    return asyncio.run(explain_job(SlurmCommands(), client, arguments.job, site))
 
 
 def explanation(found: Explanation) -> str:

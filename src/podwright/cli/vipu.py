@@ -160,15 +160,20 @@ def _explaining(verbs: Any, common: Parser) -> None:
     parser = verbs.add_parser("explain", parents=[common], help=summary, description=summary)
     parser.set_defaults(action="explain")
     add = parser.add_argument
-    what = "`partition` with its options, or a waiter, lease, partition"
-    add("what", metavar="WHAT", nargs="?", default="", help=what)
+    add(
+        "what",
+        metavar="WHAT",
+        nargs="?",
+        default="",
+        help="`partition` with its options, or a waiter, lease, partition",
+    )
     add("name", metavar="NAME", nargs="?", default="", help="after `partition`: one that exists")
-    add("--job", type=not_negative, metavar="N", help="why a job of Slurm's waits, and until when")
+    add("--job", default="", metavar="ID", help="a job of Slurm's: why it waits, or what it holds")
     add(
         "--site",
+        default="",
         metavar="FILE",
-        default="/etc/podwright/slurm/native.toml",
-        help="with --job: what `podwright slurm configure` wrote",
+        help="with --job: what configure wrote",
     )
     _creation(parser)
 

@@ -201,7 +201,8 @@ class NativeLab(SlurmLab):
         return self.submit(script, *options, user=user)
 
     def output(self, job: int) -> str:
-        return (self.folder / "out" / f"slurm-{job}.out").read_text()
+        path = self.folder / "out" / f"slurm-{job}.out"
+        return path.read_text() if path.exists() else ""
 
 
 def build(release: Path | None, folder: Path) -> Path:

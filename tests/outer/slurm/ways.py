@@ -66,6 +66,17 @@ class WayLab(NativeLab):
             found = client.list_allocations()
         return {one.name: one.agents for one in found if one.name.startswith("c")}
 
+    def explained(self, job: int, reason: str, user: str) -> str:
+        """What `vipu explain --job` tells a user, once Slurm shows that reason."""
+
+        def said() -> str:
+            site = f"{self.folder}/podwright/native.toml"
+            done = self.command("vipu", "explain", "--job", str(job), "--site", site, user=user)
+            # While Slurm looks at a job anew it shows no reason, or another.
+            return done.stdout if f"({reason})" in done.stdout else ""
+
+        return poll(f"job {job} explained", said, seconds=40, every=0.3)
+
     def holds(self, job: int) -> str | None:
         if self.mode == "host-mapping":  # an allocation is the job's, whichever life it is in
             restarts = self.job(job).fields["Restarts"]

@@ -12,6 +12,7 @@
  *   munge-socket /run/munge/munge.socket.2     if not at its usual place
  *   licence ipu                                jobs whose licences lack this name are none of ours
  *   drain /usr/bin/scontrol                    the hosts of a job whose end failed are taken out
+ *   slurm-conf /etc/slurm/slurm.conf           for that command: Slurm names no file to its scripts
  *
  * Exit codes: 0 done (or not ours), 1 refused, 2 usage or settings, 75 no server within the time.
  * For Slurm anything but 0 in the prolog means: batch jobs go back to the queue, others end. */
@@ -41,6 +42,7 @@ struct settings {
 	char licence[64];
 	char munge[ADDRESS_MAX];
 	char scontrol[ADDRESS_MAX];
+	char slurm_conf[LINE_MAX_];
 };
 
 /* What was complained of last: the reason of a node that is taken out. */
@@ -99,6 +101,8 @@ static bool set(struct settings *s, const char *key, const char *value)
 		return copy(s->munge, sizeof s->munge, value);
 	if (strcmp(key, "drain") == 0)
 		return copy(s->scontrol, sizeof s->scontrol, value);
+	if (strcmp(key, "slurm-conf") == 0)
+		return copy(s->slurm_conf, sizeof s->slurm_conf, value);
 	if (strcmp(key, "licence") == 0)
 		return copy(s->licence, sizeof s->licence, value);
 	return false;
@@ -249,7 +253,7 @@ static int run_before(char *path)
 
 /* Where the site says so, a job's hosts come out of Slurm when its end failed: their machines are
  * not free. What went wrong is their reason. */
-static void take_out(char *scontrol)
+static void take_out(char *scontrol, const char *slurm_conf)
 {
 	const char *hosts = getenv("SLURM_JOB_NODELIST");
 	char nodes[BODY_MAX], reason[sizeof last + 16];
@@ -258,6 +262,8 @@ static void take_out(char *scontrol)
 		return;
 	last[strcspn(last, "\n")] = '\0';
 	snprintf(reason, sizeof reason, "reason=%s", last);
+	if (*slurm_conf)
+		setenv("SLURM_CONF", slurm_conf, 1);
 	run(scontrol, (char *[]){scontrol, "update", nodes, "state=drain", reason, NULL});
 }
 
@@ -333,7 +339,7 @@ int main(int argc, char **argv)
 	if (epilog) {
 		failed = ask(&s, "/slurm.v1/JobEnded", body, s.epilog_seconds) || failed;
 		if (failed && *s.scontrol)
-			take_out(s.scontrol);
+			take_out(s.scontrol, s.slurm_conf);
 		return failed;
 	}
 	return ask(&s, "/slurm.v1/JobBegins", body, s.prolog_seconds);

@@ -2,18 +2,29 @@
 counts true. Everything it knows can be read again from the server and from Slurm."""
 
 from podwright.slurm.service._commands import FakeSlurm, Said, Slurm, SlurmCommands
-from podwright.slurm.service._pods import Fixed, Line, Mapped, Pod, Site, dump, load
+from podwright.slurm.service._pods import (
+    Fixed,
+    Line,
+    Mapped,
+    Pod,
+    Site,
+    dump,
+    load,
+    of_job,
+    parse_licences,
+)
+from podwright.slurm.service._queue import Listed, listed
 from podwright.slurm.service._serve import Work, native_work, serve
 from podwright.slurm.service._server import Server, ThreadedServer
 from podwright.slurm.service._service import Asked, Service
 from podwright.slurm.service._sweep import Sweep
-from podwright.slurm.service._when import explained
 
 __all__ = [
     "Asked",
     "FakeSlurm",
     "Fixed",
     "Line",
+    "Listed",
     "Mapped",
     "Pod",
     "Said",
@@ -26,8 +37,10 @@ __all__ = [
     "ThreadedServer",
     "Work",
     "dump",
-    "explained",
+    "listed",
     "load",
     "native_work",
+    "of_job",
+    "parse_licences",
     "serve",
 ]

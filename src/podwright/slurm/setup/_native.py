@@ -62,7 +62,7 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     plan = Plan()
     wanted = _wanted(places, site, now)
     plan.texts[places.folder / "native.toml"] = dump(site)
-    plan.texts[places.folder / "hook.conf"] = _hook_conf(site, now)
+    plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
         plan.links[places.folder / name] = places.native / "podwright-hook"
     _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted))
@@ -204,7 +204,7 @@ def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str
     return out
 
 
-def _hook_conf(site: Site, now: Mapping[str, str]) -> str:
+def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
     lines = [
         "# Written by podwright slurm configure.",
         f"server tcp:{site.listen}" if site.listen else f"server unix:{site.socket}",
@@ -215,6 +215,7 @@ def _hook_conf(site: Site, now: Mapping[str, str]) -> str:
     ]
     if site.mode == "host-mapping":
         lines.append(f"drain {shutil.which('scontrol') or '/usr/bin/scontrol'}")
+        lines.append(f"slurm-conf {places.slurm_conf}")
     for key in ("prolog", "epilog"):
         if before := now.get(f"{key}slurmctld", ""):
             lines.append(f"before-{key}-slurmctld {before}")

@@ -34,6 +34,8 @@ from podwright.wire import (
 
 _log = logging.getLogger("podwright.slurm")
 _NAME: Final = re.compile(r"c(\d+)")
+#: The reasons of hosts that the hook took out since their machines did not come free.
+_OUT: Final = re.compile(r"podwright: job (\d+)(?: refused|: no server)")
 
 
 class HostMapping(Way):
@@ -102,6 +104,7 @@ class HostMapping(Way):
                     if self._touched.get(job, 0) <= since:
                         await self._settle(job, one)
         self._touched = {job: at for job, at in self._touched.items() if at > since}
+        await self._return_hosts()
 
     def state(self) -> dict[str, Any]:
         """Machines by job."""
@@ -167,17 +170,18 @@ class HostMapping(Way):
         self.swept += 1
         self._forget(job)
         await self.tell()
-        await self._return_hosts(job)
 
-    async def _return_hosts(self, job: int) -> None:
-        """Hosts that only waited for this job's machines come back."""
-        said = await self.slurm.run("sinfo", "-h", "-N", "-o", "%N|%E")
+    async def _return_hosts(self) -> None:
+        """Hosts that only waited for a job's machines come back once those are free."""
+        said = await self.slurm.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N|%E")
         names = set()
         for line in said.out.splitlines():
             name, _, reason = line.strip().partition("|")
-            if reason.startswith(f"podwright: job {job} refused"):
+            found = _OUT.match(reason)
+            if found and int(found[1]) not in self._held:
                 names.add(name)
         for name in sorted(names):
+            _log.warning("host %s has its machines again", name)
             await self.slurm.run("scontrol", "update", f"nodename={name}", "state=resume")
 
 

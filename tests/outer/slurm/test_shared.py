@@ -1,0 +1,77 @@
+"""One reconfigurable partition for all: each job holds a part of it, and the rest waits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.outer.lab import ALICE, BOB, poll
+from tests.outer.slurm.ways import SharedLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+SHOW = "echo $IPUOF_VIPU_API_PARTITION_ID lease $PODWRIGHT_LEASE gcd $IPUOF_VIPU_API_GCD_ID"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[SharedLab]:
+    with SharedLab(nodes=2, cpus=16) as made:
+        yield made
+
+
+def test_jobs_hold_parts_of_one_partition_that_do_not_overlap(lab: SharedLab) -> None:
+    jobs = [lab.batch("sleep 60", "--ipus=16", user=user) for user in (ALICE, BOB, ALICE)]
+    for job in jobs:
+        lab.wait_state(job, "RUNNING")
+    leases = lab.leases()
+    assert {(one.partition, one.owner, len(one.devices)) for one in leases} == {
+        ("all", ALICE, 16),
+        ("all", BOB, 16),
+    }
+    assert len(set(lab.taken())) == 48
+    waits = lab.batch(SHOW, "--ipus=32")
+    told = lab.explained(waits, "Licenses", BOB)
+    assert "16 are free, at most 16 of them together" in told
+    assert "--ipus=16 would start now" in told
+    lab.ok("scancel", *map(str, jobs))
+    assert lab.wait_over(waits)[waits].state == "COMPLETED"
+    assert lab.output(waits).startswith("all lease l")
+    lab.wait_free()
+
+
+def test_launches_stay_in_the_jobs_part(lab: SharedLab) -> None:
+    poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=1"
+    script = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
+    script += f"{poprun} sh -c 'echo runs; sleep 60'\n"
+    job = lab.submit(script, "--ipus=8")
+    poll("the program", lambda: "runs" in lab.output(job))
+    with lab.client() as client:
+        leases = {bool(one.parent): set(one.devices) for one in client.list_leases()}
+    assert len(leases[True]) == 4
+    assert leases[True] < leases[False]
+    other = lab.command(
+        "poprun",
+        "--num-replicas=4",
+        "--num-instances=1",
+        "true",
+        user=BOB,
+        env={"SLURM_JOB_ID": "1"},
+    )
+    assert other.returncode != 0
+    lab.ok("scancel", str(job))
+    lab.wait_free()
+
+
+def test_what_a_reconfigurable_partition_cannot_do_is_refused(lab: SharedLab) -> None:
+    done = lab.run("sbatch", "-N2", "--ipus=4", "--wrap=true", user=ALICE)
+    assert "a reconfigurable partition has one; use -N 1" in done.stderr
+    done = lab.run("sbatch", "--ipus=128", "--wrap=true", user=ALICE)
+    assert "shared has 64" in done.stderr
+
+
+def test_check_proves_the_set_up(lab: SharedLab) -> None:
+    done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
+    assert done.returncode == 0, done.stdout
+    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 4
