@@ -101,7 +101,7 @@ class Queue:
             return ""
         rows = []
         for job, (state, restarts) in self.jobs.items():
-            words = [str(job), state, str(restarts), "0", "1", "None", "", "ipu:4", ""]
+            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", "ipu:4", ""]
             rows.append(
                 "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
             )

@@ -40,15 +40,17 @@ WAITS = (
 )
 
 
-def slurm(line: str, licences: str = "", ends: str = "2026-11-21T17:30:00") -> FakeSlurm:
+def slurm(line: str, licences: str = "", limit: str = "1:00:00") -> FakeSlurm:
+    ends = "2026-11-21T17:30:00"
+
     def answer(argv: Sequence[str]) -> Said | str:
         if argv[0] == "scontrol":
             return (
                 line.format(licences=licences) if line else Said(1, "", "Invalid job id specified")
             )
         rows = [
-            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", licences, ""],
-            ["7", "RUNNING", "0", "0", "5", "None", ends, "ipu:8", ""],
+            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, ""],
+            ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", ""],
         ]
         return "".join(
             "".join(w.ljust(n) for w, n in zip(row, _WIDTHS.values(), strict=True)) + "\n"
@@ -129,8 +131,16 @@ async def test_a_block_that_is_missing_and_whose_jobs_have_it() -> None:
         "16 are free together at 2026-11-21T17:30:00 at the latest, when job 7 ends",
     ]
     assert found.would_work == "--ipus=4 would start now"
+    endless = slurm(WAITS, "ipu:16", "UNLIMITED")
+    found = await explain_job(endless, server(), "9", Site(pods=(POD,)))
+    assert found.lines[2] == "job 7 of bob has 8"
+    assert found.lines[-1] == "16 are free together when job 7 ends: no time limit says when"
+
+
+async def test_without_the_sites_file_the_server_is_asked_about_all() -> None:
     without_file = await explain_job(slurm(WAITS, "ipu:16"), server(), "9", None)
-    assert without_file.lines[2:] == found.lines[2:]
+    assert without_file.problem == "PENDING, it waits for devices (Licenses)"
+    assert without_file.would_work == "--ipus=4 would start now"
 
 
 async def test_partitions_made_beforehand() -> None:

@@ -85,7 +85,7 @@ class Slurm(FakeSlurm):
         if argv[0] == "squeue":
             rows = []
             for job, (state, licences, said) in self.jobs.items():
-                words = [str(job), state, "0", "0", "1", "Licenses", "NONE", licences, said]
+                words = [str(job), state, "0", "0", "1", "Licenses", "NONE", "1:00", licences, said]
                 rows.append(
                     "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True))
                 )

@@ -18,6 +18,7 @@ _WIDTHS = {
     "PriorityLong": 22,
     "Reason": 40,
     "EndTime": 22,
+    "TimeLimit": 16,
     "Licenses": 1000,
     "admin_comment": 1000,
 }
@@ -88,9 +89,10 @@ async def listed(slurm: Slurm, job: int = 0) -> dict[int, Listed]:
                 het=_number(words[3]),
                 priority=_number(words[4]),
                 reason=words[5],
-                end=words[6],
-                licences=words[7],
-                comment="" if words[8] == "N/A" else words[8],
+                # Without a limit Slurm shows an end all the same, a year ahead.
+                end="N/A" if words[7] == "UNLIMITED" else words[6],
+                licences=words[8],
+                comment="" if words[9] == "N/A" else words[9],
             )
             found[here.job] = here
     return found
