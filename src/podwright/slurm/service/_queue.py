@@ -22,6 +22,8 @@ _WIDTHS = {
     "Licenses": 1000,
     "admin_comment": 1000,
 }
+#: Without a limit: Slurm 22.05 then shows a year, and an end a year ahead.
+_ENDLESS = ("UNLIMITED", "365-00:00:00")
 FORMAT = ",".join(f"{name}:{width}" for name, width in _WIDTHS.items())
 #: States in which a job has ended and its EpilogSlurmctld has returned.
 _OVER = frozenset(
@@ -89,8 +91,7 @@ async def listed(slurm: Slurm, job: int = 0) -> dict[int, Listed]:
                 het=_number(words[3]),
                 priority=_number(words[4]),
                 reason=words[5],
-                # Without a limit Slurm shows an end all the same, a year ahead.
-                end="N/A" if words[7] == "UNLIMITED" else words[6],
+                end="N/A" if words[7] in _ENDLESS else words[6],
                 licences=words[8],
                 comment="" if words[9] == "N/A" else words[9],
             )
