@@ -88,7 +88,7 @@ class Reservation:
                     continue
                 half = block.size // 2
                 todo.append(Block(block.domain, block.offset, half))
-                todo.append(Block(block.domain, block.offset + half, half))
+                todo.append(Block(block.domain, block.offset + half, block.size - half))
             else:
                 self.held.append(piece)
 

@@ -88,13 +88,14 @@ class Hardware:
 
 
 def detect() -> Hardware | None:
-    """The accelerators of this machine; None where it has none, or nothing to read them by.
+    """The accelerators of this machine; None where it has none, or nothing to read them by, or
+    where a job of Slurm's runs this: then they are Slurm's to give.
 
     What must not be lost is kept by the hardware itself, and by the controller's store.
     """
     from podwright.agents.gpu import may_have_gpus, open_machine
 
-    if not may_have_gpus(os.environ):
+    if "SLURM_JOB_ID" in os.environ or not may_have_gpus(os.environ):
         return None
     name = host_name()
     try:
