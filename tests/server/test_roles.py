@@ -185,7 +185,20 @@ def _quotas_are_mine(found: Any, who: Who) -> None:
     assert {quota.user for quota in found.quotas} <= {who.name}
 
 
-_SHOWN = {"ListEvents": _events_are_mine, "ListQuotas": _quotas_are_mine}
+def _everybodys(found: Any, who: Who) -> None:
+    assert {MINE, THEIRS} <= {info.name for info in found.partitions}
+
+
+def _all(found: Any, who: Who) -> None:
+    assert [info.name for info in found.allocations] == ["pod16"]
+
+
+_SHOWN = {
+    "ListEvents": _events_are_mine,
+    "ListQuotas": _quotas_are_mine,
+    "ListPartitions": _everybodys,
+    "ListAllocations": _all,
+}
 
 
 async def test_a_secure_server_answers_nobody_whom_it_does_not_know(doors: Doors) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from podwright.hosts import FakeMunge, MungeError
 from podwright.slurm.service._http import MOST, Front, Proofs
+from tests.whole.hostile import Hand
 
 SLURM = 64030
 BODY = b'{"job":"7"}'
@@ -36,12 +38,17 @@ class Door:
             head += f"Authorization: {proof}\r\n"
         return await self.raw(head.encode() + b"\r\n" + body)
 
-    async def raw(self, data: bytes) -> str:
+    async def raw(self, data: bytes, *, end: bool = False) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(data)
-        answer = (await reader.read()).decode()
+        if end:
+            writer.write_eof()
+        answer = ""
+        with contextlib.suppress(ConnectionError):  # closed with bytes unread: it had enough
+            answer = (await reader.read()).decode()
         writer.close()
-        await writer.wait_closed()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
         return answer.partition(" ")[2]
 
 
@@ -92,6 +99,18 @@ async def test_silent_strangers_are_few(door: Door) -> None:
     for _, writer in silent:
         writer.close()
         await writer.wait_closed()
+    proof = f"MUNGE {door.munge.encode(BODY)}"
+    assert (await door.send(BODY, proof)).startswith("200")
+
+
+async def test_hostile_messages_change_nothing_for_slurm(door: Door) -> None:
+    hand = Hand(7)
+    good = f"POST /slurm.v1/JobBegins HTTP/1.0\r\nContent-Length: {len(BODY)}\r\n"
+    for _ in range(300):
+        proof = f"Authorization: MUNGE {hand.random.choice(['', 'x', 'MUNGE:0:', 'y' * 3000])}"
+        await door.raw(hand.mutated(f"{good}{proof}\r\n\r\n".encode() + BODY), end=True)
+        await door.raw(hand.garbage(), end=True)
+    assert not door.asked
     proof = f"MUNGE {door.munge.encode(BODY)}"
     assert (await door.send(BODY, proof)).startswith("200")
 

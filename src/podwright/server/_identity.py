@@ -7,6 +7,7 @@ the caller's uid. They are signed with a key that lives and dies with the server
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -59,6 +60,7 @@ class Identity:
     ) -> None:
         self.secure = secure
         self._munge = munge
+        self._few = asyncio.Semaphore(4)  # munged may hang, and must not take all threads along
         self._administrators = {0, os.geteuid() if server_uid is None else server_uid}
         self._clock = clock
         self._name_of = name_of or _account_name
@@ -70,8 +72,6 @@ class Identity:
         known = self._callers.get((uid, origin))
         if known is not None:
             return known
-        import asyncio
-
         name = await asyncio.to_thread(self._name_of, uid)
         role = Role.ADMINISTRATOR if uid in self._administrators else Role.USER
         if not name or name == ANONYMOUS.name or name.isdecimal():
@@ -147,8 +147,6 @@ class Identity:
         return ANONYMOUS
 
     async def _of_munge(self, credential: str, payload: bytes) -> Caller:
-        import asyncio
-
         from podwright.hosts import MungeError
 
         if self._munge is None:
@@ -156,7 +154,8 @@ class Identity:
                 "this server believes no MUNGE credential", would_work="vipu-server --munge"
             )
         try:
-            proven = await asyncio.to_thread(self._munge.decode, credential)
+            async with self._few:
+                proven = await asyncio.to_thread(self._munge.decode, credential)
         except MungeError as error:
             if error.absent:
                 raise Unavailable(f"MUNGE does not answer the server: {error}") from None
