@@ -165,3 +165,10 @@ async def test_a_drained_machine_takes_nothing_new(world: World) -> None:
         await world.controller.drain_machine(ROOT, MachineName(name="nope"))
     with pytest.raises(Denied):
         await world.controller.drain_machine(ALICE, MachineName(name="ag1"))
+
+
+async def test_events_after_a_number_that_never_was(world: World) -> None:
+    await world.create("p1", 4)
+    for since in (2**63, 2**64 - 1):
+        found = await world.controller.list_events(ROOT, EventsRequest(since=since))
+        assert found.events == []

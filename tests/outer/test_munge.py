@@ -11,8 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from podwright.hosts import Munge, Vouched
 from podwright.wire import ServerInfo, ServerInfoRequest, messages, munge_payload
 from tests.outer.lab import SlurmLab
+from tests.server.test_roles import walk
+from tests.server.walk import Doors, Who, everybody
 
 BIN = Path(sys.executable).parent
 PATH = messages.method_path("GetServerInfo")
@@ -87,6 +90,39 @@ def test_another_users_credential_is_that_users_once(port: int, munge: Path) -> 
         assert (info.caller, info.role) == ("nobody", "user")
         with pytest.raises(grpc.RpcError, match="it was shown before"):
             call(body, metadata=shown, timeout=20)
+
+
+class Anybodys:
+    """Real MUNGE, which root can ask in anybody's name."""
+
+    def __init__(self, socket: Path) -> None:
+        self.uid = 0
+        self._socket = socket
+        self._munge = Munge(str(socket))
+
+    def encode(self, payload: bytes) -> str:
+        made = subprocess.run(
+            ["munge", f"--socket={self._socket}"],
+            input=payload,
+            user=self.uid,
+            extra_groups=(),
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return made.stdout.decode().strip()
+
+    def decode(self, credential: str) -> Vouched:
+        return self._munge.decode(credential)
+
+
+@pytest.mark.parametrize("who", [w for w in everybody() if w.door == "munge"], ids=str)
+async def test_every_cell_of_the_table_with_munged(munge: Path, tmp_path: Path, who: Who) -> None:
+    doors = Doors(tmp_path / "s", Anybodys(munge))
+    await doors.start()
+    try:
+        await walk(doors, who)
+    finally:
+        await doors.stop()
 
 
 def test_a_server_does_not_start_without_the_munge_that_it_promises(tmp_path: Path) -> None:

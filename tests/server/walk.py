@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import grpc.aio
@@ -15,7 +15,7 @@ import grpc.aio
 from podwright.agents import Agent, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines, Role
 from podwright.fabric import IPU, Machine, preset
-from podwright.hosts import FakeMunge
+from podwright.hosts import FakeMunge, Vouches
 from podwright.server import Identity, Server
 from podwright.server._grpc import GrpcFront
 from podwright.store import MemoryStore
@@ -72,10 +72,19 @@ def everybody() -> list[Who]:
     return [*found, Who("loopback", "anonymous", "anonymous")]
 
 
-class Doors:
-    """The server. kernel: whom the Unix socket's other end is, by the kernel's word."""
+class SomebodysMunge(Vouches, Protocol):
+    """MUNGE that makes credentials of any user."""
 
-    def __init__(self, socket: Path) -> None:
+    uid: int
+
+
+class Doors:
+    """The server. kernel: whom the Unix socket's other end is, by the kernel's word.
+
+    munge: of whichever user its `uid` says.
+    """
+
+    def __init__(self, socket: Path, munge: SomebodysMunge | None = None) -> None:
         cluster = preset("pod16")
         machines = [m for d in cluster.domains for m in d.machines]
         drivers = {m.name: SimulatedMachine(m, cluster.family) for m in machines}
@@ -87,7 +96,7 @@ class Doors:
             version="test",
             machines=Machines(discovery=Discovery(("lo",), lambda host: "lo")),
         )
-        self.munge = FakeMunge()
+        self.munge = munge or FakeMunge()
         self.kernel = 0
         names = {0: "root", 1001: "alice", 1003: "rut", 64030: "slurmuser"}
         identity = Identity(server_uid=500, name_of=names.get, munge=self.munge)

@@ -104,7 +104,7 @@ class Audit:
 
     def _after(self, caller: Caller, request: EventsRequest) -> EventList:
         skip = request.since - self._events[0].number + 1 if self._events else 0
-        later = islice(self._events, max(0, skip), None)
+        later = islice(self._events, min(max(0, skip), len(self._events)), None)
         mine = (event for event in later if _may_see(caller, event))
         events = list(islice(mine, request.limit))
         last = events[-1].number if len(events) == request.limit else self._last
