@@ -29,6 +29,10 @@ def complete(script: str, *words: str) -> list[str]:
         (["vipu", "create", "partition", "--siz"], ["--size"]),
         (["vipu", "create", "partition", "p1", "--routing", "dn"], ["dnc"]),
         (["podwright", "comp"], ["completion"]),
+        (["vipu-admin", "dra"], ["drain"]),
+        (["vipu-admin", "set", "quota", "--dev"], ["--devices"]),
+        (["vipu-admin", "drain", "machine", "--dry"], ["--dry-run"]),
+        (["gc-monitor", "--li"], ["--live"]),
         (["poprun", "--num-rep"], ["--num-replicas"]),
     ],
 )

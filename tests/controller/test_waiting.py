@@ -269,10 +269,10 @@ async def test_only_administrators_raise_their_priority(world: World, queue: Que
 async def test_places_outlive_a_restart(world: World, queue: Queue) -> None:
     await world.create("all", 16)
     for name in ("a", "b"):
-        await queue.join(name, 16, caller=ALICE)
-        await world.time.advance(0.5)
-    await world.controller._core.journal.flush()
-    await world.restart()
+        wanted = CreateRequest(spec=PartitionSpec(name=name, size=16))
+        reply = await world.controller.wait(ALICE, WaitRequest(create=wanted))
+        queue.ids[name], queue.callers[name] = reply.waiter.id, ALICE
+    await world.restart()  # with the last word said, nothing is lost
     assert await queue.names() == ["a", "b"]
     await world.remove("all")
     await queue.settle()

@@ -1,7 +1,8 @@
 """Waiting, as callers see it: join, ask how it goes, leave.
 
 A waiter asks again and again; one who stops has left after a while, and what it may have got in
-that while is given back. Waiters are written down with the next commit, so a restart keeps places.
+that while is given back. Waiters are written down before they are told their id, so a restart
+keeps places.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Waiting:
                 asked="wait",
                 would_work=f"use a timeout from 0 to {MAX_WAIT:g} s, and ask again",
             )
-        waiter = self._find(caller, request.id) if request.id else self._join(caller, request)
+        waiter = self._find(caller, request.id) if request.id else await self._join(caller, request)
         waiter.seen = self._core.now()
         waiter.asking += 1
         try:
@@ -166,7 +167,7 @@ class Waiting:
 
     # -- joining and starting ----------------------------------------------------------------
 
-    def _join(self, caller: Caller, request: WaitRequest) -> Waiter:
+    async def _join(self, caller: Caller, request: WaitRequest) -> Waiter:
         core = self._core
         if (request.create is None) == (request.acquire is None):
             raise InvalidRequest(
@@ -195,6 +196,9 @@ class Waiting:
             create=request.create,
             acquire=request.acquire,
         )
+        # Before anybody is told the id: a place that was given outlives the server.
+        written = core.journal.commit([Put(WAITER, record.id, msgspec.json.encode(record))])
+        await asyncio.shield(core.spawn(written))
         waiter = Waiter(record, "", core.now())
         waiter.asked = _asked(core, waiter)
         self._waiters[waiter.id] = waiter
@@ -219,7 +223,6 @@ class Waiting:
                 return
             waiter.waited = True
             waiter.target = str(error.data["partition"]) if isinstance(error, Held) else ""
-            core.journal.later(Put(WAITER, waiter.id, msgspec.json.encode(record)))
             self.line.add(waiter)
             if not waiter.target:
                 self.line.look()
