@@ -35,6 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
+    from podwright.hosts import tell_ready
     from podwright.slurm import ways
     from podwright.slurm.service import load, serve
 
@@ -42,5 +43,6 @@ def _run(arguments: argparse.Namespace) -> int:
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
     site = load(Path(arguments.site))
-    asyncio.run(serve(site, prefix=shlex.split(arguments.command_prefix), make=ways.work))
+    prefix = shlex.split(arguments.command_prefix)
+    asyncio.run(serve(site, prefix=prefix, make=ways.work, ready=tell_ready))
     return 0

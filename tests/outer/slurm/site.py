@@ -32,6 +32,9 @@ BUFFER = "".join(
     + (
         f'   local f = io.open("@LAB@/seen/{name}-" .. select(1, ...), "w"); f:close()\n'
         if name in ("setup", "pre_run", "job_teardown")
+        # A test can have it take its time.
+        else '   os.execute("test ! -e @LAB@/seen/slow || sleep 4")\n'
+        if name == "data_in"
         else ""
     )
     + "   return slurm.SUCCESS"

@@ -55,6 +55,22 @@ def test_all_scripts_of_the_site_run_beside_ours(lab: SiteLab) -> None:
     assert "the site forbids this name" in done.stderr
 
 
+@pytest.mark.soak
+def test_a_job_cancelled_while_it_stages_in_holds_nothing(lab: SiteLab) -> None:
+    slow = lab.folder / "seen" / "slow"
+    slow.touch()
+    try:
+        job = lab.batch("#!/bin/sh\n#BB_lua\ntrue\n", "--ipus=8", "-n1")
+        poll("its staging", lambda: lab.seen("setup", job))
+        assert lab.job(job).state == "PENDING"
+        assert lab.held() == 0
+        lab.ok("scancel", str(job))
+        assert lab.wait_over(job)[job].state == "CANCELLED"
+    finally:
+        slow.unlink()
+    assert lab.held() == 0
+
+
 def test_several_kinds_of_pod_stand_side_by_side(lab: SiteLab) -> None:
     jobs = {
         kind: lab.batch("sleep 60", "--ipus=16", f"--gres=vipu:{kind}", "-o", "/dev/null")
