@@ -50,7 +50,9 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
         raise Illegal(f"a GCD lies in one machine: {gcds} do not divide over {machines} machines")
     if domains is not None and machines % domains:
         raise Illegal(f"{machines} machines do not divide over {domains} link domains")
-    total = sum(len(domain.machines) for domain in cluster.domains)
+    total = len(cluster.domains)  # at least; a link domain has a machine
+    if machines > total:
+        total = sum(len(domain.machines) for domain in cluster.domains)
     if machines > total:
         raise Illegal(f"cluster {cluster.name} has {total} machines, not {machines}", of_size=True)
     if cluster.topology is ClusterTopology.NONE:

@@ -1,20 +1,45 @@
 """Which devices are free where they sit in machines, and which of them a request gets.
 
 What `Index` is for aligned blocks this is for GPUs: any number inside one machine, whole machines
-beyond. A machine is a mask, and all of an allocation's are looked at: there are a thousand of
-them at most, and what makes a place good (machines and link domains that stay whole) is a key.
+beyond. A machine is a mask; machines are filed under how many of their devices are free, so that
+the fullest that has room is found first, and machines and link domains stay whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from podwright.fabric import Cluster
+from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._node_rules import NodeShape, best_runs, node_shape
 from podwright.placement._refusals import unknown_allocation
 from podwright.placement._rules import Illegal
 from podwright.placement._values import Block, Placement, Refusal, Request
+
+_Harm = tuple[int, tuple[int, int]]
+
+
+class _Pool:
+    """The machines of one allocation, filed under how many of their devices are free.
+
+    free: devices. whole: by link domain, machines that are wholly free. places: of its machines.
+    """
+
+    def __init__(self, places: dict[str, tuple[int, int]], per: int, domains: int) -> None:
+        self.places = places
+        self.free = 0
+        self.whole = [0] * domains
+        self.filed: list[set[str]] = [set() for _ in range(per + 1)]
+        self.filed[0].update(places)
+
+    def refile(self, name: str, before: int, now: int) -> None:
+        """A machine has `now` free devices where it had `before`."""
+        self.filed[before].discard(name)
+        self.filed[now].add(name)
+        self.free += now - before
+        full = len(self.filed) - 1
+        if full in (before, now):
+            self.whole[self.places[name][0]] += 1 if now == full else -1
 
 
 class NodeIndex:
@@ -33,7 +58,10 @@ class NodeIndex:
         self._untaken = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
         self._avoided: dict[str, int] = {}  # by machine that has any: devices that are ill
-        self._pools: dict[str, list[str]] = {cluster.name: list(self._machines)}
+        self._now = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
+        self._home: dict[str, _Pool] = {}
+        self._pools: dict[str, _Pool] = {}
+        self._add_pool(cluster.name, self._machines)
         self._implicit = True
         self._held: dict[Placement, int] = {}
 
@@ -53,30 +81,56 @@ class NodeIndex:
             raise ValueError(f"there is an allocation {name} already")
         if not machines:
             raise ValueError(f"allocation {name} has no machines")
-        for place, machine in enumerate(machines):
+        seen: set[str] = set()
+        for machine in machines:
             self._known(machine)
-            if machine in machines[:place]:
+            if machine in seen:
                 raise ValueError(f"machine {machine} is named twice")
+            seen.add(machine)
             for other, theirs in pools.items():
-                if machine in theirs:
+                if machine in theirs.places:
                     raise ValueError(f"machine {machine} is in allocation {other}")
-        self._pools = {**pools, name: sorted(machines, key=self._machines.__getitem__)}
+        if self._implicit:
+            self._pools.clear()
+            self._home.clear()
+        self._add_pool(name, machines)
         self._implicit = False
+
+    def _add_pool(self, name: str, machines: Iterable[str]) -> None:
+        places = {machine: self._machines[machine] for machine in machines}
+        pool = self._pools[name] = _Pool(places, self._per, len(self.cluster.domains))
+        for machine in places:
+            self._home[machine] = pool
+            self._now[machine] = 0
+            self._look(machine)
+
+    def _look(self, machine: str) -> None:
+        """What is free of a machine may have changed."""
+        now = self._untaken[machine] & ~self._avoided.get(machine, 0)
+        if machine in self._drained:
+            now = 0
+        before, self._now[machine] = self._now[machine], now
+        if before != now and machine in self._home:
+            self._home[machine].refile(machine, before.bit_count(), now.bit_count())
 
     def remove_allocation(self, name: str) -> None:
         """Undo `define_allocation`. Raises ValueError if something is placed in it."""
-        self._pool(name)
+        pool = self._pool(name)
         if any(placement.allocation == name for placement in self._held):
             raise ValueError(f"allocation {name} has partitions")
+        for machine in pool.places:
+            del self._home[machine]
         del self._pools[name]
 
     def drain(self, machine: str) -> None:
         """Let the machine take nothing new. Raises ValueError for an unknown one."""
         self._drained.add(self._known(machine))
+        self._look(machine)
 
     def resume(self, machine: str) -> None:
         """Undo `drain`. Raises ValueError for an unknown machine."""
         self._drained.discard(self._known(machine))
+        self._look(machine)
 
     def avoid(self, machine: str, devices: Iterable[int]) -> None:
         """Place nothing new on these devices of a machine, and again on its others.
@@ -87,21 +141,20 @@ class NodeIndex:
         self._avoided.pop(self._known(machine), None)
         if mask:
             self._avoided[machine] = mask
+        self._look(machine)
 
     def free(self, allocation: str | None = None) -> int:
         """Devices that are neither taken, drained nor ill. Raises ValueError for an unknown one."""
-        return sum(self._free(name).bit_count() for name in self._of(allocation))
+        return sum(pool.free for pool in self._of(allocation))
 
     def size(self, allocation: str | None = None) -> int:
         """Devices in an allocation, or in all. Raises ValueError for an unknown one."""
-        return self._per * len(self._of(allocation))
+        return self._per * sum(len(pool.places) for pool in self._of(allocation))
 
-    def _of(self, allocation: str | None) -> list[str]:
-        if allocation is not None:
-            return self._pool(allocation)
-        return [name for pool in self._pools.values() for name in pool]
+    def _of(self, allocation: str | None) -> list[_Pool]:
+        return [*self._pools.values()] if allocation is None else [self._pool(allocation)]
 
-    def _pool(self, name: str) -> list[str]:
+    def _pool(self, name: str) -> _Pool:
         if name not in self._pools:
             raise ValueError(f"there is no allocation {name} in cluster {self.cluster.name}")
         return self._pools[name]
@@ -110,11 +163,6 @@ class NodeIndex:
         if name not in self._machines:
             raise ValueError(f"there is no machine {name} in cluster {self.cluster.name}")
         return name
-
-    def _free(self, machine: str) -> int:
-        if machine in self._drained:
-            return 0
-        return self._untaken[machine] & ~self._avoided.get(machine, 0)
 
     # Placements.
 
@@ -148,14 +196,15 @@ class NodeIndex:
         Raises ValueError, and changes nothing, when some of it is taken or outside its
         allocation.
         """
-        pool = set(self._pool(placement.allocation))
+        pool = self._pool(placement.allocation)
         bits = self._bits(placement.blocks)
-        if not bits or not pool.issuperset(bits):
+        if not bits or not pool.places.keys() >= bits.keys():
             raise ValueError(f"some of the devices are not in allocation {placement.allocation}")
         if placement in self._held or any(m & ~self._untaken[name] for name, m in bits.items()):
             raise ValueError("some of the devices are taken")
         for name, mask in bits.items():
             self._untaken[name] ^= mask
+            self._look(name)
         self._held[placement] = placement.size
 
     def release(self, placement: Placement) -> None:
@@ -164,6 +213,7 @@ class NodeIndex:
             raise ValueError("that placement is not held")
         for name, mask in self._bits(placement.blocks).items():
             self._untaken[name] |= mask
+            self._look(name)
 
     def _bits(self, blocks: Sequence[Block]) -> dict[str, int]:
         """Blocks as masks of machines; empty where they leave the cluster or overlap."""
@@ -179,42 +229,37 @@ class NodeIndex:
 
     # Where a shape goes.
 
-    def _search(self, pool: Sequence[str], shape: NodeShape) -> list[Block]:
+    def _search(self, pool: _Pool, shape: NodeShape) -> list[Block]:
         if shape.machines:
             return self._whole_machines(pool, shape)
-        whole = [0] * len(self.cluster.domains)
-        for name in pool:
-            whole[self._machines[name][0]] += self._free(name) == self._full
-        best: tuple[tuple[int, int, tuple[int, int]], list[tuple[int, int]]] | None = None
-        for name in pool:
-            free, at = self._free(name), self._machines[name]
-            if free.bit_count() < shape.size:
-                continue
-            key = (free.bit_count(), whole[at[0]], at)
-            if best is None or key < best[0]:
-                runs = best_runs(free, shape.size, shape.gcd, self._per)
-                best = (key, runs) if runs else best
-        if best is None:
-            return []
-        (_, _, (domain, place)), runs = best
-        return [Block(domain, place * self._per + first, length) for first, length in runs]
 
-    def _whole_machines(self, pool: Sequence[str], shape: NodeShape) -> list[Block]:
+        def harm(name: str) -> _Harm:
+            place = pool.places[name]
+            return pool.whole[place[0]], place
+
+        for names in pool.filed[shape.size :]:
+            for name in _best_first(names, harm):
+                runs = best_runs(self._now[name], shape.size, shape.gcd, self._per)
+                if runs:
+                    domain, place = pool.places[name]
+                    return [Block(domain, place * self._per + at, n) for at, n in runs]
+        return []
+
+    def _whole_machines(self, pool: _Pool, shape: NodeShape) -> list[Block]:
+        if len(pool.filed[self._per]) < shape.machines:
+            return []
         by_domain: dict[int, list[int]] = {}
-        for name in pool:
-            if self._free(name) == self._full:
-                domain, place = self._machines[name]
-                by_domain.setdefault(domain, []).append(place)
+        for domain, place in sorted(pool.places[name] for name in pool.filed[self._per]):
+            by_domain.setdefault(domain, []).append(place)
         chosen = _spread(by_domain, shape.machines, shape.domains)
-        return [
-            Block(d, place * self._per, self._per) for d in sorted(chosen) for place in chosen[d]
-        ]
+        per = self._per
+        return [Block(d, place * per, per) for d in sorted(chosen) for place in chosen[d]]
 
     def _find_named(self, request: Request) -> Placement | None:
         bits, shape = self._named(request)
         for name, pool in self._pools.items():
-            inside = request.allocation in (None, name) and set(pool).issuperset(bits)
-            if inside and not any(mask & ~self._free(m) for m, mask in bits.items()):
+            inside = request.allocation in (None, name) and pool.places.keys() >= bits.keys()
+            if inside and not any(mask & ~self._now[m] for m, mask in bits.items()):
                 return _placement(name, self._blocks(bits), shape.gcd)
         return None
 
@@ -250,15 +295,12 @@ class NodeIndex:
         pools = [p for name, p in self._pools.items() if request.allocation in (None, name)]
         if not pools:
             return unknown_allocation(self.cluster, request.allocation)
-        noun, free = (
-            self.cluster.family.device_noun,
-            sum(self.free(n) for n in self._pools if request.allocation in (None, n)),
-        )
-        largest = self._largest(request)
+        noun = self.cluster.family.device_noun
+        free, largest = sum(pool.free for pool in pools), self._largest(request, pools)
         try:
             if request.blocks is not None:
                 bits, _ = self._named(request)
-                inside = any(set(pool).issuperset(bits) for pool in pools)
+                inside = any(pool.places.keys() >= bits.keys() for pool in pools)
                 rule = "some of the devices named are taken, or on a drained machine"
                 if not inside:
                     rule = "the devices named are not all in one allocation"
@@ -267,7 +309,7 @@ class NodeIndex:
         except Illegal as illegal:
             nearest = self._nearest(request.size, pools) if illegal.of_size else ()
             return Refusal(True, illegal.rule, free, largest, nearest)
-        room = max(len(pool) for pool in pools)
+        room = max(len(pool.places) for pool in pools)
         if shape.machines > room:
             rule = f"the largest allocation has {room} machines, not {shape.machines}"
             return Refusal(True, rule, free, largest, self._nearest(request.size, pools))
@@ -279,9 +321,10 @@ class NodeIndex:
             rule = f"{free} {noun}s are free, but no {shape.gcd} side by side in one machine"
         return Refusal(False, rule, free, largest)
 
-    def _largest(self, request: Request) -> int:
+    def _largest(self, request: Request, pools: Sequence[_Pool]) -> int:
         """The largest request of the same kind that has a place now."""
-        whole = sum(self._free(name) == self._full for name in self._of(None))
+        apart = self.cluster.topology is ClusterTopology.NONE
+        whole = max(max(pool.whole) if apart else sum(pool.whole) for pool in pools)
         for machines in range(whole, 0, -1):
             as_many = replace(request, size=machines * self._per, blocks=None, gcds=machines)
             if self.find(as_many):
@@ -292,10 +335,17 @@ class NodeIndex:
                 return size
         return 0
 
-    def _nearest(self, size: int, pools: Sequence[Sequence[str]]) -> tuple[int, ...]:
-        most = max(len(pool) for pool in pools) * self._per
+    def _nearest(self, size: int, pools: Sequence[_Pool]) -> tuple[int, ...]:
+        most = max(len(pool.places) for pool in pools) * self._per
         below = min(size // self._per * self._per, most)
         return tuple(n for n in (below, below + self._per) if 0 < n <= most)
+
+
+def _best_first(names: set[str], harm: Callable[[str], _Harm]) -> Iterator[str]:
+    """The first mostly has room; only where its free devices lie apart are the others sorted."""
+    if names:
+        yield min(names, key=harm)
+        yield from sorted(names, key=harm)[1:]
 
 
 def _spread(free: dict[int, list[int]], machines: int, domains: int | None) -> dict[int, list[int]]:
@@ -305,20 +355,17 @@ def _spread(free: dict[int, list[int]], machines: int, domains: int | None) -> d
         share = machines // domains
         fit = sorted((d for d in free if len(free[d]) >= share), key=lambda d: (len(free[d]), d))
         return {d: free[d][:share] for d in fit[:domains]} if len(fit) >= domains else {}
+    if sum(map(len, free.values())) < machines:
+        return {}
     chosen: dict[int, list[int]] = {}
-    left = machines
-    while left:
-        rest = [d for d in free if d not in chosen]
-        if not rest:
-            return {}
-        fit = [d for d in rest if len(free[d]) >= left]
-        if fit:
-            best = min(fit, key=lambda d: (len(free[d]), d))
-        else:
-            best = min(rest, key=lambda d: (-len(free[d]), d))
-        chosen[best] = free[best][:left]
-        left -= len(chosen[best])
-    return chosen
+    rest = sorted(free, key=lambda d: (-len(free[d]), d))
+    left, at = machines, 0
+    while len(free[rest[at]]) < left:
+        chosen[rest[at]] = free[rest[at]]
+        left -= len(free[rest[at]])
+        at += 1
+    last = min((d for d in rest[at:] if len(free[d]) >= left), key=lambda d: (len(free[d]), d))
+    return {**chosen, last: free[last][:left]}
 
 
 def _placement(allocation: str, blocks: Sequence[Block], gcd: int) -> Placement:
