@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages=(
     slurmctld slurmd slurm-client slurm-wlm-basic-plugins libslurm-dev slurmdbd
-    munge libmunge-dev
+    munge libmunge-dev libpmix-dev
     openssh-server openssh-client rsync
     hwloc postgresql mariadb-server
     iproute2 util-linux debootstrap

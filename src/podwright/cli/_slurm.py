@@ -16,12 +16,14 @@ from podwright.cli import (
     _slurm_fabric,
     _slurm_lint,
     _slurm_serve,
+    _slurm_template,
 )
 
 _VERBS = (
     _slurm_explain,
     _slurm_lint,
     _slurm_binding,
+    _slurm_template,
     _slurm_fabric,
     _slurm_configure,
     _slurm_serve,

@@ -1,0 +1,97 @@
+"""A site for job scripts: hosts with two device files each that stand for GPUs, and its inventory.
+
+What the scripts start comes from a Python environment on a path that all hosts have.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from podwright.slurm.gpus import make_inventory
+from podwright.slurm.templates import Wishes, of_inventory, render
+from tests.outer.lab import HostsLab, SlurmLab
+
+GPUS = 2
+_NODES = {
+    "names": "n[1-2]",
+    "sockets": 1,
+    "cores_per_socket": 2,
+    "gpus": {"type": "h100", "count": GPUS, "memory": 80},
+    "nics": [{"interface": "eth0"}],
+}
+
+
+class ScriptSite:
+    """`template` renders, `run` submits and waits."""
+
+    def __init__(self, lab: SlurmLab, hosts: HostsLab) -> None:
+        self.lab, self.hosts = lab, hosts
+        self.bin = lab.folder / "bin"
+        self.bin.mkdir()
+
+    def template(self, name: str, wishes: Wishes | None = None) -> str:
+        wishes = wishes or Wishes()
+        fit = of_inventory(make_inventory({"nodes": [_NODES]}), wishes)
+        return render(name, fit._replace(version=(22, 5)), wishes)
+
+    def submit(self, text: str, *words: str, options: Sequence[str] = (), path: str = "") -> int:
+        script = self.lab.write("out/job.sh", text)
+        paths = ":".join(filter(None, [str(self.bin), path, self.lab.environment()["PATH"]]))
+        done = self.lab.run(
+            "sbatch", "--parsable", *options, str(script), *words, env={"PATH": paths}
+        )
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    def run(
+        self, text: str, *words: str, seconds: float = 120, path: str = ""
+    ) -> tuple[str, int, str]:
+        """A job's state and exit code at its end, and what it wrote."""
+        job = self.submit(text, *words, path=path)
+        found = self.lab.wait_over(job, seconds=seconds)[job]
+        code = int(found.fields["ExitCode"].partition(":")[0])
+        return found.state, code, self.output(f"*-{job}.out")
+
+    def output(self, pattern: str) -> str:
+        files = sorted((self.lab.folder / "out").glob(pattern))
+        return "".join(path.read_text() for path in files)
+
+    def program(self, name: str, text: str) -> str:
+        """A program on all hosts; its path."""
+        return str(self.lab.write(f"out/{name}", text))
+
+    def left(self, *words: str) -> list[str]:
+        """Processes of such names that are left on the hosts."""
+        found = []
+        for name in self.hosts.names[1:]:
+            lines = self.hosts.exec(name, "ps", "-eo", "args=").stdout.splitlines()
+            found += [f"{name}: {line}" for line in lines if any(word in line for word in words)]
+        return found
+
+
+@contextmanager
+def script_site() -> Iterator[ScriptSite]:
+    """The site, up."""
+    with HostsLab(["ctl", "n1", "n2"]) as hosts:
+        gres = f"AutoDetect=off\nName=gpu Type=h100 File=@LAB@/gpu[0-{GPUS - 1}]\n"
+        lab = SlurmLab(
+            cpus=2,
+            conf={"GresTypes": "gpu"},
+            files={"gres.conf": gres},
+            node_extra=f"Gres=gpu:h100:{GPUS} Feature=gpumem80g",
+            hosts=hosts,
+        )
+        for number in range(GPUS):
+            os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
+        with lab:
+            yield ScriptSite(lab, hosts)
+
+
+def executable(path: Path, text: str) -> None:
+    """Write a program."""
+    path.write_text(text)
+    path.chmod(0o755)

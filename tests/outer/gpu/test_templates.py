@@ -1,0 +1,105 @@
+"""Job scripts on real Slurm over several hosts: those that need little, and all to be accepted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from podwright.slurm.templates import TEMPLATES, Wishes
+from tests.outer.gpu.site import ScriptSite, executable, script_site
+from tests.outer.lab import Job
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+
+MPI = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('sum', w.allreduce(w.rank), 'of', w.size)"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[ScriptSite]:
+    with script_site() as site:
+        yield site
+
+
+@pytest.mark.parametrize("wishes", [Wishes(), Wishes(type="h100", memory=70, partition="main")])
+def test_slurm_takes_every_script(site: ScriptSite, wishes: Wishes) -> None:
+    for name in TEMPLATES:
+        if name != "pipeline":
+            text = site.template(name, wishes)
+            done = site.lab.run("sbatch", "--test-only", stdin=text)
+            assert done.returncode == 0, (name, done.stderr)
+
+
+def test_a_sweep_runs_each_line(site: ScriptSite) -> None:
+    lines = site.program("sweep.txt", "--rate 1\n--rate 2 --deep\n--rate 3\n")
+    array = ["--array=0-3%2"]
+    words = (lines, "sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES: $*"', "run")
+    job = site.submit(site.template("sweep"), *words, options=array)
+    over = site.lab.wait("the array", partial(done, array=job, count=4))
+    assert {one.state for one in over.values() if array_of(one) == str(job)} == {"COMPLETED"}
+    said = site.output(f"sweep-{job}_*.out")
+    for line in ("--rate 1", "--rate 2 --deep", "--rate 3", "no line 4: nothing to do"):
+        assert line in said
+    assert "0: --rate 1" in said
+
+
+def test_shards_that_are_done_stay_done(site: ScriptSite) -> None:
+    lines = site.program("prompts.txt", "".join(f"{n}\n" for n in range(10)))
+    folder = site.lab.folder / "out" / "answers"
+    words = (lines, str(folder), "sed", "s/^/answer /")
+    for attempt in (1, 2):
+        job = site.submit(site.template("inference"), *words, options=["--array=0-2"])
+        site.lab.wait("the array", partial(done, array=job, count=3))
+        said = site.output(f"inference-{job}_*.out")
+        assert said.count("is done") == (0 if attempt == 1 else 3)
+    parts = sorted(folder.iterdir())
+    assert [path.name for path in parts] == [f"part-0000{n}-of-00003" for n in range(3)]
+    answers = sorted(line for path in parts for line in path.read_text().splitlines())
+    assert answers == [f"answer {n}" for n in range(10)]
+
+
+def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
+    good = site.program("good.sh", "#!/bin/sh\ntrue\n")
+    bad = site.program("bad.sh", "#!/bin/sh\nexit 3\n")
+    script = site.lab.write("out/pipeline.sh", site.template("pipeline", Wishes(partition="main")))
+    done = site.lab.run("bash", str(script), good, bad, good)
+    assert done.returncode == 0, done.stderr
+    jobs = [int(line.split()[0]) for line in done.stdout.splitlines()]
+    over = site.lab.wait_over(*jobs)
+    assert [over[job].state for job in jobs] == ["COMPLETED", "FAILED", "CANCELLED"]
+
+
+def test_gpu_memory_is_looked_at(site: ScriptSite) -> None:
+    executable(site.bin / "torchrun", '#!/bin/sh\necho "started $SLURM_NODEID $*"\n')
+    text = site.template("torchrun", Wishes(memory=80))
+    assert '--constraint="gpumem80g"' in text
+    executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 81559\n")
+    state, _, said = site.run(text, "train.py")
+    assert state == "COMPLETED", said
+    assert "started 0 --nnodes=2 --nproc-per-node=2" in said
+    assert "started 1" in said
+    executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 40960\n")
+    state, code, said = site.run(text, "train.py")
+    assert (state, code) == ("FAILED", 1), said
+    assert "a GPU of 40960 MiB, and 80 GiB were asked for" in said
+
+
+def test_mpi_over_pmix(site: ScriptSite) -> None:
+    words = (sys.executable, "-c", MPI)
+    state, _, said = site.run(site.template("mpi"), *words, path=str(Path(sys.executable).parent))
+    assert state == "COMPLETED", said
+    assert said.count("sum 6 of 4") == 4
+
+
+def array_of(job: Job) -> str:
+    return job.fields.get("ArrayJobId", "")
+
+
+def done(jobs: Mapping[int, Job], array: int, count: int) -> bool:
+    """Whether so many tasks of an array are over."""
+    some = [one for one in jobs.values() if array_of(one) == str(array)]
+    return len(some) == count and all(one.over for one in some)

@@ -1,0 +1,1 @@
+"""Job scripts fitted to a site."""
