@@ -129,6 +129,12 @@ def _site(arguments: argparse.Namespace) -> Any:
     mode = arguments.mode
     if mode == "host-mapping" and not arguments.mapping:
         raise InvalidRequest("host mapping needs a file", would_work="--mapping FILE")
+    if mode not in ("native", "plugin") and arguments.on_failure == "relocate":
+        raise InvalidRequest(
+            f"under --mode {mode} a job's devices are where they are",
+            asked="--on-failure relocate",
+            would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
+        )
     what: dict[str, Any] = {}
     with Client(UnixTransport(arguments.server or SYSTEM_SOCKET)) as client:
         if mode == "host-mapping":
