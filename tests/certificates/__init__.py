@@ -17,6 +17,8 @@ FOLDER: Final = Path(__file__).parent
 SERVER, CLIENT = FOLDER / "server", FOLDER / "client"
 USERS: Final = ("chief", "alice", "bob", "ruth", "slurm", "nobody")
 MACHINE: Final = "ag9"
+#: A user's certificate that was good for a day, in 2020.
+EXPIRED: Final = FOLDER / "expired"
 _DAYS: Final = 36500
 _START: Final = 1_577_836_800.0  # 2020: good whatever a test machine's clock says
 
@@ -28,7 +30,7 @@ def folder_of(name: str) -> Path:
 
 def make() -> None:
     """All of them. The authority's key is thrown away."""
-    for name in ("server", "client", MACHINE, *USERS):
+    for name in ("server", "client", "expired", MACHINE, *USERS):
         shutil.rmtree(FOLDER / name, ignore_errors=True)
     scratch = FOLDER / "authority"
     make_certificates(scratch, [], days=_DAYS, start=_START)
@@ -36,6 +38,7 @@ def make() -> None:
         make_user_certificate(
             scratch, FOLDER / user, user, f"podwright:user:{user}", _DAYS, start=_START
         )
+    make_user_certificate(scratch, EXPIRED, "alice", "podwright:user:alice", 1, start=_START)
     make_agent_certificate(scratch, FOLDER / MACHINE, MACHINE, [], _DAYS, start=_START)
     for side in ("server", "client"):
         (scratch / side).rename(FOLDER / side)

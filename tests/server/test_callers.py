@@ -23,13 +23,14 @@ from podwright.wire import (
     ListRequest,
     Named,
     Unauthenticated,
+    Unavailable,
     UserRequest,
     messages,
     munge_payload,
     user_of,
     user_uri,
 )
-from tests.certificates import CLIENT, SERVER, folder_of
+from tests.certificates import CLIENT, EXPIRED, SERVER, folder_of
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 T = TypeVar("T")
@@ -82,6 +83,12 @@ async def test_a_certificate_is_its_users(place: Place) -> None:
     # That of all clients is nobody's; the next test shows that MUNGE would do.
     with pytest.raises(Unauthenticated, match="wants to know who calls"):
         await place.who(CLIENT, munge="no")
+
+
+async def test_a_certificate_ends(place: Place) -> None:
+    await place.user("alice")
+    with pytest.raises(Unavailable):
+        await place.who(EXPIRED)
 
 
 async def test_a_user_who_is_removed_is_refused_on_a_connection_that_stands(place: Place) -> None:
