@@ -180,3 +180,17 @@ async def test_whom_an_administrator_can_make_a_scheduler(world: World) -> None:
     await users.remove_user(ROOT, Named(name="carl"))
     kernel = Caller("c", 1003, Role.USER)
     assert users.admitted(kernel, ListRequest())[0] is kernel
+
+
+async def test_an_account_stays_in_the_allocations_granted_to_its_user(world: World) -> None:
+    await setting(world, "a1", "a2")
+    await world.controller.create_user(
+        ROOT, UserRequest(name="carol", uid=1004, allocations=["a2"])
+    )
+    carol = Caller("c", 1004, Role.USER)
+    made = await ask(world, carol, "create_partition", create("p1"))
+    assert isinstance(made, PartitionInfo)
+    assert (made.allocation, made.owner, made.owner_uid) == ("a2", "carol", 1004)
+    for other in ("a1", "jobs"):
+        with pytest.raises(Denied, match=f"allocation {other} is not granted to carol"):
+            await ask(world, carol, "create_partition", create("p2", other))

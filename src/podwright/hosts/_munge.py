@@ -126,8 +126,10 @@ class _Context:
         import ctypes
 
         self._context = ctypes.c_void_p(self._library.munge_ctx_create())
-        if self._socket:
-            self._library.munge_ctx_set(self._context, _SOCKET_OPTION, self._socket)
+        wanted = self._socket
+        if wanted and self._library.munge_ctx_set(self._context, _SOCKET_OPTION, wanted):
+            self.__exit__()
+            raise MungeError(f"{os.fsdecode(wanted)} is no socket of MUNGE's", absent=True)
         return self._context
 
     def __exit__(self, *_: object) -> None:
