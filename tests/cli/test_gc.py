@@ -152,6 +152,14 @@ def test_one_in_error_shows_why_and_no_devices(gc: Gc) -> None:
     assert json.loads(gc.out)[0]["devices"] == []
 
 
+def test_nobodys_words_move_the_cursor(gc: Gc) -> None:
+    words = holder_words("a", 1, "h") + "\x1b[2J"
+    evil = partition("p1", leases=[lease("l1", holder=words)], job="\x1b[H", errors=["\x07"])
+    for line in ("gc-monitor", "gc-info -l"):
+        assert gc(line, evil) == 0
+        assert all(letter.isprintable() or letter == "\n" for letter in gc.out)
+
+
 def test_what_is_known_of_one(gc: Gc) -> None:
     assert gc("gc-info -d 5 --device-info --json", P1) == 0
     read = json.loads(gc.out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.cli._tables import table
+from podwright.cli._tables import printable, table
 from podwright.cli._uses import Shown, Use, is_listed
 from podwright.fabric import IPU
 from podwright.wire import ReadyState, device_sets
@@ -28,7 +28,7 @@ def title(shown: Shown, *, counted: bool = False) -> str:
     lines = [text, *(f" !   {error}" for error in info.errors)]
     if info.ready_state is ReadyState.ERROR:
         lines.append(f" !   no program can attach to it; try: vipu reset partition {info.name}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def listing(shown: Sequence[Shown]) -> str:

@@ -37,5 +37,9 @@ def card(pairs: Iterable[tuple[str, object]]) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    text = str(value)
-    return "".join(letter if letter.isprintable() else "?" for letter in text) or EMPTY
+    return printable(str(value)) or EMPTY
+
+
+def printable(text: str) -> str:
+    """The text without what could move a terminal's cursor: names are chosen by others."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
