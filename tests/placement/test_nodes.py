@@ -153,7 +153,8 @@ def test_allocations(row: NodeIndex) -> None:
         (Request(4, domains=2), "so in one link domain"),
         (Request(0, blocks=(Block(0, 6, 4),)), "not all there"),
         (Request(0, blocks=(Block(0, 0, 2), Block(0, 1, 1))), "named twice"),
-        (Request(0, blocks=(Block(0, 0, 8), Block(1, 0, 4)), gcds=2), "whole machines"),
+        (Request(0, blocks=(Block(0, 0, 8), Block(1, 0, 4)), gcds=5), "do not divide evenly"),
+        (Request(0, blocks=(Block(0, 0, 3), Block(1, 0, 1)), gcds=2), "a run of 2 neighbours"),
         (Request(5, blocks=(Block(0, 0, 4),)), "where 5 are asked for"),
     ],
 )
@@ -161,6 +162,16 @@ def test_what_can_never_be(row: NodeIndex, request_: Request, rule: str) -> None
     no = refused(row, request_)
     assert no.never
     assert rule in no.rule
+
+
+def test_devices_that_another_chose_may_be_any(row: NodeIndex) -> None:
+    chosen = (Block(0, 1, 1), Block(0, 6, 1), Block(2, 0, 2))
+    placement = placed(row, Request(4, blocks=chosen, gcds=4))
+    assert placement.blocks == chosen
+    assert len(placement.gcds) == 4
+    assert not refused(row, Request(1, blocks=(Block(0, 6, 1),))).never
+    row.release(placement)
+    row.take(placement)
 
 
 def test_a_record_of_before_is_taken_as_it_was(row: NodeIndex) -> None:

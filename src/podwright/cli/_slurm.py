@@ -9,6 +9,7 @@ import argparse
 from typing import Any
 
 from podwright.cli import (
+    _slurm_adopt,
     _slurm_binding,
     _slurm_check,
     _slurm_configure,
@@ -20,6 +21,7 @@ from podwright.cli import (
 )
 
 _VERBS = (
+    _slurm_adopt,
     _slurm_explain,
     _slurm_lint,
     _slurm_binding,

@@ -264,7 +264,10 @@ class NodeIndex:
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
-        """The very devices that are asked for, and their shape. Raises Illegal."""
+        """The very devices that are asked for, and their shape. Raises Illegal.
+
+        They may be any, of any machines: where Slurm gave them out, they are what they are.
+        """
         bits = self._bits(request.blocks or ())
         total = sum(mask.bit_count() for mask in bits.values())
         if not bits:
@@ -274,9 +277,9 @@ class NodeIndex:
         domains = len({self._machines[name][0] for name in bits})
         if request.domains not in (None, domains):
             raise Illegal(f"the devices named lie in {domains} link domains")
-        shape = node_shape(self.cluster, replace(request, size=total, blocks=None, domains=None))
-        if len(bits) > 1 and any(mask != self._full for mask in bits.values()):
-            raise Illegal("devices of several machines are whole machines")
+        if request.gcds <= 0 or total % request.gcds:
+            raise Illegal(f"{total} devices do not divide evenly into {request.gcds} GCDs")
+        shape = NodeShape(0, total, total // request.gcds, None)
         if any(block.size % shape.gcd for block in self._blocks(bits)):
             raise Illegal(f"a GCD is a run of {shape.gcd} neighbours")
         return bits, shape

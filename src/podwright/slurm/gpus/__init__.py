@@ -1,5 +1,6 @@
 """GPU clusters described to Slurm: an inventory in, the lines of its files out."""
 
+from podwright.slurm.gpus._adopt import Grant, adopt, partition_name, read_grant
 from podwright.slurm.gpus._check import Promise, check, commands
 from podwright.slurm.gpus._files import DETECT, units
 from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
@@ -10,6 +11,7 @@ __all__ = [
     "DETECT",
     "TOPOLOGIES",
     "Gpu",
+    "Grant",
     "Inventory",
     "Kind",
     "Nic",
@@ -17,10 +19,13 @@ __all__ = [
     "Promise",
     "Switch",
     "Wishes",
+    "adopt",
     "check",
     "commands",
     "configure",
     "make_inventory",
+    "partition_name",
+    "read_grant",
     "read_inventory",
     "take_back",
     "units",
