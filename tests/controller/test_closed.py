@@ -13,6 +13,7 @@ from podwright.wire import (
     CreateRequest,
     Denied,
     ExplainRequest,
+    Explanation,
     InvalidRequest,
     LeaseRequest,
     ListRequest,
@@ -86,6 +87,7 @@ async def test_nobody_else_creates_there(world: World, caller: Caller) -> None:
         ("wait", WaitRequest(create=CreateRequest(spec=spec))),
         ("wait", WaitRequest(acquire=AcquireRequest(spec=spec, update=True))),
         ("explain", ExplainRequest(spec=spec)),
+        ("explain", ExplainRequest(acquire=AcquireRequest(spec=spec, create=True))),
     ]
     for method, request in ways:
         with pytest.raises(Denied, match="kept for the jobs of slurm") as refused:
@@ -93,6 +95,9 @@ async def test_nobody_else_creates_there(world: World, caller: Caller) -> None:
         assert "submit a job" in refused.value.would_work
         assert "use allocation rest" in refused.value.would_work
     assert not (await world.controller.list_partitions(ROOT, ListRequest())).partitions
+    explained = await ask(world, caller, "explain", ExplainRequest(spec=spec, for_job=True))
+    assert isinstance(explained, Explanation)
+    assert explained.starts_now
 
 
 async def test_who_names_no_allocation_gets_one_of_the_others(world: World) -> None:

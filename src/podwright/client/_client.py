@@ -182,10 +182,15 @@ class Client:
         return self._call("ListWaiters", request, WaiterList).waiters
 
     def explain(
-        self, name: str = "", *, spec: PartitionSpec | None = None, duration: float = 0.0
+        self,
+        name: str = "",
+        *,
+        spec: PartitionSpec | None = None,
+        duration: float = 0.0,
+        for_job: bool = False,
     ) -> Explanation:
         """Why a request cannot start now; or how a waiter, lease or partition stands."""
-        request = ExplainRequest(name=name, spec=spec, duration=duration)
+        request = ExplainRequest(name=name, spec=spec, duration=duration, for_job=for_job)
         return self._call("Explain", request, Explanation)
 
     def explain_acquire(self, request: AcquireRequest) -> Explanation:

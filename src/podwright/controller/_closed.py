@@ -35,14 +35,16 @@ def kept_out(core: Core, caller: Caller, request: Value) -> Value:
     if not any(site.closed for site in core.inventory.sites.values()):
         return request
     if isinstance(request, WaitRequest):
-        field = "create" if request.create else "acquire"
         inner = request.create or request.acquire
         if inner is None:
             return request
-        kept = kept_out(core, caller, inner)
-        if isinstance(kept, AcquireRequest) and _will_create(core, caller, kept):
-            kept = _with_spec(core, caller, kept, kept.spec)
-        return msgspec.structs.replace(request, **{field: kept})
+        if isinstance(inner, AcquireRequest):
+            return msgspec.structs.replace(request, acquire=_acquired(core, caller, inner))
+        return msgspec.structs.replace(request, create=kept_out(core, caller, inner))
+    if isinstance(request, ExplainRequest) and request.for_job:
+        return request
+    if isinstance(request, ExplainRequest) and request.acquire is not None:
+        return msgspec.structs.replace(request, acquire=_acquired(core, caller, request.acquire))
     if isinstance(request, AcquireRequest):
         if request.create or request.update:
             _check(core, caller, request.spec)
@@ -91,6 +93,16 @@ def lends(caller: Caller, entry: Entry) -> bool:
     site, record = entry.site, entry.known
     mine = site is not None and site.closed.get(record.allocation) == caller.name
     return mine or record.creator == caller.name
+
+
+def _acquired(core: Core, caller: Caller, request: AcquireRequest) -> Value:
+    """For one that is placed before it is carried out: kept to where it would create."""
+    kept = kept_out(core, caller, request)
+    return (
+        _with_spec(core, caller, kept, request.spec)
+        if _will_create(core, caller, request)
+        else kept
+    )
 
 
 def _will_create(core: Core, caller: Caller, request: AcquireRequest) -> bool:

@@ -24,6 +24,7 @@ from podwright.wire import (
     AlreadyExists,
     CreateRequest,
     Denied,
+    ExplainRequest,
     InvalidRequest,
     NotFound,
     PartitionSpec,
@@ -190,6 +191,12 @@ class Users:
         if isinstance(request, CreateRequest | AcquireRequest):
             spec = _kept(request.spec, record)
             return msgspec.structs.replace(request, spec=spec)
+        if isinstance(request, ExplainRequest) and not request.for_job:
+            if request.spec is not None:
+                return msgspec.structs.replace(request, spec=_kept(request.spec, record))
+            if request.acquire is not None:
+                acquire = self.kept_to_grants(caller, request.acquire)
+                return msgspec.structs.replace(request, acquire=acquire)
         if isinstance(request, WaitRequest):
             inner = request.create or request.acquire
             if inner is not None:

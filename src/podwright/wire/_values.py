@@ -461,13 +461,15 @@ class Standing(Value):
 class ExplainRequest(Value):
     """Why. spec or acquire: of this request, were it made now; or name: of what there is.
 
-    What there is: a waiter, a lease, a partition.
+    What there is: a waiter, a lease, a partition. for_job: the request would be a scheduler's,
+    for a job; so whether its allocation is the caller's to create in is not asked.
     """
 
     name: str = ""
     spec: PartitionSpec | None = None
     duration: float = 0.0
     acquire: AcquireRequest | None = None
+    for_job: bool = False
 
 
 class Explanation(Value):

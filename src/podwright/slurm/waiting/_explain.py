@@ -91,7 +91,7 @@ def _begun(job: Job, client: Client, asked: str) -> Explanation:
 def _block(pod: Pod, size: int, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
     """Native mode: a block of a pod."""
     spec = PartitionSpec(name="job", size=size, cluster=pod.cluster, allocation=pod.allocation)
-    found = client.explain(spec=spec)
+    found = client.explain(spec=spec, for_job=True)
     if found.starts_now:
         return Explanation(lines=[_free_for_it(size)], free=found.free, starts_now=True)
     lines = [_needs(size, pod.type, found.free, found.largest)]
