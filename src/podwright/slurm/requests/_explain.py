@@ -31,7 +31,7 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
             f"no node has GPUs of type {kind}",
             "Types here: " + ", ".join(shape.kinds),
         )
-    wants = wants_of(request)
+    wants = wants_of(request, newer=version >= MENDED)
     if isinstance(wants, Refusal):
         return wants
     if not request.asks_for_gpus:
@@ -118,7 +118,12 @@ def _with_step(
         )
     alone = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
     evenly = request.command != "srun" and w.cpus_per_task > 1 and alone
-    given = _lay(nodes, count, evenly=evenly or bool(w.tasks_per_node))
+    counted = request.command != "srun" and not request.tasks_per_node
+    if version >= MENDED and counted and count == _step_total(request):
+        # As many tasks as GPUs: newer releases lay them over the nodes as the GPUs lie.
+        given = [replace(node, tasks=len(node.gpus)) for node in nodes]
+    else:
+        given = _lay(nodes, count, evenly=evenly or bool(w.tasks_per_node))
     if per_step:
         given = _share(given, per_step)
     again = w.per_node and not (request.by_gres and request.command != "srun")
@@ -129,6 +134,11 @@ def _with_step(
         notes.append("the job holds more GPUs than its tasks are given")
     nodes = [replace(n, tasks=g.tasks) for n, g in zip(nodes, given, strict=True)]
     return Grant(tuple(nodes), tuple(views), tuple(notes))
+
+
+def _step_total(request: Request) -> int:
+    """GPUs of the whole job as --gpus says, 0 where it does not."""
+    return request.per_job.count if request.per_job else 0
 
 
 def _contradicts(request: Request) -> bool:

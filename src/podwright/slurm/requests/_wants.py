@@ -67,9 +67,34 @@ def _conflict(request: Request) -> Refusal | None:
     return None
 
 
-def wants_of(request: Request) -> Wants | Refusal:
-    """The request in the scheduler's terms, or why it never gets there."""
-    refused = _conflict(request)
+def _newer(request: Request) -> Refusal | None:
+    """What Slurm refuses since it counts tasks from GPUs more strictly (24.11.5)."""
+    each, node = request.per_task, request.per_node
+    nodes = request.min_nodes if request.min_nodes == request.max_nodes else None
+    unsaid = not (request.per_job or request.tasks or request.min_nodes)
+    if each and unsaid and request.command != "srun":
+        return Refusal(
+            "submit",
+            "--gpus-per-task needs to know how many tasks",
+            "Add --ntasks=N, or --nodes with --ntasks-per-node",
+        )
+    if each and node and nodes and node.count % each.count == 0:
+        fit = node.count // each.count
+        asked = request.tasks_per_node or fit
+        nodes = min(nodes, request.tasks or nodes)
+        if asked != fit or (request.tasks or nodes * (request.tasks_per_node or 1)) != fit * nodes:
+            return Refusal(
+                "submit",
+                f"{node.count} GPUs per node at {each.count} per task are {fit} tasks on each of "
+                f"{nodes} nodes, and other tasks are asked for",
+                f"--ntasks-per-node={fit}",
+            )
+    return None
+
+
+def wants_of(request: Request, *, newer: bool = False) -> Wants | Refusal:
+    """The request in the scheduler's terms, or why it never gets there. newer: since 23.02."""
+    refused = _conflict(request) or (_newer(request) if newer else None)
     if refused:
         return refused
     nodes_said = request.min_nodes is not None
