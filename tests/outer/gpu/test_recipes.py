@@ -73,11 +73,10 @@ def site() -> Iterator[ScriptSite]:
 def path() -> Iterator[str]:
     """A folder with python, torchrun and ray, on a path that all hosts have: not in /tmp."""
     folder = Path("/var/tmp/podwright-recipes")
-    if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        venv.create(folder, with_pip=True)
-        wanted = ["torch==2.13.0", "numpy", "ray==2.60.0"]
-        subprocess.run([folder / "bin/python", "-m", "pip", "install", "-q", *wanted], check=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    venv.create(folder, with_pip=True)
+    wanted = ["torch==2.13.0", "numpy", "ray==2.60.0"]
+    subprocess.run([folder / "bin/python", "-m", "pip", "install", "-q", *wanted], check=True)
     yield str(folder / "bin")
     shutil.rmtree(folder, ignore_errors=True)
 
