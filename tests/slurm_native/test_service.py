@@ -235,3 +235,16 @@ async def test_after_its_end_nothing_makes_slurm_start_anything(service: Service
     service.counts.poke()  # as the sweep does, which may be under way
     await service.counts.synced()
     assert service.counts.told["ipu_x1"] == service.counts.told["ipu_x16"] == 16
+
+
+async def test_a_number_that_slurm_gives_out_again_gets_nothing_of_the_forgotten_job(
+    service: Service, server: OnePod
+) -> None:
+    await service.begins(ask(7, 4))
+    other = Asked(job="7", uid="9", user="news", licences="ipu:4")
+    await service.begins(other)
+    assert server.made["slurm_7"].owner == "news"
+    larger = Asked(job="7", uid="9", user="news", licences="ipu:8")
+    await service.begins(larger)
+    assert server.made["slurm_7"].size == 8
+    assert service.hidden()["ipu_x8"] == 0  # eight are free together, eight are Slurm's count

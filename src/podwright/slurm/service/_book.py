@@ -27,6 +27,7 @@ class Holding:
     leader: of the heterogeneous job that it is a component of; 0: an ordinary one, which holds
     block licences in Slurm. made: its partition is there. changed: the book's clock.
     moved: the devices that it has now, where a machine failed and the server moved it.
+    uid: whose job it is, -1 while that is not known.
     """
 
     job: int
@@ -37,6 +38,7 @@ class Holding:
     made: bool = False
     changed: int = 0
     moved: int = 0
+    uid: int = -1
 
     @property
     def size(self) -> int:
@@ -200,6 +202,7 @@ class Book:
         if bits != block(start, order) or start % (1 << order):
             return False
         holding = Holding(job, int(said[2] or 0), int(said[3] or 0), start, order, made=True)
+        holding.uid = info.owner_uid
         self._add(holding)
         return True
 

@@ -113,14 +113,14 @@ class Service:
         book = self.books[pod.type]
         async with self.lock(job):
             holding = book.holdings.get(job)
-            if holding and holding.restart < restart:
-                await self.give_back(book, holding)  # its epilog never ran
+            if holding and _is_anothers(holding, restart, size, asked.number("uid")):
+                await self.give_back(book, holding)
                 holding = None
             if holding is None:
                 leader = asked.number("het_job")
                 holding = await self._block(book, job, size.bit_length() - 1, restart, leader)
             if not holding.made:
-                holding.restart = restart
+                holding.restart, holding.uid = restart, asked.number("uid")
                 await self._make(book, holding, asked, gcds)
         self.figures.begun += 1
         return f"IPUOF_VIPU_API_PARTITION_ID={holding.name}\n"
@@ -260,3 +260,11 @@ class Service:
             raise
         holding.made = True
         holding.changed = book.tick()
+
+
+def _is_anothers(holding: Holding, restart: int, size: int, uid: int) -> bool:
+    """Was it given to an earlier life of the job, whose epilog never ran, or to a job of the same
+    number that slurmctld has forgotten: killed before it saved them, it gives numbers out again."""
+    if holding.restart < restart:
+        return True
+    return holding.made and (holding.size != size or holding.uid not in (-1, uid))
