@@ -91,22 +91,6 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 	return ESPANK_SUCCESS;
 }
 
-/* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS. */
-int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
-{
-	spank_context_t where = spank_context();
-
-	(void)argc;
-	(void)argv;
-	if (where != S_CTX_LOCAL && where != S_CTX_ALLOCATOR)
-		return ESPANK_SUCCESS;
-	if (*ipus && spank_job_control_setenv(spank, "IPUS", ipus, 1) != ESPANK_SUCCESS)
-		return ESPANK_ERROR;
-	if (*replicas && spank_job_control_setenv(spank, "NUM_REPLICAS", replicas, 1) != ESPANK_SUCCESS)
-		return ESPANK_ERROR;
-	return ESPANK_SUCCESS;
-}
-
 /* The value of key=... in a comment, up to a blank. */
 static void read_word(const char *text, const char *key, char *into, size_t size)
 {
@@ -150,20 +134,20 @@ static void set_server(spank_t spank)
 		spank_setenv(spank, "PODWRIGHT_SOCKET", socket_path, 0);
 }
 
-/* Once for each step on a node, as the job's user: what the service wrote for it. */
-int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+/* Once for each step on a node: what the service wrote for the job. In slurmstepd's first moments,
+ * since from when it drops its privileges Slurm 24.11 lets nobody in it talk to slurmctld. */
+static void read_handed(spank_t spank)
 {
 	job_info_msg_t *found = NULL;
 	const char *said = NULL;
-	uint32_t job = 0;
+	uint32_t job = 0, step = 0;
 
-	(void)argc;
-	(void)argv;
-	if (!ask || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
-		return ESPANK_SUCCESS;
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step == SLURM_EXTERN_CONT)
+		return;
 	if (slurm_load_job(&found, job, 0) != SLURM_SUCCESS) {
 		slurm_error("podwright: slurmctld does not say what job %u holds", job);
-		return ESPANK_SUCCESS;
+		return;
 	}
 	for (uint32_t k = 0; k < found->record_count && !said; k++)
 		if (found->job_array[k].job_id == job && found->job_array[k].admin_comment)
@@ -175,6 +159,23 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 		read_word(said, "allocation=", allocation, sizeof allocation);
 	}
 	slurm_free_job_info_msg(found);
+}
+
+/* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS. */
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+	spank_context_t where = spank_context();
+
+	(void)argc;
+	(void)argv;
+	if (ask && where == S_CTX_REMOTE)
+		read_handed(spank);
+	if (where != S_CTX_LOCAL && where != S_CTX_ALLOCATOR)
+		return ESPANK_SUCCESS;
+	if (*ipus && spank_job_control_setenv(spank, "IPUS", ipus, 1) != ESPANK_SUCCESS)
+		return ESPANK_ERROR;
+	if (*replicas && spank_job_control_setenv(spank, "NUM_REPLICAS", replicas, 1) != ESPANK_SUCCESS)
+		return ESPANK_ERROR;
 	return ESPANK_SUCCESS;
 }
 
