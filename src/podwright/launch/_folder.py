@@ -1,7 +1,7 @@
 """The one private place of a run, and what is left of runs that nobody could clean up after.
 
-A run keeps its streams and mpirun's files in one folder in the place for temporary files, and the
-programs' shared memory in one folder under /dev/shm. Both are locked by poprun and by its
+A run keeps its scripts and mpirun's files in one folder in the place for temporary files, and its
+streams and the programs' shared memory in one folder under /dev/shm. Both are locked by poprun and by its
 guardian as long as either lives; a folder that is not locked belongs to nobody, whatever the
 process numbers in another container say, and the next poprun of the same user sweeps it away.
 """
@@ -41,6 +41,10 @@ class RunFolder(NamedTuple):
     def file(self, name: str) -> str:
         """The path of a file of this run."""
         return os.path.join(self.path, name)
+
+    def stream(self, name: str) -> str:
+        """The path of a pipe of this run: in memory, where a disk would take a millisecond each."""
+        return os.path.join(self.shared_memory, name)
 
     def remove(self) -> None:
         """Remove both folders with all they hold; again is no error. The locks stay open."""

@@ -9,6 +9,7 @@ enough, whichever it is, and what must be ended there is known to somebody who i
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 
 from podwright.launch._folder import RunFolder
@@ -17,14 +18,13 @@ from podwright.launch._meeting import subnet_of
 from podwright.launch._plan import Plan
 
 _AGENT = """\
-#!/bin/sh
 folder=${0%/*}
 umask 077
 host=$1
 shift
 { echo "$host"; printf '%s ' "$@"; } >"$folder/daemon.$$.part" || exit 1
 mv "$folder/daemon.$$.part" "$folder/daemon.$$"
-echo "0 daemon $$" >"$folder/status"
+echo "0 daemon $$" >"$status"
 """
 
 
@@ -35,7 +35,7 @@ def over_hosts(
     agent = folder.file("agent")
     handle = os.open(agent, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
     with open(handle, "w", encoding="utf-8") as file:
-        file.write(_AGENT)
+        file.write(f"#!/bin/sh\nstatus={shlex.quote(folder.stream('status'))}\n{_AGENT}")
     argv = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent]
     argv += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
     if "SLURM_JOB_ID" in environ:

@@ -26,7 +26,7 @@ from podwright.launch._placement import places
 
 _SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
-exec 2>/dev/null 3>"${0%/*}/status"
+exec 2>/dev/null 3>"$PODWRIGHT_STREAMS/status"
 echo "$1 start $$" >&3
 (
   [ "$POPDIST_EXECUTABLE_CACHE_PATH" != temporary ] ||
@@ -42,7 +42,7 @@ echo "$1 start $$" >&3
   [ ! -r "${0%/*}/gpus.$1" ] || . "${0%/*}/gpus.$1"
   shift
   exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
-) >"${0%/*}/out.$1" 2>"${0%/*}/err.$1" 3>&-
+) >"$PODWRIGHT_STREAMS/out.$1" 2>"$PODWRIGHT_STREAMS/err.$1" 3>&-
 echo "$1 end $?" >&3
 """
 
@@ -78,10 +78,11 @@ def make_shim(
     """
     for index in instances:
         for stream in ("out", "err"):
-            os.mkfifo(folder.file(f"{stream}.{index}"), 0o600)
-    os.mkfifo(folder.file("status"), 0o600)
+            os.mkfifo(folder.stream(f"{stream}.{index}"), 0o600)
+    os.mkfifo(folder.stream("status"), 0o600)
     os.mkdir(folder.file("cache"), 0o700)
     own = [f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()]
+    own.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
     _write(folder.file("shim"), "".join([*own, _SCRIPT]).encode())
     return ["/bin/sh", folder.file("shim")]
 
@@ -133,12 +134,12 @@ def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
 
 def open_stream(folder: RunFolder, name: str) -> int:
     """The reading end of one stream, before anything writes to it; it never blocks."""
-    return os.open(folder.file(name), _READ)
+    return os.open(folder.stream(name), _READ)
 
 
 def open_status(folder: RunFolder) -> int:
     """The reading end of the status stream; it stays open though no instance has it open."""
-    return os.open(folder.file("status"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.open(folder.stream("status"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def read_events(handle: int, rest: bytes) -> tuple[list[Event], bytes]:
