@@ -20,6 +20,8 @@ def add_parser(verbs: Any) -> None:
     hosts.add_argument("--hostfile", metavar="FILE", help="a host or a range on each line")
     parser.add_argument("--vipu-server-host", metavar="HOST", help="that instances must reach")
     parser.add_argument("--vipu-server-port", metavar="PORT", type=int, default=0, help="(8090)")
+    parser.add_argument("--vipu-allocation", metavar="NAME", help="that has to be there")
+    parser.add_argument("--vipu-partition", metavar="NAME", help="that has to be ACTIVE")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -48,6 +50,13 @@ def main(arguments: argparse.Namespace) -> int:
     except ValueError:
         raise InvalidRequest(f"IPUOF_VIPU_API_PORT={port!r} is no port") from None
     found = examine(hosts, environ, server=(at, number) if at else None)
+    partition = arguments.vipu_partition or environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
+    allocation = arguments.vipu_allocation or ""
+    if at or partition or allocation:
+        from podwright.cli._doctor_server import ask_server
+
+        own = str(number) if at else ""
+        found += ask_server(environ, at, own, allocation, partition)
     if arguments.json:
         import json
 

@@ -1,9 +1,9 @@
 """The one private place of a run, and what is left of runs that nobody could clean up after.
 
 A run keeps its scripts and mpirun's files in one folder in the place for temporary files, and its
-streams and the programs' shared memory in one folder under /dev/shm. Both are locked by poprun and by its
-guardian as long as either lives; a folder that is not locked belongs to nobody, whatever the
-process numbers in another container say, and the next poprun of the same user sweeps it away.
+streams and the programs' shared memory in one folder under /dev/shm. Both are locked by poprun and
+by its guardian as long as either lives; a folder that is not locked belongs to nobody, whatever
+the process numbers in another container say, and the next poprun of the same user sweeps it away.
 """
 
 from __future__ import annotations
