@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.hosts import Subnet, address_in, common_subnet, explain, srun_command, ssh_command
+from podwright.hosts import (
+    Subnet,
+    address_in,
+    common_subnet,
+    explain,
+    srun_command,
+    ssh_command,
+    subnets,
+)
 from podwright.launch import make_plan, parse
 from podwright.launch._line import OUTPUT, Line
 from podwright.wire import InvalidRequest
@@ -214,12 +222,41 @@ def test_a_line_ends_at_what_is_no_frame() -> None:
     far.close()
 
 
+def test_the_subnets_of_a_host(tmp_path: Path) -> None:
+    """The kernel's tables, as a host with one card and both kinds of addresses has them."""
+    net = tmp_path / "proc" / "net"
+    net.mkdir(parents=True)
+    head = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+    mine, mask = ("0A010000", "FFFF0000")
+    if sys.byteorder == "little":
+        mine, mask = "0000010A", "0000FFFF"
+    (net / "route").write_text(f"{head}eth0 {mine} 00000000 0001 0 0 0 {mask} 0 0 0\n")
+    (net / "fib_trie").write_text("Local:\n |-- 10.1.0.7\n  /32 host LOCAL\n")
+    (net / "if_inet6").write_text(
+        "fd000001000000000000000000000007 04 40 00 82     eth0\n"
+        "fd000001000000000000000000000009 04 80 00 82     eth0\n"
+        "00000000000000000000000000000001 01 80 10 80       lo\n"
+        "fe8000000000000000fc00fffe000001 04 40 20 80     eth0\n"
+    )
+    found = subnets(f"{tmp_path}/")
+    assert [(s.cidr, s.address) for s in found] == [
+        ("10.1.0.0/16", "10.1.0.7"),
+        ("fd00:1::/64", "fd00:1::7"),
+    ]
+    (net / "if_inet6").unlink()
+    assert len(subnets(f"{tmp_path}/")) == 1
+
+
 def test_the_subnet_that_all_have() -> None:
     outside = Subnet("10.1.0.0/16", "eth0", "10.1.0.1", True)
     fast = Subnet("10.2.0.0/16", "ib0", "10.2.0.1")
     assert common_subnet([[outside, fast], [fast, outside]]) == "10.1.0.0/16"
     assert common_subnet([[outside, fast], [fast]]) == "10.2.0.0/16"
     assert common_subnet([[outside], [fast]]) == ""
+    six = Subnet("fd00:1::/64", "eth0", "fd00:1::7")
+    assert common_subnet([[outside, six], [fast, six]]) == "fd00:1::/64"
+    assert address_in("fd00:1::/64", [outside, six]) == "fd00:1::7"
+    assert address_in("10.1.0.0/16", [six, outside]) == "10.1.0.1"
     assert address_in("10.2.0.0/16", [outside, fast]) == "10.2.0.1"
 
 

@@ -143,6 +143,21 @@ def test_mpi_works_between_hosts_that_poprun_is_not_on(hosts: Hosts) -> None:
     hosts.leaves_nothing()
 
 
+def test_instances_meet_over_ipv6(hosts: Hosts) -> None:
+    for number, name in enumerate("ab", 1):
+        place = f"fd00:77::{number}/64"
+        hosts.lab.exec(name, "ip", "address", "add", place, "dev", "eth0", "nodad")
+    program = (
+        "import os, numpy, popdist\n"
+        "popdist.init()\n"
+        "print(popdist.allReduceSum(numpy.ones(1))[0], os.environ['MASTER_ADDR'])\n"
+    )
+    line = ("--host=a,b", "--num-replicas=2", "--num-instances=2", "--launcher=local")
+    code, out, err = hosts.run("--host-subnet=fd00:77::/64", *line, sys.executable, "-c", program)
+    assert code == 0, err
+    assert sorted(out.splitlines()) == [f"[1,{i}]<stdout>: 2.0 fd00:77::1" for i in range(2)]
+
+
 @BOTH
 def test_the_first_failure_is_named_with_its_host_and_ends_all(hosts: Hosts, launcher: str) -> None:
     program = (

@@ -1,7 +1,7 @@
 """The networks of this host, from /proc: its addresses, its subnets, which one leads outside.
 
-Programs on several hosts talk over one subnet that all of them have. IPv4 only: what the kernel
-says of IPv6 routes does not tell a subnet from a link.
+Programs on several hosts talk over one subnet that all of them have: of IPv4 if there is one, since
+Open MPI picks interfaces by IPv4 subnets alone, else of IPv6. Addresses of a link alone are none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Subnet(NamedTuple):
 
 
 def subnets(root: str = "/") -> tuple[Subnet, ...]:
-    """The subnets of this host, the one with the default gateway first; loopback is none."""
+    """The subnets of this host: IPv4, with the default gateway's first, then IPv6; no loopback."""
     import ipaddress
 
     with open(f"{root}proc/net/route", encoding="ascii") as file:
@@ -37,7 +37,27 @@ def subnets(root: str = "/") -> tuple[Subnet, ...]:
         address = next((a for a in own if ipaddress.IPv4Address(a) in network), "")
         if address:
             found.append(Subnet(str(network), row[0], address, row[0] in gateways))
-    return tuple(sorted(found, key=lambda subnet: not subnet.default))
+    return (*sorted(found, key=lambda subnet: not subnet.default), *_six(root))
+
+
+def _six(root: str) -> list[Subnet]:
+    """The IPv6 subnets, one for each address that is known beyond its link."""
+    import ipaddress
+
+    try:
+        with open(f"{root}proc/net/if_inet6", encoding="ascii") as file:
+            rows = [line.split() for line in file]
+    except OSError:
+        return []  # a kernel without IPv6
+    found = []
+    for word, _, length, scope, _, interface in rows:
+        size = int(length, 16)
+        if scope != "00" or interface == "lo" or size == 128:
+            continue
+        address = ipaddress.IPv6Address(int(word, 16))
+        network = ipaddress.IPv6Network((address, size), strict=False)
+        found.append(Subnet(str(network), interface, str(address)))
+    return sorted(found, key=lambda subnet: (subnet.interface, subnet.cidr))
 
 
 def common_subnet(hosts: Sequence[Sequence[Subnet]]) -> str:

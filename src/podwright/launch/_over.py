@@ -41,7 +41,7 @@ def over_hosts(
     if "SLURM_JOB_ID" in environ:
         argv += ["--prtemca", "ras", "^slurm"]
     subnet = subnet_of(plan, remotes)
-    if subnet:
+    if subnet and ":" not in subnet:  # Open MPI knows no interface by an IPv6 subnet
         for flag, kind in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
             if not _says(plan.mpi_arguments, f"{kind}_", environ):
                 argv += [flag, f"{kind}_include", subnet]
