@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import stat
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from podwright.slurm.gpus import check, make_inventory
+from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import SlurmLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -29,8 +28,7 @@ SWITCHES = [
 def bare_lab(release: Path | None = None, **conf: str) -> SlurmLab:
     """Four nodes of which Slurm knows no GPU; their lines go on over two lines of the file."""
     lab = SlurmLab(nodes=4, cpus=8, conf=conf, release=release)
-    for number in range(4):
-        os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
+    make_gpus(lab)
     path = lab.folder / "slurm.conf"
     path.write_text(path.read_text().replace(" CPUs=8", " \\\n   CPUs=8"))
     return lab
@@ -137,7 +135,7 @@ def test_confined_jobs_open_their_own_alone() -> None:
         assert problems(lab, tree) == []
         first, second = (lab.submit("sleep 600", "-wn1", "--gpus=1") for _ in range(2))
         lab.wait_state(first, "RUNNING")
-        assert lab.wait_state(second, "PENDING").fields["Reason"] == "Resources"
+        lab.wait("its reason", lambda jobs: jobs[second].fields["Reason"] == "Resources")
 
 
 def test_check_finds_what_is_wrong() -> None:

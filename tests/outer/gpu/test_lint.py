@@ -8,9 +8,13 @@ import pytest
 
 from podwright.slurm.lint import Site, fixed, lint, read_script
 from tests.outer.gpu.truth import gpu_lab
+from tests.outer.lab import poll
 from tests.slurm_requests.test_lint import BAD, GOOD, expectation
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+# What keeps a job waiting, in Slurm's words: Slurm itself finds no nodes, or none yet.
+STAY = ("Resources", "Priority", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved")
 
 # Words with which sbatch refuses a script that it cannot read, whatever nodes there are.
 UNREADABLE = (
@@ -83,3 +87,65 @@ def test_a_fixed_script_is_taken(tmp_path: Path) -> None:
     with gpu_lab() as lab:
         assert lab.run("sbatch", "--test-only", stdin=text).returncode != 0
         assert lab.run("sbatch", "--test-only", stdin=after).returncode == 0
+
+
+def test_what_more_silent_mistakes_do() -> None:
+    """The rest of what Slurm takes without a word, where a machine without GPUs can show it."""
+    lab = gpu_lab(TopologyPlugin="topology/tree")
+    tree = "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=top Switches=a,b\n"
+    lab.write("topology.conf", tree)
+    with lab:
+
+        def submit(*lines: str) -> int:
+            return lab.submit("\n".join(("#!/bin/bash", *lines)) + "\n")
+
+        def output(*lines: str) -> list[str]:
+            job = submit(*lines)
+            lab.wait_over(job)
+            return (lab.folder / "out" / f"slurm-{job}.out").read_text().split("\n")[:-1]
+
+        # fewer-tasks-than-nodes: the node without a task is given back
+        few = ("#SBATCH --nodes=2", "#SBATCH --ntasks=1", "#SBATCH --gpus-per-node=1")
+        assert output(*few, "echo $SLURM_JOB_NUM_NODES")[-1] == "1"
+        # gpus-total-too-small: four in all are no four on each node
+        total = ("#SBATCH --gpus=4", "#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1")
+        assert sum(map(int, output(*total, "srun sh -c 'echo $SLURM_GPUS_ON_NODE'"))) == 4
+        # more-processes-than-gpus: a fourth process finds no fourth GPU
+        two = ("#SBATCH --gpus-per-node=2",)
+        assert output(*two, "echo $CUDA_VISIBLE_DEVICES") == ["0,1"]
+        # launcher-in-every-task: srun starts it once for each task
+        each = ("#SBATCH --nodes=1", "#SBATCH --ntasks-per-node=4", "#SBATCH --gpus-per-node=4")
+        assert output(*each, "srun echo torchrun") == ["torchrun"] * 4
+        # overrides-grant: GPU 0 is another job's
+        held = submit("#SBATCH -wn1", "#SBATCH --gpus=1", "sleep 600")
+        lab.wait_state(held, "RUNNING")
+        mine = output("#SBATCH -wn1", "#SBATCH --gpus=1", "echo $CUDA_VISIBLE_DEVICES")
+        assert mine != ["0"]
+        # missing-exclusive: that job ran beside the other; an exclusive one waits
+        alone = submit("#SBATCH -wn1", "#SBATCH --gpus=1", "#SBATCH --exclusive", "true")
+        lab.wait("its reason", lambda jobs: jobs[alone].fields["Reason"] == "Resources")
+        # fixed-master-port: the second of two jobs on a node finds it taken
+        port = held + 23456
+        listen = f'python3 -c \'import socket, time; s = socket.create_server(("", {port}));'
+        first = submit(
+            "#SBATCH -wn2", "#SBATCH --gpus=1", f"{listen} print(1, flush=True); time.sleep(600)'"
+        )
+        said = lab.folder / "out" / f"slurm-{first}.out"
+        poll("the first to listen", lambda: said.exists() and "1" in said.read_text())
+        second = output("#SBATCH -wn2", "#SBATCH --gpus=1", f"{listen} print(1)'")
+        assert "Address already in use" in second[-1]
+        lab.ok("scancel", str(first), str(alone))
+        lab.wait_over(first, alone)
+        # missing-topology: with n1 and n3 taken, two nodes hang on two switches
+        other = submit("#SBATCH -wn3", "#SBATCH --exclusive", "sleep 600")
+        whole = submit("#SBATCH -wn1", "#SBATCH --gpus=3", "sleep 600")
+        lab.wait_state(other, "RUNNING")
+        lab.wait_state(whole, "RUNNING")
+        pair = ("#SBATCH --nodes=2", "#SBATCH --gpus-per-node=4")
+        apart = submit(*pair, "sleep 600")
+        assert lab.wait_state(apart, "RUNNING").fields["NodeList"] == "n[2,4]"
+        lab.ok("scancel", str(apart))
+        lab.wait_over(apart)
+        waits = submit(*pair, "#SBATCH --switches=1", "true")
+        lab.wait("its reason", lambda jobs: jobs[waits].fields["Reason"] in STAY)
+        assert lab.job(waits).state == "PENDING"

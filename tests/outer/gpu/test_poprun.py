@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import HostsLab, SlurmLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -37,8 +37,7 @@ def lab() -> Iterator[SlurmLab]:
             node_extra="Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 Gres=gpu:a100:4",
             hosts=hosts,
         )
-        for number in range(4):
-            os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
+        make_gpus(lab)
         with lab:
             yield lab
 

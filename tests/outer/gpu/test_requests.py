@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.outer.gpu.truth import gpu_lab, granted, outcome
+from podwright.slurm.requests import Shape
+from tests.outer.gpu.truth import gpu_lab, granted, gres, make_gpus, outcome
 from tests.outer.lab import SlurmLab, newer_slurm
 from tests.slurm_requests.outcome import SHAPE, expected
 from tests.slurm_requests.test_granted import RELEASES, ranked, rows
@@ -83,3 +84,42 @@ def confined_lab() -> SlurmLab:
     )
     lab.write("cgroup.conf", "CgroupPlugin=cgroup/v1\nConstrainDevices=yes\n")
     return lab
+
+
+CLOSEST = Shape(
+    nodes=4,
+    sockets=2,
+    cores_per_socket=1,
+    gpus=4,
+    kinds=("a100",),
+    confined=False,
+    affinity=True,
+)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_closest_are_those_of_a_tasks_socket(release: str) -> None:
+    """Where tasks are bound to cores. Two processors are all that a small machine can bind to."""
+    lab = SlurmLab(
+        nodes=4,
+        cpus=2,
+        conf={"GresTypes": "gpu", "TaskPlugin": "task/affinity"},
+        files={"gres.conf": gres("0", "1")},
+        node_extra="Sockets=2 CoresPerSocket=1 ThreadsPerCore=1 Gres=gpu:a100:4",
+        release=newer_slurm() if release == "24.11.5" else None,
+    )
+    make_gpus(lab)
+    with lab:
+        for command in ("srun", "salloc"):
+            for options in (
+                "--gpus=4 --ntasks=2 --nodes=1 --gpu-bind=closest",
+                "--gres=gpu:2 --ntasks=2 --nodes=1 --gpu-bind=closest",
+                "--gpus=3 --ntasks=2 --nodes=1 --gpu-bind=closest",
+                "--gpus=1 --ntasks=2 --nodes=1 --gpu-bind=closest",
+                "--gpus-per-node=4 --nodes=2 --ntasks-per-node=2 --gpu-bind=closest",
+                "--gres=gpu:4 --ntasks=1 --cpus-per-task=2 --gpu-bind=closest",
+                "--gres=gpu:4 --ntasks=2 --nodes=1",
+            ):
+                real = granted(lab, command, options)
+                ours = expected(command, options, CLOSEST, version=RELEASES[release])
+                assert real == ours, (command, options)

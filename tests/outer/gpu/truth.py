@@ -20,11 +20,19 @@ from tests.slurm_requests.outcome import line
 
 _TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
 _PROBE = 'echo "@$SLURM_PROCID $SLURMD_NODENAME [${CUDA_VISIBLE_DEVICES-unset}]@"'
-_GRES = """\
-AutoDetect=off
-NodeName=n[1-4] Name=gpu Type=a100 File=@LAB@/gpu[0-1] Cores=0-3
-NodeName=n[1-4] Name=gpu Type=a100 File=@LAB@/gpu[2-3] Cores=4-7
-"""
+
+
+def gres(first: str, second: str) -> str:
+    """gres.conf: two GPUs beside the first cores, and two beside the second."""
+    line = "NodeName=n[1-4] Name=gpu Type=a100 File=@LAB@/gpu"
+    lines = [f"{line}[0-1] Cores={first}", f"{line}[2-3] Cores={second}"]
+    return "\n".join(["AutoDetect=off", *lines]) + "\n"
+
+
+def make_gpus(lab: SlurmLab) -> None:
+    """The device files of four GPUs."""
+    for number in range(4):
+        os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
 
 
 def gpu_lab(release: Path | None = None, **conf: str) -> SlurmLab:
@@ -33,12 +41,11 @@ def gpu_lab(release: Path | None = None, **conf: str) -> SlurmLab:
         nodes=4,
         cpus=8,
         conf={"GresTypes": "gpu", **conf},
-        files={"gres.conf": _GRES},
+        files={"gres.conf": gres("0-3", "4-7")},
         node_extra="Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 Gres=gpu:a100:4",
         release=release,
     )
-    for number in range(4):
-        os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
+    make_gpus(lab)
     return lab
 
 

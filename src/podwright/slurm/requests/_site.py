@@ -39,6 +39,7 @@ def read_shape(nodes: str, config: str, partition: str = "") -> Shape | None:
     if not counted:
         return None
     (sockets, cores, count, kinds), nodes_alike = counted.most_common(1)[0]
+    affinity = re.search(r"^TaskPlugin\s*=.*\baffinity", config, re.M)
     confined = re.search(r"^ConstrainDevices\s*=\s*yes", config, re.M | re.I)
     return Shape(
         nodes=nodes_alike,
@@ -47,6 +48,7 @@ def read_shape(nodes: str, config: str, partition: str = "") -> Shape | None:
         gpus=count,
         kinds=kinds,
         confined=bool(confined),
+        affinity=bool(affinity),
     )
 
 
