@@ -42,7 +42,7 @@ COMMANDS = {
     "vipu-agent": [""],
     "vipu-server": [""],
     "poprun": [""],
-    "podwright": [""],
+    "podwright": ["", "inventory", "slurm adopt"],
     "gc-info": [""],
     "gc-monitor": [""],
 }

@@ -7,39 +7,15 @@ the fullest that has room is found first, and machines and link domains stay who
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from podwright.fabric import Cluster, ClusterTopology
+from podwright.placement._node_pool import Harm, NodePool, best_first, spread
 from podwright.placement._node_rules import NodeShape, best_runs, node_shape
 from podwright.placement._refusals import unknown_allocation
 from podwright.placement._rules import Illegal
 from podwright.placement._values import Block, Placement, Refusal, Request
-
-_Harm = tuple[int, tuple[int, int]]
-
-
-class _Pool:
-    """The machines of one allocation, filed under how many of their devices are free.
-
-    free: devices. whole: by link domain, machines that are wholly free. places: of its machines.
-    """
-
-    def __init__(self, places: dict[str, tuple[int, int]], per: int, domains: int) -> None:
-        self.places = places
-        self.free = 0
-        self.whole = [0] * domains
-        self.filed: list[set[str]] = [set() for _ in range(per + 1)]
-        self.filed[0].update(places)
-
-    def refile(self, name: str, before: int, now: int) -> None:
-        """A machine has `now` free devices where it had `before`."""
-        self.filed[before].discard(name)
-        self.filed[now].add(name)
-        self.free += now - before
-        full = len(self.filed) - 1
-        if full in (before, now):
-            self.whole[self.places[name][0]] += 1 if now == full else -1
 
 
 class NodeIndex:
@@ -59,8 +35,8 @@ class NodeIndex:
         self._drained: set[str] = set()
         self._avoided: dict[str, int] = {}  # by machine that has any: devices that are ill
         self._now = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
-        self._home: dict[str, _Pool] = {}
-        self._pools: dict[str, _Pool] = {}
+        self._home: dict[str, NodePool] = {}
+        self._pools: dict[str, NodePool] = {}
         self._add_pool(cluster.name, self._machines)
         self._implicit = True
         self._held: dict[Placement, int] = {}
@@ -98,7 +74,7 @@ class NodeIndex:
 
     def _add_pool(self, name: str, machines: Iterable[str]) -> None:
         places = {machine: self._machines[machine] for machine in machines}
-        pool = self._pools[name] = _Pool(places, self._per, len(self.cluster.domains))
+        pool = self._pools[name] = NodePool(places, self._per, len(self.cluster.domains))
         for machine in places:
             self._home[machine] = pool
             self._now[machine] = 0
@@ -151,10 +127,10 @@ class NodeIndex:
         """Devices in an allocation, or in all. Raises ValueError for an unknown one."""
         return self._per * sum(len(pool.places) for pool in self._of(allocation))
 
-    def _of(self, allocation: str | None) -> list[_Pool]:
+    def _of(self, allocation: str | None) -> list[NodePool]:
         return [*self._pools.values()] if allocation is None else [self._pool(allocation)]
 
-    def _pool(self, name: str) -> _Pool:
+    def _pool(self, name: str) -> NodePool:
         if name not in self._pools:
             raise ValueError(f"there is no allocation {name} in cluster {self.cluster.name}")
         return self._pools[name]
@@ -229,29 +205,29 @@ class NodeIndex:
 
     # Where a shape goes.
 
-    def _search(self, pool: _Pool, shape: NodeShape) -> list[Block]:
+    def _search(self, pool: NodePool, shape: NodeShape) -> list[Block]:
         if shape.machines:
             return self._whole_machines(pool, shape)
 
-        def harm(name: str) -> _Harm:
+        def harm(name: str) -> Harm:
             place = pool.places[name]
             return pool.whole[place[0]], place
 
         for names in pool.filed[shape.size :]:
-            for name in _best_first(names, harm):
+            for name in best_first(names, harm):
                 runs = best_runs(self._now[name], shape.size, shape.gcd, self._per)
                 if runs:
                     domain, place = pool.places[name]
                     return [Block(domain, place * self._per + at, n) for at, n in runs]
         return []
 
-    def _whole_machines(self, pool: _Pool, shape: NodeShape) -> list[Block]:
+    def _whole_machines(self, pool: NodePool, shape: NodeShape) -> list[Block]:
         if len(pool.filed[self._per]) < shape.machines:
             return []
         by_domain: dict[int, list[int]] = {}
         for domain, place in sorted(pool.places[name] for name in pool.filed[self._per]):
             by_domain.setdefault(domain, []).append(place)
-        chosen = _spread(by_domain, shape.machines, shape.domains)
+        chosen = spread(by_domain, shape.machines, shape.domains)
         per = self._per
         return [Block(d, place * per, per) for d in sorted(chosen) for place in chosen[d]]
 
@@ -324,7 +300,7 @@ class NodeIndex:
             rule = f"{free} {noun}s are free, but no {shape.gcd} side by side in one machine"
         return Refusal(False, rule, free, largest)
 
-    def _largest(self, request: Request, pools: Sequence[_Pool]) -> int:
+    def _largest(self, request: Request, pools: Sequence[NodePool]) -> int:
         """The largest request of the same kind that has a place now."""
         apart = self.cluster.topology is ClusterTopology.NONE
         whole = max(max(pool.whole) if apart else sum(pool.whole) for pool in pools)
@@ -338,37 +314,10 @@ class NodeIndex:
                 return size
         return 0
 
-    def _nearest(self, size: int, pools: Sequence[_Pool]) -> tuple[int, ...]:
+    def _nearest(self, size: int, pools: Sequence[NodePool]) -> tuple[int, ...]:
         most = max(len(pool.places) for pool in pools) * self._per
         below = min(size // self._per * self._per, most)
         return tuple(n for n in (below, below + self._per) if 0 < n <= most)
-
-
-def _best_first(names: set[str], harm: Callable[[str], _Harm]) -> Iterator[str]:
-    """The first mostly has room; only where its free devices lie apart are the others sorted."""
-    if names:
-        yield min(names, key=harm)
-        yield from sorted(names, key=harm)[1:]
-
-
-def _spread(free: dict[int, list[int]], machines: int, domains: int | None) -> dict[int, list[int]]:
-    """Whole machines by link domain: in one where they fit, the fullest that does; else over as
-    few as can be, or over as many as are asked for, alike in each. Empty: there is no room."""
-    if domains is not None:
-        share = machines // domains
-        fit = sorted((d for d in free if len(free[d]) >= share), key=lambda d: (len(free[d]), d))
-        return {d: free[d][:share] for d in fit[:domains]} if len(fit) >= domains else {}
-    if sum(map(len, free.values())) < machines:
-        return {}
-    chosen: dict[int, list[int]] = {}
-    rest = sorted(free, key=lambda d: (-len(free[d]), d))
-    left, at = machines, 0
-    while len(free[rest[at]]) < left:
-        chosen[rest[at]] = free[rest[at]]
-        left -= len(free[rest[at]])
-        at += 1
-    last = min((d for d in rest[at:] if len(free[d]) >= left), key=lambda d: (len(free[d]), d))
-    return {**chosen, last: free[last][:left]}
 
 
 def _placement(allocation: str, blocks: Sequence[Block], gcd: int) -> Placement:
