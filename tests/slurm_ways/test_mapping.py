@@ -8,7 +8,7 @@ import pytest
 
 from podwright.slurm.service import Mapped, Site
 from podwright.slurm.ways import HostMapping
-from podwright.wire import InvalidRequest, Unavailable
+from podwright.wire import InvalidRequest, ListRequest, PartitionList, Unavailable
 from tests.slurm_ways.world import Pod, Slurm, asked
 
 
@@ -124,3 +124,14 @@ async def test_an_end_of_an_earlier_life_changes_nothing(
     await way.begins(asked(7, hosts="n1", restart=1))
     await way.ended(asked(7, hosts="n1", restart=0))
     assert list(await pod.allocations()) == ["c7"]
+
+
+async def test_a_forgotten_jobs_partitions_are_not_passed_on_with_its_number(
+    way: HostMapping, pod: Pod, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await way.begins(asked(7, hosts="n1"))
+    await pod.make("p7", 4, allocation="c7")  # root's
+    await way.begins(asked(7, hosts="n1"))
+    found = await pod.call("ListPartitions", ListRequest(), PartitionList)
+    assert found.partitions == []

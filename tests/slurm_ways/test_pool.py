@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -95,6 +96,18 @@ async def test_a_restarted_job_holds_its_partitions_anew(
     assert [one.holder for one in await pod.leases()] == ["Slurm job 7/1"]
 
 
+async def test_a_job_with_a_forgotten_jobs_number_gets_nothing_of_it(
+    static: Static, pod: Pod, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await static.begins(asked(7, "vipu_4:2"))
+    other = msgspec.structs.replace(asked(7, "vipu_4:1"), user="bob", uid="1002")
+    assert await static.begins(other) == "partition=a\n"
+    assert [one.owner for one in await pod.leases()] == ["bob"]
+    await static.begins(msgspec.structs.replace(other, licences="vipu_2:1"))
+    assert [one.partition for one in await pod.leases()] == ["c"]
+
+
 @pytest_asyncio.fixture
 async def shared(pod: Pod, slurm: Slurm) -> AsyncIterator[SharedService]:
     await pod.make("all", 16, reconfigurable=True)
@@ -127,6 +140,17 @@ async def test_each_job_holds_a_part_of_the_shared_one(
     await shared.ended(asked(8, "ipu:4"))
     assert await pod.leases() == []
     assert shared.hidden()["ipu_x16"] == 0
+
+
+async def test_a_part_is_not_passed_on_with_a_forgotten_jobs_number(
+    shared: SharedService, pod: Pod, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await shared.begins(asked(7, "ipu:4"))
+    await shared.begins(msgspec.structs.replace(asked(7, "ipu:4"), user="bob", uid="1002"))
+    (lease,) = await pod.leases()
+    assert lease.owner == "bob"
+    assert slurm.comment(7) == f"podwright: partition=all lease={lease.id} gcds=1"
 
 
 async def test_launches_of_others_in_the_shared_one_are_counted_out(

@@ -65,6 +65,8 @@ class HostMapping(Way):
             known = None
         if known is None:
             await self._create(name, cluster, machines)
+        else:  # asked again; or slurmctld forgot a job, and gave its number to this one
+            await self._empty(known, but=asked.user or asked.uid)
         self._begun[job] = asked.number("restart")
         self._held[job] = list(machines)
         await comment(self.slurm, asked, f"podwright: allocation={name}")
@@ -149,16 +151,22 @@ class HostMapping(Way):
 
     async def _remove(self, one: AllocationInfo) -> None:
         """An allocation with all that is in it. Raises WrongState where devices stay behind."""
+        await self._empty(one)
+        try:
+            await self.server.call("RemoveAllocation", Named(name=one.name), Empty)
+        except NotFound:
+            return
+
+    async def _empty(self, one: AllocationInfo, *, but: str = "") -> None:
+        """All partitions in an allocation go, but for those of one user."""
         for info in await partitions(self.server, one.cluster, one.name):
+            if but and info.owner == but:
+                continue
             request = RemoveRequest(name=info.name, force=True)
             try:
                 await self.server.call("RemovePartition", request, Empty)
             except NotFound:
                 continue
-        try:
-            await self.server.call("RemoveAllocation", Named(name=one.name), Empty)
-        except NotFound:
-            return
 
     async def _settle(self, job: int, one: AllocationInfo) -> None:
         try:

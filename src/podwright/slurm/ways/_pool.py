@@ -8,6 +8,7 @@ lives. Its time to live is long: a service that is down for less than that costs
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from podwright.slurm.service import Asked
@@ -100,8 +101,7 @@ async def renew(server: Caller, lease: LeaseInfo) -> None:
         return
 
 
-def handed(found: list[tuple[LeaseInfo, PartitionInfo]]) -> str:
+def handed(names: str, leases: Sequence[LeaseInfo], gcds: int = 1) -> str:
     """What a job's tasks are told, by its AdminComment; the SPANK plugin reads it."""
-    names = ",".join(info.name for _, info in found)
-    leases = ",".join(lease.id for lease, _ in found)
-    return f"podwright: partition={names} lease={leases} gcds={found[0][1].num_gcds}"
+    ids = ",".join(lease.id for lease in leases)
+    return f"podwright: partition={names} lease={ids} gcds={gcds}"

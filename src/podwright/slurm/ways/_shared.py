@@ -98,11 +98,28 @@ class SharedService(Service):
         self.books = dict(self.shared)
         self._taking = asyncio.Lock()
 
+    async def begins(self, asked: Asked) -> str:
+        """The job's lease stands, and its AdminComment says which. Raises PodwrightError."""
+        job = asked.number("job")
+        for book in self.shared.values():
+            lease, holding = book.leases.get(job), book.holdings.get(job)
+            if lease and holding and lease.owner != (asked.user or asked.uid):
+                async with self.lock(job):  # of a job of this number that slurmctld has forgotten
+                    await self.give_back(book, holding)
+        said = await super().begins(asked)
+        for book in self.shared.values():
+            if job in book.leases:
+                head = f"ipus={book.holdings[job].size}; " if asked.het_job else ""
+                words = handed(self.site.shared, [book.leases[job]])
+                await comment(self.slurm, asked, head + words)
+        return said
+
     async def give_back(self, book: Book, holding: Holding) -> None:
         """The lease ends, then the block is free."""
-        lease = self.shared[book.pod.type].leases.get(holding.job)
-        if lease is not None:
+        leases = self.shared[book.pod.type].leases
+        if lease := leases.get(holding.job):
             await release(self._caller, lease)
+            leases.pop(holding.job, None)
         book.release(holding.job)
         await self.tell()
 
@@ -117,20 +134,14 @@ class SharedService(Service):
         who = Holder(holding.job, holding.restart, holding.leader)
         try:
             async with self._taking:
-                got = await acquire(self._caller, self.site.shared, holding.size, asked, who)
-                mine.moved(holding, got[0])
+                lease, _ = await acquire(self._caller, self.site.shared, holding.size, asked, who)
+                mine.moved(holding, lease)
         except (Held, NotFound, WrongState) as error:
             book.release(holding.job)
             await self.refresh()
             raise Unavailable(f"job {holding.job}: {error}") from None
         except PodwrightError:
             book.release(holding.job)
-            raise
-        head = f"ipus={holding.size}; " if holding.leader else ""
-        try:
-            await comment(self.slurm, asked, head + handed([got]))
-        except Unavailable:
-            await self.give_back(book, holding)
             raise
 
 

@@ -8,6 +8,7 @@ mode hides it. The job holds each by a lease of its user's, and it is reset befo
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -60,18 +61,18 @@ class Static(Way):
         job, restart = asked.number("job"), asked.number("restart")
         await self._refresh()
         mine = self._of(job)
-        if any(self._held[name][0].restart < restart for name in mine):
-            await self._give_back(mine)  # its epilog never ran
-            mine = []
         wanted = self._wanted(asked)
         if not wanted:
             raise InvalidRequest("its licences name none of this site's partitions")
-        for name in mine:
-            wanted[self._seen[name].size] -= 1
-        names = self._choose(wanted)
-        self._taking |= set(names)
+        left = Counter(wanted)
+        left.subtract(self._seen[name].size for name in mine)
+        if min(left.values()) < 0 or any(self._is_anothers(name, asked) for name in mine):
+            await self._give_back(mine)
+            left = Counter(wanted)
+        chosen = self._choose(left)
+        self._taking |= set(chosen)
         try:
-            for name in names:
+            for name in chosen:
                 who = Holder(job, restart)
                 lease, self._seen[name] = await acquire(self.server, name, 0, asked, who)
                 self._held[name] = (who, lease)
@@ -81,10 +82,12 @@ class Static(Way):
             await self._refresh()
             raise Busy(str(error)) from None
         finally:
-            self._taking -= set(names)
+            self._taking -= set(chosen)
         mine = self._of(job)
-        await comment(self.slurm, asked, handed([(self._held[n][1], self._seen[n]) for n in mine]))
-        return f"partition={','.join(mine)}\n"
+        names = ",".join(mine)
+        leases = [self._held[name][1] for name in mine]
+        await comment(self.slurm, asked, handed(names, leases, self._seen[mine[0]].num_gcds))
+        return f"partition={names}\n"
 
     async def take(self, asked: Asked) -> None:
         """The job's leases end, and Slurm counts what is free."""
@@ -199,6 +202,12 @@ class Static(Way):
 
     def _of(self, job: int) -> list[str]:
         return sorted(name for name, (who, _) in self._held.items() if who.job == job)
+
+    def _is_anothers(self, name: str, asked: Asked) -> bool:
+        """Was it given to an earlier life of the job, whose epilog never ran, or to a job of the
+        same number that slurmctld has forgotten?"""
+        who, lease = self._held[name]
+        return who.restart < asked.number("restart") or lease.owner != (asked.user or asked.uid)
 
     def _touch(self, name: str) -> None:
         self._clock += 1
