@@ -13,8 +13,18 @@ from podwright.wire import METHODS
 
 
 def test_the_door() -> None:
-    expected = ["Caller", "Controller", "Discovery", "Machines", "Role", "first_user"]
-    assert controller.__all__ == expected
+    assert controller.__all__ == [
+        "RIGHTS",
+        "Caller",
+        "Controller",
+        "Discovery",
+        "Machines",
+        "May",
+        "Rights",
+        "Role",
+        "first_user",
+        "rights_page",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"GetServerInfo", "IssueToken"}))
