@@ -57,6 +57,7 @@ async def test_the_block_that_is_free_soonest_is_emptied_and_then_counted_again(
     ends = {1: "2026-01-01T12", 2: "2026-01-01T10", 3: "2026-01-01T11", 4: "N/A"}
     jobs = {job: listed(job, 4, "RUNNING", end=end) for job, end in ends.items()}
     jobs |= {9: listed(9, 8, "PENDING", priority=7), 10: listed(10, 4, "PENDING", priority=5)}
+    jobs[11] = listed(11, 16, "PENDING", priority=9)._replace(reason="Dependency")
     room = Room(service)
     room.look(jobs)
     clock.now = 59

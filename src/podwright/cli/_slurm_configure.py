@@ -113,6 +113,9 @@ def _configure(arguments: argparse.Namespace) -> int:
     if arguments.undo or arguments.write:
         setup.write(plan)
         print("Written. Restart slurmctld, and `scontrol reconfigure` for the nodes.")
+    if arguments.undo:
+        print("Before that end `podwright slurm serve`, and what it told Slurm goes by")
+        print("`scontrol delete reservationname=podwright`.")
     else:
         print("Nothing was changed: --write does it.")
     return 0

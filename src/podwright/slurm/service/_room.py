@@ -51,14 +51,15 @@ class Room:
                 self._close(book, first, jobs)
 
     def _first(self, book: Book, jobs: Iterable[Listed]) -> Listed | None:
-        """Who waits for devices of this pod, and nothing else, before all others."""
+        """Who waits for devices of this pod, and for nothing else, before all others who do."""
         waiting = []
         for job in jobs:
             wants = None if job.het else job.wants(self._service.site.pods)
-            if wants and wants[0] is book.pod and job.state == "PENDING" and job.priority > 0:
+            waits = job.state == "PENDING" and job.priority > 0 and job.reason in _FOR_DEVICES
+            if wants and wants[0] is book.pod and waits:
                 waiting.append((-job.priority, job.job, job))
         first = min(waiting, default=None)
-        return first[2] if first and first[2].reason in _FOR_DEVICES else None
+        return first[2] if first else None
 
     def _close(self, book: Book, first: Listed, jobs: Mapping[int, Listed]) -> None:
         wants = first.wants(self._service.site.pods)

@@ -168,6 +168,7 @@ def state(service: Service) -> dict[str, Any]:
             "free_together": {
                 str(1 << order): whole for order, whole in enumerate(book.blocks.wholes())
             },
+            "emptied_for_a_large_job": book.closed.bit_count(),
             "held": {str(h.job): h.size for h in book.holdings.values()},
             "next": sentence(book, book.pod.largest),
         }
