@@ -110,14 +110,14 @@ def _configure(arguments: argparse.Namespace) -> int:
     else:
         plan = setup.native(places, _site(arguments), trusted=_trusted(arguments))
     print(setup.shown(plan), end="")
-    if arguments.undo or arguments.write:
-        setup.write(plan)
-        print("Written. Restart slurmctld, and `scontrol reconfigure` for the nodes.")
-    if arguments.undo:
-        print("Before that end `podwright slurm serve`, and what it told Slurm goes by")
-        print("`scontrol delete reservationname=podwright`.")
-    else:
+    if not (arguments.undo or arguments.write):
         print("Nothing was changed: --write does it.")
+        return 0
+    setup.write(plan)
+    print("Written. Restart slurmctld, and `scontrol reconfigure` for the nodes.")
+    if arguments.undo:
+        print("Before that end `podwright slurm serve`, and take back what it told Slurm:")
+        print("`scontrol delete reservationname=podwright`.")
     return 0
 
 
