@@ -35,6 +35,14 @@ def munge() -> Iterator[Path]:
         lab.stop()
 
 
+def credential(munge: Path, uid: int, payload: bytes) -> str:
+    """What MUNGE makes for a user. By setpriv: Python itself would fork, which gRPC takes ill."""
+    command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    command += ["munge", f"--socket={munge}"]
+    made = subprocess.run(command, input=payload, stdout=subprocess.PIPE, check=True)
+    return made.stdout.decode().strip()
+
+
 def serve(folder: Path, *words: str) -> subprocess.Popen[str]:
     command = [str(BIN / "vipu-server"), "--preset", "pod4", "--api-port", "0", "--secure"]
     command += ["--storage", str(folder / "db"), "--socket", str(folder / "s"), *words]
@@ -75,15 +83,7 @@ def test_the_commands_show_a_credential(port: int, munge: Path, tmp_path: Path) 
 
 def test_another_users_credential_is_that_users_once(port: int, munge: Path) -> None:
     body = messages.encode(ServerInfoRequest())
-    made = subprocess.run(
-        ["munge", f"--socket={munge}"],
-        input=munge_payload(PATH, body),
-        user=NOBODY,
-        extra_groups=(),
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    shown = (("authorization", f"MUNGE {made.stdout.decode().strip()}"),)
+    shown = (("authorization", f"MUNGE {credential(munge, NOBODY, munge_payload(PATH, body))}"),)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary(PATH)
         info = messages.decode(ServerInfo, call(body, metadata=shown, timeout=20))
@@ -101,15 +101,7 @@ class Anybodys:
         self._munge = Munge(str(socket))
 
     def encode(self, payload: bytes) -> str:
-        made = subprocess.run(
-            ["munge", f"--socket={self._socket}"],
-            input=payload,
-            user=self.uid,
-            extra_groups=(),
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        return made.stdout.decode().strip()
+        return credential(self._socket, self.uid, payload)
 
     def decode(self, credential: str) -> Vouched:
         return self._munge.decode(credential)
