@@ -82,7 +82,7 @@ def visibility(options: Options, environ: Mapping[str, str], *, devices: bool) -
 
 
 def for_step(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which a step asks for nothing, and so has all GPUs of its job."""
+    """An environment from which srun takes no request for GPUs over: a step says its own."""
     return {name: value for name, value in environ.items() if name not in _ASKED}
 
 
