@@ -230,6 +230,26 @@ def test_the_sites_own_script_runs_first_and_its_failure_is_the_jobs(
     assert len(server.asked) == 1  # the devices come back whatever the site's script thought
 
 
+def test_hosts_are_taken_out_with_the_reason_where_an_end_failed(
+    hook: Hook, serve: Serve, tmp_path: Path
+) -> None:
+    serve(tmp_path / "s", b"HTTP/1.1 400 No\r\n\r\nm3 does not answer\n")
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\nprintf "%s\\n" "$SLURM_CONF" "$@" >{tmp_path}/said\n')
+    scontrol.chmod(0o755)
+    conf = f"server unix:{tmp_path}/s\ndrain {scontrol}\nslurm-conf /x/slurm.conf\n"
+    assert hook(conf, SLURM_JOB_NODELIST="n[1-2]").returncode == 1
+    assert not (tmp_path / "said").exists(), "a prolog that fails is no host's fault"
+    assert hook(conf, "epilog-slurmctld", SLURM_JOB_NODELIST="n[1-2]").returncode == 1
+    assert (tmp_path / "said").read_text().splitlines() == [
+        "/x/slurm.conf",
+        "update",
+        "nodename=n[1-2]",
+        "state=drain",
+        "reason=podwright: job 7 refused (400): m3 does not answer",
+    ]
+
+
 def test_an_unknown_name_is_refused(hook: Hook) -> None:
     done = hook("server unix:/x\n", "other")
     assert done.returncode == 2

@@ -26,9 +26,9 @@ LABS = {"host-mapping": MappingLab, "static": StaticLab, "shared": SharedLab}
 UNCOUNTED = {"service-term", "reservation"}
 #: What each mode shows wherever it is tested; the long ring has all.
 SHORT = {
-    "host-mapping": ["server-running", "epilog-lost"],
-    "static": ["configuring", "service-running"],
-    "shared": ["completing", "server-begin"],
+    "host-mapping": ["server-running"],
+    "static": ["service-running"],
+    "shared": ["completing"],
 }
 SOAK = os.environ.get("PODWRIGHT_SOAK") == "1"
 
