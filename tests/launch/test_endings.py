@@ -163,6 +163,19 @@ def test_after_a_lost_lease_all_start_again_on_another_partition(launcher: Launc
     launcher.leaves_nothing()
 
 
+def test_many_that_end_at_once(launcher: Launcher) -> None:
+    """More than a socket holds messages: what poprun and its guardian say must not block both."""
+    counts = ("--num-replicas=1000", "--num-instances=1000", "--launcher=local")
+    process = launcher.start(*counts, "sh", "-c", "echo up; exec sleep 100")
+    assert process.stdout
+    for _ in range(1000):
+        assert process.stdout.readline().endswith("up\n")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=50)
+    assert process.returncode == 128 + signal.SIGTERM
+    launcher.leaves_nothing()
+
+
 def test_usr1_reaches_the_instances_and_ends_nothing(launcher: Launcher) -> None:
     program = (
         "import signal, time\n"

@@ -87,7 +87,7 @@ class Watch:
         self._here: Ending | None = None
         self._engine = 0
         self._gone: tuple[int | None, str] | None = None
-        self._done = self._ended = self._quiet = self._released = False
+        self._done = self._ended = self._quiet = self._released = self._all_ended = False
         self.cause: Cause | None = None
         for index in range(instances):
             pair = [
@@ -271,7 +271,9 @@ class Watch:
                     who = f"instance {index}{self._remotes.place(index)}"
                     again = number not in (126, 127)  # it could not even be started
                     self.fail(Cause(number, f"{who} {described(number)}", index, again))
-        if len(self._codes) == self._instances and not self._here:
+        if len(self._codes) == self._instances and not self._here and not self._all_ended:
+            # Once: the guardian does not listen while it tells of each, so neither may fill up.
+            self._all_ended = True
             self._end(PATIENCE, self._grace)
 
     def engine_said(self, data: bytes) -> None:
