@@ -59,6 +59,7 @@ class Demo:
             MARK: self.folder.name,
         }
         self.shared_memory = set(glob.glob("/dev/shm/*"))
+        self.runs: set[str] = set()  # the folders of our launches
 
     def start_server(self) -> None:
         """A server of our own, in the background, over a simulated pod."""
@@ -90,6 +91,7 @@ class Demo:
                 for line in process.stdout:
                     print(line, end="", flush=True)
                     lines.append(line)
+                    self.runs.update(path.name for path in (self.folder / "tmp").iterdir())
         if process.returncode:
             raise Failed(f"{command[0]} ended with code {process.returncode}{guard.why}")
         return "".join(lines)
@@ -144,9 +146,17 @@ class Demo:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def files(self) -> list[str]:
-        """Files that programs left: in the temporary folder, or shared memory nobody uses."""
+        """Files that programs left: in the temporary folder, or shared memory nobody uses.
+
+        Another launch that was killed just now leaves a folder there too, which is not ours.
+        """
         left = {str(path) for path in (self.folder / "tmp").iterdir()}
         shared = set(glob.glob("/dev/shm/*")) - self.shared_memory
+        shared -= {
+            path
+            for path in glob.glob("/dev/shm/podwright-run-*")
+            if Path(path).name not in self.runs
+        }
         return sorted(left | (shared - _in_use(shared)))
 
 
