@@ -75,7 +75,7 @@ def _launchers(
         "poprun": ([*ours, *words], environ),
         "poprun_local": ([*ours, "--launcher=local", *words], environ),
     }
-    torchrun = os.environ.get("TORCHRUN") or shutil.which("torchrun", path=environ["PATH"])
+    torchrun = shutil.which(os.environ.get("TORCHRUN", "torchrun"), path=environ["PATH"])
     if torchrun:
         line = [torchrun, "--standalone", f"--nproc-per-node={number}", "--no-python", *words]
         found["torchrun"] = (line, {**environ, "OMP_NUM_THREADS": "1"})
