@@ -14,7 +14,8 @@ import pytest
 from podwright import wire
 from podwright.controller import Role
 from podwright.server import Server
-from podwright.server._http import MAX_BODY, MAX_HEAD, STATUS
+from podwright.server._http import STATUS
+from podwright.server._requests import MAX_BODY, MAX_HEAD
 from tests.server.fakes import FakeController, Http, as_controller
 
 SPEC = wire.PartitionSpec(name="p1", size=1)
@@ -107,8 +108,19 @@ async def test_a_fault_of_ours_says_nothing_of_its_inside(
         (b"GET /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\n\r\n", 405, "POST to it"),
         (b"POST /podwright.v1/renew HTTP/1.1\r\nHost: x\r\n\r\n", 404, "there is no"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 404, "there is no /"),
-        (b"GET /%00\xc3 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "illegal"),
-        (b"nonsense\r\n\r\n", 400, "illegal request line"),
+        (b"GET /%00\xc3 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "Invalid char in url"),
+        (b"nonsense\r\n\r\n", 400, "Invalid method"),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            400,
+            "Content-Length",
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n",
+            400,
+            "Transfer-Encoding",
+        ),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "Host"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400, "Content-Length"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * MAX_HEAD * 2, 431, "long"),
@@ -150,6 +162,36 @@ async def test_what_is_no_good_request(http: Http, sent: bytes, status: int, say
     assert headers["content-type"] == "application/json"
     if status in (405,):
         assert headers["allow"] in ("GET", "POST")
+
+
+async def test_a_head_that_trickles_in_has_an_end(http: Http) -> None:
+    http.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    for number in range(MAX_HEAD // 8):
+        http.writer.write(b"A%d: aaaa\r\n" % number)
+    assert (await http.answer())[0] == 431
+
+
+async def test_who_says_close_is_closed(http: Http, server: Server) -> None:
+    status, headers, _ = await http.raw(
+        b"POST /podwright.v1/ListLeases HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    assert (status, headers["connection"]) == (200, "close")
+    assert await http.reader.read() == b""
+
+
+async def test_there_is_no_other_protocol(http: Http) -> None:
+    status, headers, _ = await http.raw(
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    )
+    assert (status, headers["connection"]) == (200, "close")
+
+
+async def test_who_goes_in_the_middle_is_told_so(http: Http) -> None:
+    http.writer.write(b"POST /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+    http.writer.write_eof()
+    status, headers, body = await http.answer()
+    assert (status, headers["connection"]) == (400, "close")
+    assert b"in the middle" in body
 
 
 async def test_a_body_in_chunks_counts_too(http: Http) -> None:

@@ -13,18 +13,16 @@ import socket
 import time
 from collections import Counter
 
-import h11
 import msgspec
 
 from podwright.controller import Caller
 from podwright.server._calls import Calls
 from podwright.server._identity import peer_uid
+from podwright.server._requests import MAX_BODY, Bad, HttpRequest, Requests
 from podwright.wire import METHODS, InvalidRequest, Method, PodwrightError, Value
 
 _log = logging.getLogger("podwright.server")
 
-MAX_HEAD = 16 * 1024
-MAX_BODY = 1024 * 1024
 #: Connections of one uid; root's scheduler may open many, a runaway loop may not open all.
 MAX_CONNECTIONS = 512
 IDLE_SECONDS = 60.0
@@ -44,16 +42,8 @@ STATUS = {
     "DEADLINE_EXCEEDED": 504,
 }
 _PREFIX = b"/podwright.v1/"
-_CLOSE = ("Connection", "close")
+_CLOSE = b"Connection: close\r\n"
 _encode = msgspec.json.Encoder().encode
-
-
-class _Bad(Exception):
-    """A request that HTTP itself answers, and after which the connection ends."""
-
-    def __init__(self, status: int, problem: str) -> None:
-        super().__init__(problem)
-        self.status = status
 
 
 class HttpFront:
@@ -103,7 +93,7 @@ class HttpFront:
         self._of_uid[uid] += 1
         try:
             if self._of_uid[uid] > MAX_CONNECTIONS:
-                await connection.refuse(_Bad(503, f"more than {MAX_CONNECTIONS} connections"))
+                await connection.refuse(Bad(503, f"more than {MAX_CONNECTIONS} connections"))
             else:
                 await connection.serve(await self._calls.identity.of_uid(uid, "unix"), self._calls)
         except (OSError, EOFError, asyncio.CancelledError):
@@ -141,7 +131,7 @@ class _Connection:
         self._reader = reader
         self._writer = writer
         self.task = task
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        self._requests = Requests()
         self.busy = False
         self.since = time.monotonic()
 
@@ -152,81 +142,61 @@ class _Connection:
 
     async def serve(self, caller: Caller, calls: Calls) -> None:
         """Answer until the other side ends, misbehaves, or the server ends."""
-        http = self._http
+        requests = self._requests
         while True:
-            try:
-                request = await self._event()
-                if not isinstance(request, h11.Request):
+            while requests.ready:
+                request = requests.ready.popleft()
+                self.busy = True
+                try:
+                    status, answer, extra = await self._answer(request, caller, calls)
+                finally:
+                    self.busy = False
+                    self.since = time.monotonic()
+                last = request.last or self._front.ending
+                await self._send(
+                    status,
+                    answer if request.method != b"HEAD" else b"",
+                    extra + _CLOSE if last else extra,
+                )
+                if last:
                     return None
-                body = await self._body(request)
-            except _Bad as bad:
-                return await self.refuse(bad)
-            except h11.RemoteProtocolError as error:
-                return await self.refuse(_Bad(error.error_status_hint, str(error)))
-            self.busy = True
-            try:
-                status, answer, extra = await self._answer(request, body, caller, calls)
-            finally:
-                self.busy = False
-                self.since = time.monotonic()
-            await self._send(status, answer, extra)
-            if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
-                return None
-            http.start_next_cycle()
-
-    async def _event(self) -> object:
-        while True:
-            event = self._http.next_event()
-            if event is not h11.NEED_DATA:
-                return event
-            if self._http.they_are_waiting_for_100_continue:
-                go_on = h11.InformationalResponse(status_code=100, headers=[])
-                self._writer.write(self._http.send(go_on) or b"")
+            if requests.bad is not None:
+                return await self.refuse(requests.bad)
+            if requests.wants_word:
+                requests.wants_word = False
+                self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             data = await self._reader.read(65536)
-            self._http.receive_data(data)
-
-    async def _body(self, request: h11.Request) -> bytes:
-        for name, value in request.headers:
-            if name == b"content-length" and int(value) > MAX_BODY:
-                raise _Bad(413, f"a body may have {MAX_BODY} bytes")
-        parts, size = [], 0
-        while isinstance(event := await self._event(), h11.Data):
-            parts.append(bytes(event.data))
-            size += len(event.data)
-            if size > MAX_BODY:
-                raise _Bad(413, f"a body may have {MAX_BODY} bytes")
-        if not isinstance(event, h11.EndOfMessage):
-            raise EOFError
-        return b"".join(parts)
+            requests.feed(data)
+            if not data and requests.bad is None:
+                return None
 
     async def _answer(
-        self, request: h11.Request, body: bytes, caller: Caller, calls: Calls
-    ) -> tuple[int, bytes, list[tuple[str, str]]]:
+        self, request: HttpRequest, caller: Caller, calls: Calls
+    ) -> tuple[int, bytes, bytes]:
         """Status, body, further headers."""
-        path = request.target.partition(b"?")[0]
+        path = request.path
         route = self._front.routes.get(path)
         if route is None:
             if path != b"/healthz":
-                return 404, _plain_error("NOT_FOUND", f"there is no {path.decode('latin-1')}"), []
+                return 404, _plain_error("NOT_FOUND", f"there is no {path.decode('latin-1')}"), b""
             if request.method != b"GET":
-                return 405, _plain_error("INVALID_ARGUMENT", "GET it"), [("Allow", "GET")]
-            return 200, msgspec.json.encode(calls.health()), []
+                return 405, _plain_error("INVALID_ARGUMENT", "GET it"), b"Allow: GET\r\n"
+            return 200, msgspec.json.encode(calls.health()), b""
         if request.method != b"POST":
-            return 405, _plain_error("INVALID_ARGUMENT", "POST to it"), [("Allow", "POST")]
+            return 405, _plain_error("INVALID_ARGUMENT", "POST to it"), b"Allow: POST\r\n"
         method, decoder = route
         try:
-            reply = await calls(caller, method, _decoded(decoder, method, body))
-            return 200, _encode(reply), []
+            reply = await calls(caller, method, _decoded(decoder, method, request.body))
+            return 200, _encode(reply), b""
         except PodwrightError as refusal:
             status = STATUS.get(refusal.code, 500)
-            return status, msgspec.json.encode(refusal.to_json(), enc_hook=str), []
+            return status, msgspec.json.encode(refusal.to_json(), enc_hook=str), b""
 
-    async def refuse(self, bad: _Bad) -> None:
+    async def refuse(self, bad: Bad) -> None:
         """Answer what HTTP itself forbids, and end."""
-        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            code = "RESOURCE_EXHAUSTED" if bad.status in (413, 431, 503) else "INVALID_ARGUMENT"
-            await self._send(bad.status, _plain_error(code, str(bad)), [_CLOSE])
-            await self._linger()
+        code = "RESOURCE_EXHAUSTED" if bad.status in (413, 431, 503) else "INVALID_ARGUMENT"
+        await self._send(bad.status, _plain_error(code, str(bad)), _CLOSE)
+        await self._linger()
 
     async def _linger(self) -> None:
         """Read on for a moment: closing with unread data would take back what we just said."""
@@ -237,21 +207,11 @@ class _Connection:
                 while left > 0 and (data := await self._reader.read(65536)):
                     left -= len(data)
 
-    async def _send(self, status: int, body: bytes, extra: list[tuple[str, str]]) -> None:
-        headers = [
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(len(body))),
-            *extra,
-        ]
-        if self._front.ending and _CLOSE not in extra:
-            headers.append(_CLOSE)
-        http = self._http
-        parts = (
-            http.send(h11.Response(status_code=status, headers=headers)),
-            http.send(h11.Data(data=body)),
-            http.send(h11.EndOfMessage()),
+    async def _send(self, status: int, body: bytes, extra: bytes) -> None:
+        self._writer.write(
+            b"HTTP/1.1 %d \r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s"
+            % (status, len(body), extra, body)
         )
-        self._writer.write(b"".join(part for part in parts if part))
         await self._writer.drain()
 
 
