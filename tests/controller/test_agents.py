@@ -334,6 +334,8 @@ async def test_a_test_of_a_cluster_says_what_is_wrong_and_where(site: Site) -> N
         return [(r.check, r.machine, r.problem) for r in found.results if not r.ok]
 
     assert await wrong() == []
+    with pytest.raises(InvalidRequest, match="no cluster is named"):
+        await site.controller.test_cluster(ROOT, Named(name=""))
     site.machines["ag2"].links = {"down": "ag1", "up": "ag4"}
     site.machines["ag4"].links = None
     site.machines["ag1"].set_healthy(2, False)

@@ -23,6 +23,7 @@ from podwright.wire import (
     ClusterRequest,
     ClusterTest,
     Empty,
+    InvalidRequest,
     ListRequest,
     Named,
     PodwrightError,
@@ -59,7 +60,7 @@ class ClusterCalls:
         check_administrator(caller, asked)
         core = self._core
         async with self._changing:
-            core.inventory.candidates(request.name, "", asked)
+            site = self._named(request.name, asked)
             if request.name not in self._registry.clusters:
                 raise WrongState(
                     "the server was started with it",
@@ -67,7 +68,7 @@ class ClusterCalls:
                     would_work="start vipu-server without its --preset or --cluster-file",
                 )
             inside = sorted(
-                {e.name for e in core.partitions.values() if e.site is self._site(request.name)}
+                {e.name for e in core.partitions.values() if e.site is site}
                 | {q.partition for q in core.quarantine.values() if q.cluster == request.name}
             )
             if inside:
@@ -78,7 +79,7 @@ class ClusterCalls:
                     partitions=inside[:100],
                 )
             await core.journal.commit([registry.drop_cluster(request.name)])
-            core.lift(self._site(request.name))
+            core.lift(site)
             self._registry.end_cluster(request.name)
         return Empty()
 
@@ -86,8 +87,7 @@ class ClusterCalls:
         """Ask every machine of a cluster, and say what is wrong and where."""
         asked = f"test cluster {request.name[:80]}"
         check_administrator(caller, asked)
-        self._core.inventory.candidates(request.name, "", asked)
-        site = self._site(request.name)
+        site = self._named(request.name, asked)
         results = await clusters.tested(self._core, self._registry, site)
         return ClusterTest(cluster=request.name, results=results)
 
@@ -148,5 +148,12 @@ class ClusterCalls:
         listed = views.clusters(self._core, ListRequest(cluster=name)).clusters
         return next(info for info in listed if info.name == name)
 
-    def _site(self, name: str) -> Site:
-        return self._core.inventory.sites[name]
+    def _named(self, name: str, asked: str) -> Site:
+        """The cluster of this name. Raises NotFound, and InvalidRequest without a name."""
+        if not name:
+            raise InvalidRequest(
+                "no cluster is named",
+                asked=asked,
+                would_work=f"name one of {', '.join(self._core.inventory.sites)}",
+            )
+        return self._core.inventory.candidates(name, "", asked)[0]
