@@ -126,7 +126,7 @@ def _notes(inventory: Inventory, now: Mapping[str, str], topology: str) -> list[
     for partition in inventory.partitions:
         kinds = {inventory.nodes[name].gres for name in partition.nodes}
         if partition.exclusive and len(kinds) > 1:
-            # Seen on 22.05.8 and 24.11.5: --switches=1 waits for ever there.
+            # Seen on 22.05.8 and 24.11.5: more switches than needed; --switches=1 did not start.
             notes.append(
                 f"partition {partition.name} is exclusive and mixes {' and '.join(sorted(kinds))}: "
                 "Slurm does not keep such jobs on one switch; give each kind a partition of its own"
