@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("default"), max_examples=100)
 settings.register_profile("soak", settings.get_profile("default"), max_examples=5000)
 settings.load_profile("soak" if SOAK else os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+#: A shell's background job ignores Ctrl-C, and so would every command that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _OURS = ("VIPU_", "IPUOF_", "PODWRIGHT_", "POPDIST_", "POPLAR_", "OMPI_", "PMIX_", "SLURM_")
 
