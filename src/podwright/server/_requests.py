@@ -48,8 +48,8 @@ class Requests:
 
     def _begin(self) -> None:
         self._url = b""
-        self._body: list[bytes] = []
-        self._size = self._head = self._fed = 0
+        self._body = bytearray()
+        self._head = self._fed = 0
         self._in_head = True
         self._host = False
 
@@ -115,12 +115,10 @@ class Requests:
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self.wants_word = False
-        self._size += len(body)
-        if self._size > MAX_BODY:
+        if len(self._body) + len(body) > MAX_BODY:
             self._too_much()
-            self._body.clear()
         if self.bad is None:
-            self._body.append(body)
+            self._body += body
 
     def on_message_complete(self) -> None:
         """A request is whole."""
@@ -131,7 +129,7 @@ class Requests:
                 HttpRequest(
                     self._parser.get_method(),
                     self._url.partition(b"?")[0],
-                    b"".join(self._body),
+                    bytes(self._body),
                     not self._parser.should_keep_alive(),
                 )
             )
