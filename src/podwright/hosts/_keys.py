@@ -192,9 +192,13 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
 
     def answer() -> None:
         while True:
-            with open(pipe, "w", encoding="utf-8") as end, contextlib.suppress(BrokenPipeError):
+            # A reader that has gone again takes no answer, and the next one still gets its own.
+            with contextlib.suppress(BrokenPipeError), open(pipe, "w", encoding="utf-8") as end:
                 if over:
                     return
+                # One pipe for each question: reopened, this one could find the same reader.
+                os.mkfifo(f"{pipe}.next", 0o600)
+                os.replace(f"{pipe}.next", pipe)
                 end.write(f"{password}\n")
 
     thread = threading.Thread(target=answer, name="askpass", daemon=True)
@@ -208,6 +212,8 @@ def _answers(password: str) -> Iterator[dict[str, str]]:
         }
     finally:
         over = True
-        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
-        thread.join(1.0)
+        while thread.is_alive():
+            handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+            thread.join(0.1)
+            os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
