@@ -185,7 +185,7 @@ class Core:
         known = sorted(record.name for record in self.records())
         if not would_work:
             shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
-            would_work = f"there are: {shown}" if known else "create it first"
+            would_work = f"there are: {shown}" if known else "there are none yet"
         return NotFound(
             f"there is no partition {name}", asked=asked, would_work=would_work, partition=name
         )
