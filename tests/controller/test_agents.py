@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from podwright.agents import Driver, Fault, SimulatedMachine
+from podwright.agents import Driver, Fault, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines
+from podwright.controller._watch import Watch
 from podwright.fabric import IPU, Machine
 from podwright.store import MemoryStore
 from podwright.wire import (
@@ -236,6 +237,26 @@ async def test_a_silent_machine_is_noticed_in_time_and_its_partitions_settled(si
     assert (await site.agent("ag2")).state == "DOWN"
     await site.controller.remove_partition(ALICE, RemoveRequest(name="p1", force=True))
     await refused(site.create("p2", 8), NoCapacity, "ag2")
+
+
+async def test_a_fault_of_ours_in_one_look_does_not_end_the_watch(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    await site.create("p1", 4)
+    compare, faults = Watch._compare, [RuntimeError("a fault")]
+
+    async def faulty(self: Watch, machine: str, report: MachineReport) -> None:
+        while faults:
+            raise faults.pop()
+        await compare(self, machine, report)
+
+    monkeypatch.setattr(Watch, "_compare", faulty)
+    await site.until(SILENCE, lambda: "RuntimeError: a fault" in caplog.text)
+    site.machines["ag1"].set_down(True)
+    core = site.controller._core
+    await site.until(SILENCE * 1.5 + 1, lambda: core.partitions["p1"].known.ready.value == "ERROR")
 
 
 async def test_a_hanging_machine_does_not_hold_its_partitions(site: Site) -> None:

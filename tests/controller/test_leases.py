@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwright.controller._keeper import Keeper
 from podwright.controller._leases import free_subset, mask_of
 from podwright.wire import Denied, Fenced, LeaseRequest
 from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim
@@ -140,3 +141,21 @@ def test_the_tightest_hole_is_taken() -> None:
     assert free_subset(0, 16, 2, taken) in (2, 10)
     assert free_subset(0, 16, 4, taken) in (4, 12)
     assert free_subset(4, 4, 4, taken) == 4
+
+
+async def test_a_fault_in_one_tick_lets_no_lease_live_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.acquire("p1", 4, create=True, ttl=5)
+    faults = [RuntimeError("a fault")]
+    tick = Keeper.tick
+
+    def faulty(self: Keeper) -> None:
+        while faults:
+            raise faults.pop()
+        tick(self)
+
+    monkeypatch.setattr(Keeper, "tick", faulty)
+    await world.time.advance(6)
+    assert await world.names() == []
+    assert "RuntimeError: a fault" in caplog.text

@@ -18,7 +18,7 @@ from podwright.server._hardware import Source
 from podwright.server._serving import Options, _machines
 from podwright.server._standby import Standby
 from podwright.store import MemoryStore, Opened, Turn
-from podwright.wire import AlreadyExists, Fenced, PodwrightError, Unavailable
+from podwright.wire import AlreadyExists, Fenced, Internal, PodwrightError, Unavailable
 from tests.server.fakes import Http
 
 
@@ -26,7 +26,7 @@ class SharedMemory(MemoryStore):
     """A store that somebody else has, until told otherwise."""
 
     owner, left, held = "the other one", 5.0, True
-    failure: PodwrightError | None = None
+    failure: Exception | None = None
     snatched = False
 
     async def turn(self) -> Turn:
@@ -81,7 +81,7 @@ class Life:
         return await Http.connect(self.server.socket_path)
 
     async def until(self, what: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not what():
                 assert not self.task.done(), self.task
                 await asyncio.sleep(0.005)
@@ -167,7 +167,19 @@ async def test_fenced_it_ends(life: Life) -> None:
     await life.until(lambda: life.ready)
     life.store.failure = Fenced("a newer server has opened the store")
     with pytest.raises(Fenced):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
+            await life.task
+
+
+async def test_a_renewal_that_fails_in_any_way_ends_it(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    life.store.left = 0.0
+    life.begin()
+    await life.until(lambda: life.ready)
+    life.store.failure = RuntimeError("a fault of ours")
+    with pytest.raises(Internal, match="is not renewed: a fault of ours"):
+        async with asyncio.timeout(60):
             await life.task
 
 
@@ -177,7 +189,7 @@ async def test_a_database_that_is_never_there_is_an_error_and_one_that_goes_is_n
     life.store.failure = Unavailable("the store cannot be opened")
     life.begin()
     with pytest.raises(Unavailable, match="cannot be opened"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await life.task
     other = Life(folder)
     other.begin()

@@ -171,11 +171,14 @@ async def _announce(
     address = parse_addresses(server, by="--server")[0]
     shown = Credentials(certs=certs)
     client = Client(GrpcTransport(address.host, address.port, credentials=shown))
+    log = logging.getLogger("podwright.agent")
     while True:
         try:
             await asyncio.to_thread(client.call, "AnnounceAgent", said, timeout=5)
         except PodwrightError as error:
-            logging.getLogger("podwright.agent").info("announcing: %s", error.message)
+            log.info("announcing: %s", error.message)
+        except Exception:  # whatever it is, the next announcement may be heard
+            log.exception("announcing failed")
         await asyncio.sleep(5)
 
 

@@ -6,6 +6,7 @@ timer, so that one machine delays no other's lease.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -17,6 +18,8 @@ from podwright.controller._ends import expire
 from podwright.controller._relocate import may_move, relocate
 from podwright.controller._states import BROKEN, state_of
 from podwright.wire import PodwrightError
+
+_log = logging.getLogger("podwright.controller")
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -42,7 +45,10 @@ class Keeper:
         while self._core.journal.failure is None:
             await self._sleep(TICK)
             if self._core.journal.failure is None:
-                self.tick()
+                try:
+                    self.tick()
+                except Exception:  # whatever it is, no lease may live for ever because of it
+                    _log.exception("what is due by itself was not all done; the next tick goes on")
 
     def tick(self) -> None:
         """Start whatever is due now."""

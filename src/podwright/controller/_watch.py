@@ -9,6 +9,7 @@ keeper's to notice (`_keeper`), which cleans it before it serves.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -18,6 +19,8 @@ from podwright.controller._core import Core, Entry
 from podwright.controller._hardware import Fault
 from podwright.controller._registry import Registry
 from podwright.wire import OperationState, PodwrightError, ReadyState, Unavailable, WrongState
+
+_log = logging.getLogger("podwright.controller")
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -38,7 +41,7 @@ class Watch:
     def begin(self, machine: str) -> None:
         """Watch an agent from now on."""
         self.end(machine)
-        self._beats[machine] = asyncio.get_running_loop().create_task(self._beat(machine))
+        self._beats[machine] = asyncio.get_running_loop().create_task(self._watch(machine))
 
     def end(self, machine: str) -> None:
         """Watch it no more."""
@@ -51,6 +54,15 @@ class Watch:
         for task in beats:
             task.cancel()
         await asyncio.gather(*beats, return_exceptions=True)
+
+    async def _watch(self, machine: str) -> None:
+        """A fault of ours in one look is no reason never to look again."""
+        while self._core.journal.failure is None:
+            try:
+                await self._beat(machine)
+            except Exception:
+                _log.exception("the watch over machine %s begins again", machine)
+                await self._sleep(self.silence / 4)
 
     async def _beat(self, machine: str) -> None:
         core, interval = self._core, self.silence / 4

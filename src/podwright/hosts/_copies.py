@@ -118,9 +118,11 @@ class _Copy:
 
     def stop(self) -> None:
         """Whatever it was at."""
+        from subprocess import TimeoutExpired
+
         assert self._process.stdout
         self._process.kill()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(TimeoutExpired):
             self._process.wait(5)
         self._process.stdout.close()
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from podwright.server._streams import say
 from podwright.wire import Unavailable
 
 _log = logging.getLogger("podwright.server")
@@ -76,6 +77,6 @@ class Doorstep:
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while data := await reader.read(65536):
-        writer.write(data)
+        say(writer, data)
         await writer.drain()
     writer.close()  # HTTP/2 knows no half-open connection

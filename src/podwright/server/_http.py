@@ -19,6 +19,7 @@ from podwright.controller import Caller
 from podwright.server._calls import Calls
 from podwright.server._identity import peer_uid
 from podwright.server._requests import MAX_BODY, Bad, HttpRequest, Requests
+from podwright.server._streams import end, say
 from podwright.wire import METHODS, InvalidRequest, Method, PodwrightError, Value
 
 _log = logging.getLogger("podwright.server")
@@ -164,7 +165,7 @@ class _Connection:
                 return await self.refuse(requests.bad)
             if requests.wants_word:
                 requests.wants_word = False
-                self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                say(self._writer, b"HTTP/1.1 100 Continue\r\n\r\n")
             data = await self._reader.read(65536)
             requests.feed(data)
             if not data and requests.bad is None:
@@ -201,16 +202,17 @@ class _Connection:
     async def _linger(self) -> None:
         """Read on for a moment: closing with unread data would take back what we just said."""
         with contextlib.suppress(OSError, ValueError):
-            self._writer.write_eof()
+            end(self._writer)
             left = 4 * MAX_BODY
             async with asyncio.timeout(1.0):
                 while left > 0 and (data := await self._reader.read(65536)):
                     left -= len(data)
 
     async def _send(self, status: int, body: bytes, extra: bytes) -> None:
-        self._writer.write(
+        say(
+            self._writer,
             b"HTTP/1.1 %d \r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n%s"
-            % (status, len(body), extra, body)
+            % (status, len(body), extra, body),
         )
         await self._writer.drain()
 

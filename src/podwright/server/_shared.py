@@ -20,7 +20,7 @@ from podwright.controller import Controller, Machines
 from podwright.server._hardware import Hardware
 from podwright.server._standby import Standby
 from podwright.store import Opened, Store, Turn
-from podwright.wire import AlreadyExists, PodwrightError, Unavailable
+from podwright.wire import AlreadyExists, Internal, PodwrightError, Unavailable
 
 if TYPE_CHECKING:
     from podwright.server._server import Server
@@ -119,6 +119,9 @@ class Active:
                 await self._store.renew()
             except PodwrightError as error:
                 self.failure = error
+            except Exception as error:  # whatever it is: without a lease nothing may be answered
+                _log.exception("the lease on the store is renewed no more")
+                self.failure = Internal(f"the lease on the store is not renewed: {error}")
 
 
 async def serve_shared(

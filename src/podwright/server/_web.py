@@ -7,7 +7,6 @@ on loopback unless told otherwise, and gives lists only where anonymous callers 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS
 from podwright.server._identity import ANONYMOUS
+from podwright.server._streams import end, say
 from podwright.wire import (
     METHODS,
     AgentList,
@@ -108,10 +108,9 @@ class WebFront:
         parts = [http.send(h11.Response(status_code=status, headers=headers))]
         if event.method != b"HEAD":
             parts.append(http.send(h11.Data(data=body)))
-        writer.write(b"".join(part for part in parts if part))
+        say(writer, b"".join(part for part in parts if part))
         await writer.drain()
-        with contextlib.suppress(OSError):
-            writer.write_eof()
+        end(writer)
 
     async def _answer(self, request: h11.Request) -> _Answer:
         path = request.target.partition(b"?")[0].decode("latin-1")

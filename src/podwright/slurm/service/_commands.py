@@ -6,6 +6,7 @@ No library of Slurm's is used: those change with every release, what its command
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -61,15 +62,23 @@ class SlurmCommands:
         try:
             out, err = await asyncio.wait_for(process.communicate(), self._timeout)
         except TimeoutError:
-            process.kill()
-            await process.wait()
+            await _end(process)
             raise Unavailable(
                 f"{' '.join(argv[:2])} gave no answer within {self._timeout:g} s",
                 would_work="look whether slurmctld runs",
             ) from None
+        except BaseException:  # we are ended: so is what we started
+            await _end(process)
+            raise
         return Said(
             process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
         )
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it was quicker
+        process.kill()
+    await process.wait()
 
 
 class FakeSlurm:

@@ -1,0 +1,123 @@
+"""Callers that go in the middle of an answer leave no error in the log, on the loop we run on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from podwright.server import Server
+from podwright.server import _doorstep as doorstep
+from podwright.server._streams import end, say
+from tests.server.fakes import FakeController, as_controller
+
+_NOW = struct.pack("ii", 1, 0)  # SO_LINGER: end with a reset
+
+
+def served(test: Callable[[], Awaitable[None]], caplog: pytest.LogCaptureFixture) -> None:
+    """Run it as vipu-server runs; nothing may be logged."""
+    with (
+        caplog.at_level(logging.WARNING),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        runner.get_loop().set_exception_handler(lambda _, what: pytest.fail(str(what)))
+        runner.run(asyncio.wait_for(_awaited(test), 60))
+    assert caplog.text == ""
+
+
+async def _awaited(test: Callable[[], Awaitable[None]]) -> None:
+    await test()
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110 - the other side has no event to offer
+        await asyncio.sleep(0.005)
+
+
+def vanish(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW)
+    connection.close()
+
+
+def test_the_other_side_is_gone_in_the_same_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        writers: list[asyncio.StreamWriter] = []
+
+        async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+
+        async with await asyncio.start_server(visit, "127.0.0.1", 0) as server:
+            connection = socket.create_connection(server.sockets[0].getsockname())
+            await until(lambda: writers)
+            vanish(connection)
+            await until(writers[0].is_closing)
+            with pytest.raises(ConnectionResetError):
+                say(writers[0], b"more")
+            end(writers[0])
+            reader = asyncio.StreamReader()
+            reader.feed_data(b"more")
+            with pytest.raises(ConnectionResetError):
+                await doorstep._pass(reader, writers[0])
+
+    served(test, caplog)
+
+
+def test_over_http(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is ready when nobody is there to take it."""
+
+    async def test() -> None:
+        controller = FakeController()
+        controller.hold["list_partitions"] = asyncio.Event()
+        server = Server(
+            as_controller(controller), socket_path=None, host=None, web=("127.0.0.1", 0)
+        )
+        await server.start()
+        web: Any = server._web
+        writers: list[asyncio.StreamWriter] = []
+        answer_one = web._one
+
+        async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers.append(writer)
+            await answer_one(reader, writer)
+
+        monkeypatch.setattr(web, "_one", one)
+        connection = socket.create_connection(("127.0.0.1", server.web_port))
+        connection.sendall(b"GET /v1/partitions HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await until(lambda: controller.callers)
+        vanish(connection)
+        await until(writers[0].is_closing)
+        controller.hold["list_partitions"].set()
+        await until(lambda: not web._open)
+        await server.stop(1)
+
+    served(test, caplog)
+
+
+def test_on_the_socket(caplog: pytest.LogCaptureFixture, folder: Path) -> None:
+    """One that goes with an answer unread resets the connection."""
+    call = b"POST /podwright.v1/%s HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+
+    async def test() -> None:
+        controller = FakeController()
+        controller.hold["list_partitions"] = asyncio.Event()
+        server = Server(as_controller(controller), socket_path=folder / "s", host=None)
+        await server.start()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(str(folder / "s"))
+        connection.sendall(call % b"ListLeases" + call % b"ListPartitions")
+        await until(lambda: len(controller.callers) == 2)
+        (ours,) = server._http._connections
+        connection.close()
+        await until(ours._writer.is_closing)
+        controller.hold["list_partitions"].set()
+        await until(lambda: not server._http._connections)
+        await server.stop(1)
+
+    served(test, caplog)
