@@ -1,15 +1,38 @@
 """msgspec, imported in half the time: a command's start-up is waited for.
 
-msgspec takes `get_type_hints` from typing_extensions wherever that happens to be installed, which
-draws in `inspect`, `ast` and `tokenize`. Since Python 3.11 `typing` has all of it, and msgspec
-falls back to that where there is no typing_extensions; so while it is imported, there is none.
+While it is imported, msgspec finds nothing of what our values neither hold nor ask for:
+
+- typing_extensions, which draws in `inspect`, `ast` and `tokenize`: since Python 3.11 `typing`
+  has all of it, and msgspec falls back to that;
+- uuid, decimal: no field of ours has such a type; msgspec knows neither from here on;
+- its own inspect and JSON schema: they describe types, for nobody here.
+
+All of them can still be imported afterwards.
 """
 
 import sys
+from types import ModuleType, SimpleNamespace
 
-if "msgspec" not in sys.modules and "typing_extensions" not in sys.modules:
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+
+def _module(name: str, **content: object) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(content)
+    return made
+
+
+if "msgspec" not in sys.modules:
+    _absent: dict[str, ModuleType | None] = {
+        "typing_extensions": None,
+        "uuid": _module("uuid", UUID=type("UUID", (), {}), SafeUUID=SimpleNamespace(unknown=None)),
+        "decimal": _module("decimal", Decimal=type("Decimal", (), {})),
+        "msgspec.inspect": _module("msgspec.inspect"),
+        "msgspec._json_schema": _module("_json_schema", schema=None, schema_components=None),
+    }
+    for _name in _absent.keys() & sys.modules.keys():
+        del _absent[_name]
+    sys.modules.update(_absent)  # type: ignore[arg-type]
     try:
         import msgspec  # noqa: F401
     finally:
-        del sys.modules["typing_extensions"]
+        for _name in _absent:
+            del sys.modules[_name]
