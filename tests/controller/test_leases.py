@@ -159,3 +159,17 @@ async def test_a_fault_in_one_tick_lets_no_lease_live_for_ever(
     await world.time.advance(6)
     assert await world.names() == []
     assert "RuntimeError: a fault" in caplog.text
+
+
+async def test_leases_that_were_released_are_not_watched_until_their_end(world: World) -> None:
+    """One may be given for an hour and kept for a moment, again and again."""
+    expiries = world.controller._core.expiries
+    kept = await world.acquire("p1", 4, create=True, ttl=3000)
+    await world.create("p2", 4)
+    for _ in range(4 * expiries.SPARE):
+        reply = await world.acquire("p2", 4, ttl=3600)
+        await world.controller.release(ROOT, claim(reply))
+    assert len(expiries) <= expiries.SPARE + 6
+    await world.time.advance(3001)
+    with pytest.raises(Fenced, match="the lease is over"):
+        await world.controller.renew(ROOT, claim(kept))

@@ -196,7 +196,7 @@ class Core:
         """A lease lives, with a full ttl from now."""
         lease = Lease(record, self.now() + record.ttl)
         entry.leases[record.id] = self.leases[record.id] = lease
-        self.expiries.add(lease)
+        self.expiries.add(lease, self.leases)
         return lease
 
     def drop_leases(self, entry: Entry, leases: Iterable[Lease]) -> None:

@@ -42,7 +42,7 @@ async def expire(core: Core, lease: Lease) -> None:
         if lease.ending:
             return
         if lease.expires > core.now():
-            core.expiries.add(lease)
+            core.expiries.add(lease, core.leases)
             return
         core.tell("LeaseEnd", entry.name, lease.record.owner, f"{lease.record.id} was not renewed")
         await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))

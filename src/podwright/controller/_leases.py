@@ -7,7 +7,7 @@ moves the end in memory only; the heap is corrected when an old end comes up.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from podwright.controller._records import LeaseRecord
@@ -24,13 +24,22 @@ class Lease:
 
 
 class Expiries:
-    """When leases end, soonest first."""
+    """When leases end, soonest first. One that was released goes from here when its end comes,
+    or when half of what is here are such: a lease may be given for an hour and kept a moment."""
+
+    SPARE = 64  #: released ones that are not worth a look
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
 
-    def add(self, lease: Lease) -> None:
-        """Watch a lease."""
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, lease: Lease, leases: Mapping[str, Lease]) -> None:
+        """Watch a lease. leases: all that live."""
+        if len(self._heap) > 2 * len(leases) + self.SPARE:
+            self._heap = [entry for entry in self._heap if entry[1] in leases]
+            heapq.heapify(self._heap)
         heapq.heappush(self._heap, (lease.expires, lease.record.id))
 
     def due(self, now: float, leases: dict[str, Lease]) -> list[Lease]:
