@@ -9,6 +9,7 @@ import pytest
 
 from podwright.agents import Driver, Fault, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines
+from podwright.controller._agent_calls import let_go
 from podwright.controller._watch import Watch
 from podwright.fabric import IPU, Machine
 from podwright.store import MemoryStore
@@ -525,3 +526,15 @@ async def test_a_relocatable_partition_moves_when_its_machine_falls_silent(site:
     site.machines[here].set_down(False)
     await site.until(10, lambda: here not in site.controller._core.down)
     assert site.machines[here].devices[0].partition == ""
+
+
+async def test_an_agent_may_take_over_the_servers_own_devices() -> None:
+    closed: list[int] = []
+
+    class Own(SimulatedMachine):
+        def close(self) -> None:
+            closed.append(1)
+
+    await let_go(Own(Machine("vm"), IPU))
+    await let_go(SimulatedMachine(Machine("vm"), IPU))
+    assert closed == [1]

@@ -43,6 +43,7 @@ class SimulatedDevice:
 
     seen: highest epoch of any call, the fence. epoch: that of the last call that was finished.
     used_by: the partition whose programs have touched it since its last reset, or empty.
+    owner: the user whose partition it is in, where machines are told.
     """
 
     partition: str = ""
@@ -50,6 +51,7 @@ class SimulatedDevice:
     seen: int = 0
     used_by: str = ""
     healthy: bool = True
+    owner: str = ""
 
 
 @dataclass(slots=True)

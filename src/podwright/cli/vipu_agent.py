@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podwright import __version__
+from podwright.cli import _agent_gpus
 from podwright.cli._arguments import Parser, complain, port, positive, run, seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from podwright.agents import SimulatedMachine
-    from podwright.agents.gpu import GpuMachine, Guard
+    from podwright.agents import Agent, SimulatedMachine
+    from podwright.agents.gpu import GpuMachine
     from podwright.fabric import Family
-    from podwright.hosts.gpus import Gpu
 
 _EXAMPLES = """\
 examples:
@@ -65,10 +65,11 @@ def build_parser() -> Parser:
     gpus.add_argument(
         "--guard",
         metavar="NAMES",
-        type=_guards,
+        type=_agent_gpus.guards,
         default=(),
         help="what keeps others from a partition's GPUs, beside what programs are told to see: "
-        "fabric-manager (NVSwitch), imex (its channel), files (their owner); several with commas",
+        "fabric-manager (NVSwitch), imex (its channel), cgroups (programs of poprun open their "
+        "partition's alone), files (their owner); several with commas",
     )
     gpus.add_argument(
         "--fmpm", metavar="FILE", default="fmpm", help="NVIDIA's client of Fabric Manager"
@@ -117,12 +118,10 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
-    import asyncio
-    import signal
+    from contextlib import AsyncExitStack
     from pathlib import Path
 
     from podwright.agents import Agent, KeptMachine, Secret, read_key
-    from podwright.hosts import tell_ready
     from podwright.server import is_loopback
     from podwright.wire import InvalidRequest
 
@@ -133,11 +132,33 @@ async def _serve(arguments: argparse.Namespace) -> None:
             asked=f"listen on {arguments.host}",
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
-    machine = _gpus(arguments) if arguments.gpus else _simulated(arguments)
+    machine: SimulatedMachine | GpuMachine
+    if arguments.gpus:
+        family = _family(arguments.family) if arguments.family else None
+        machine = _agent_gpus.serve(arguments, family)
+    else:
+        machine = _simulated(arguments)
     state = _state(arguments, machine.machine.name)
     secret = Secret(read_key(Path(arguments.agent_key))) if arguments.agent_key else None
     kept = KeptMachine(machine, state)
     agent = Agent(kept, secret=secret, certs=Path(certs) if certs else None)
+    async with AsyncExitStack() as ending:
+        if "cgroups" in arguments.guard:
+            await _agent_gpus.open_door(machine, ending)
+        await _until_told(arguments, agent, machine, state)
+
+
+async def _until_told(
+    arguments: argparse.Namespace,
+    agent: Agent,
+    machine: SimulatedMachine | GpuMachine,
+    state: Path,
+) -> None:
+    import asyncio
+    import signal
+
+    from podwright.hosts import tell_ready
+
     bound = await agent.start(arguments.host, arguments.port)
     complain(
         f"vipu-agent {__version__}: machine {machine.machine.name} "
@@ -149,7 +170,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    announcing = asyncio.create_task(_announce(arguments.server, machine, bound, certs or ""))
+    announcing = asyncio.create_task(
+        _announce(arguments.server, machine, bound, arguments.tls_certs or "")
+    )
     await stop.wait()
     announcing.cancel()
     await agent.stop()
@@ -186,54 +209,6 @@ def _is_simulated(machine: SimulatedMachine | GpuMachine) -> bool:
     from podwright.agents import SimulatedMachine
 
     return isinstance(machine, SimulatedMachine) or machine.simulated
-
-
-def _gpus(arguments: argparse.Namespace) -> GpuMachine:
-    from podwright.agents.gpu import open_machine
-    from podwright.fabric import Machine
-    from podwright.hosts import host_name
-    from podwright.wire import Unavailable
-
-    name = arguments.machine or host_name()
-    machine = open_machine(
-        Machine(name, arguments.host, arguments.port),
-        os.environ,
-        family=_family(arguments.family) if arguments.family else None,
-        guards=lambda gpus: _made(arguments, gpus),
-        may_reset=arguments.reset,
-    )
-    if machine is None:
-        raise Unavailable(
-            "this machine has no GPU that its driver tells of",
-            asked="serve its GPUs",
-            would_work="see that nvidia-smi or amd-smi lists them, and that nvidia-ml-py or amdsmi "
-            "is installed",
-        )
-    return machine
-
-
-def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
-    """The guards that were asked for, in the order in which they are set up."""
-    from podwright.agents.gpu import FabricManager, Files, Imex
-    from podwright.cli._places import state_folder
-    from podwright.hosts import find_program
-    from podwright.wire import InvalidRequest
-
-    made: list[Guard] = []
-    if "fabric-manager" in arguments.guard:
-        program = find_program(arguments.fmpm, os.environ)
-        if program is None:
-            raise InvalidRequest(
-                f"there is no command {arguments.fmpm}",
-                asked="--guard fabric-manager",
-                would_work="--fmpm FILE, NVIDIA's Fabric-Manager-Client",
-            )
-        made.append(FabricManager([program], gpus, os.environ))
-    if "imex" in arguments.guard:
-        made.append(Imex(state_folder(system=os.geteuid() == 0) / "imex"))
-    if "files" in arguments.guard:
-        made.append(Files())
-    return made
 
 
 def _family(name: str) -> Family:
@@ -286,14 +261,6 @@ def _state(arguments: argparse.Namespace, name: str) -> Path:
 
 def _port(text: str) -> int:
     return 0 if text.strip() == "0" else port(text)
-
-
-def _guards(text: str) -> tuple[str, ...]:
-    names = tuple(filter(None, text.split(",")))
-    for name in names:
-        if name not in ("fabric-manager", "imex", "files"):
-            raise argparse.ArgumentTypeError(f"{name!r} is not fabric-manager, imex or files")
-    return names
 
 
 def _link(text: str) -> tuple[str, str]:

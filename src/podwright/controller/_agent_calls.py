@@ -200,7 +200,7 @@ class AgentCalls:
 
 
 async def let_go(driver: Driver | None) -> None:
-    """Close the connection of a driver that has one."""
-    close: Callable[[], Awaitable[None]] | None = getattr(driver, "close", None)
-    if close is not None:
-        await close()
+    """Close what a driver holds: a connection, or the library of the server's own devices."""
+    close: Callable[[], Awaitable[None] | None] | None = getattr(driver, "close", None)
+    if close is not None and (closing := close()) is not None:
+        await closing

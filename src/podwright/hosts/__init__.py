@@ -38,6 +38,13 @@ from podwright.hosts._systemd import tell_ready
 
 if TYPE_CHECKING:
     from podwright.hosts._copies import Copied, copy_folder, show_percents
+    from podwright.hosts._device_cgroups import (
+        CgroupsV1,
+        CgroupsV2,
+        DeviceCgroups,
+        RecordedCgroups,
+        find_device_cgroups,
+    )
     from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
     from podwright.hosts._keys import KEY_TYPES, NoKey, distribute_key, find_key
     from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
@@ -49,9 +56,12 @@ __all__ = [
     "WARNING",
     "Answer",
     "BadHostList",
+    "CgroupsV1",
+    "CgroupsV2",
     "Copied",
     "Core",
     "Cores",
+    "DeviceCgroups",
     "FakeMunge",
     "Finding",
     "HostsError",
@@ -59,6 +69,7 @@ __all__ = [
     "MungeError",
     "NoKey",
     "Process",
+    "RecordedCgroups",
     "Subnet",
     "Vouched",
     "Vouches",
@@ -74,6 +85,7 @@ __all__ = [
     "examine",
     "expand",
     "explain",
+    "find_device_cgroups",
     "find_key",
     "find_program",
     "fold",
@@ -100,6 +112,13 @@ __all__ = [
 
 _LATER = {
     "_copies": ("Copied", "copy_folder", "show_percents"),
+    "_device_cgroups": (
+        "CgroupsV1",
+        "CgroupsV2",
+        "DeviceCgroups",
+        "RecordedCgroups",
+        "find_device_cgroups",
+    ),
     "_doctor": ("OK", "PROBLEM", "WARNING", "Answer", "Finding", "examine", "judge"),
     "_keys": ("KEY_TYPES", "NoKey", "distribute_key", "find_key"),
     "_munge": ("FakeMunge", "Munge", "MungeError", "Vouched", "Vouches"),

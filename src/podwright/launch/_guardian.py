@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 from podwright.hosts import Process, become_subreaper, descendants, kill_all, reap
 from podwright.launch._channel import Channel
+from podwright.launch._confine import enter_partition
 from podwright.launch._folder import RunFolder
 
 START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
@@ -255,6 +256,11 @@ class _Guardian:
         environ: Mapping[str, str],
     ) -> None:
         """Start commands: what each is, its words, and its variables beside those of all."""
+        refused = "" if self.children else enter_partition(environ)
+        if refused:
+            for what, _, _ in commands:
+                self.channel.send(GONE, what, None, refused)
+            return
         for what, argv, own in commands:
             try:
                 pid = self.spawn(argv, {**environ, **own}, self.output, what in (ENGINE, 0))

@@ -11,6 +11,7 @@ from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._init import make_store
 from podwright.server._server import Server, is_loopback
 from podwright.server._serving import Options, serve
+from podwright.server._sockets import SocketPlace
 
 __all__ = [
     "TOKEN_TTL",
@@ -18,6 +19,7 @@ __all__ = [
     "Identity",
     "Options",
     "Server",
+    "SocketPlace",
     "back_up",
     "compare",
     "is_loopback",

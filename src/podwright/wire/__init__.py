@@ -58,7 +58,14 @@ from podwright.wire._oversight import (
     WaitReply,
     WaitRequest,
 )
-from podwright.wire._places import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
+from podwright.wire._places import (
+    AGENT_SOCKET,
+    AGENT_SOCKET_VARIABLE,
+    DEFAULT_PORT,
+    SOCKET_VARIABLE,
+    SYSTEM_SOCKET,
+    user_socket,
+)
 from podwright.wire._proof import (
     SERVER_URI,
     munge_payload,
@@ -107,6 +114,8 @@ from podwright.wire._values import (
 )
 
 __all__ = [
+    "AGENT_SOCKET",
+    "AGENT_SOCKET_VARIABLE",
     "DEFAULT_PORT",
     "METHODS",
     "SERVER_URI",

@@ -10,6 +10,10 @@ from collections.abc import Mapping
 
 #: The system's server, for everybody on this machine.
 SYSTEM_SOCKET = "/run/podwright/server.sock"
+#: Where a machine's agent moves programs into the device cgroup of their partition.
+AGENT_SOCKET = "/run/podwright/agent.sock"
+#: Names the socket of another one.
+AGENT_SOCKET_VARIABLE = "PODWRIGHT_AGENT_SOCKET"
 #: Names the socket of one server.
 SOCKET_VARIABLE = "PODWRIGHT_SOCKET"
 #: The port of a V-IPU controller (PopRun guide 2.8).

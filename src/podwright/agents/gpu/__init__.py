@@ -1,7 +1,9 @@
 """Machines with real GPUs behind the driver seam."""
 
+from podwright.agents.gpu._cgroups import Cgroups
+from podwright.agents.gpu._door import Door
 from podwright.agents.gpu._fabric_manager import FabricManager
-from podwright.agents.gpu._guards import Files, Guard
+from podwright.agents.gpu._guards import Files, Guard, Held, Keeper
 from podwright.agents.gpu._imex import Imex
 from podwright.agents.gpu._local import family_of, may_have_gpus, open_machine
 from podwright.agents.gpu._machine import GpuMachine
@@ -9,11 +11,15 @@ from podwright.agents.gpu._nmx import Nmx
 from podwright.agents.gpu._racks import Racks
 
 __all__ = [
+    "Cgroups",
+    "Door",
     "FabricManager",
     "Files",
     "GpuMachine",
     "Guard",
+    "Held",
     "Imex",
+    "Keeper",
     "Nmx",
     "Racks",
     "family_of",

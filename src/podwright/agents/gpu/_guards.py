@@ -8,8 +8,8 @@ or undoes, what the first had begun.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from podwright.hosts.gpus import Gpu
 from podwright.wire import Internal, InvalidRequest
@@ -29,6 +29,27 @@ class Guard(Protocol):
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """These GPUs are nobody's."""
+        ...
+
+
+class Held(NamedTuple):
+    """A partition that the machine is in, and those of its GPUs that are here."""
+
+    partition: str
+    owner: str
+    gpus: tuple[Gpu, ...]
+
+
+@runtime_checkable
+class Keeper(Protocol):
+    """A guard that looks after what it set up: others may have undone it meanwhile."""
+
+    def keep(self, held: Sequence[Held]) -> Mapping[int, str]:
+        """These partitions are all that there are: let what they need stand, and nothing else.
+
+        Called whenever the machine is looked at, and before each change. Returns what is wrong
+        and cannot be mended here, by index of the GPU. Raises wire.PodwrightError.
+        """
         ...
 
 

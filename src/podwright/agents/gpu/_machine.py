@@ -7,19 +7,30 @@ Libraries block, so they are called in a thread, one call at a time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._simulated import SimulatedDevice
-from podwright.agents.gpu._guards import Guard
+from podwright.agents.gpu._cgroups import Cgroups
+from podwright.agents.gpu._guards import Guard, Held, Keeper, user_number
 from podwright.fabric import Family, Machine
 from podwright.hosts.gpus import Gpu, Health, Holder, Library, LibraryError
-from podwright.wire import Fenced, Internal, Unavailable
+from podwright.wire import (
+    Denied,
+    Fenced,
+    Internal,
+    NotFound,
+    PodwrightError,
+    Unavailable,
+    WrongState,
+)
 
 _T = TypeVar("_T")
+_log = logging.getLogger("podwright.agent")
 
 #: Seconds that processes which were ended have to let go of a GPU.
 PATIENCE = 10.0
@@ -87,7 +98,8 @@ class GpuMachine:
         """See `Driver.describe`. While a change is under way, devices are as they were before it:
         a reset takes longer than a machine may be silent."""
         if not self._changing or self._said is None:
-            self._said = await self._call(self._describe)
+            held = self._held()
+            self._said = await self._call(lambda: self._describe(self._keep(held)))
         versions = self._versions
         software = ", ".join(f"{vendor} {version}" for vendor, version in versions.items())
         return MachineReport(
@@ -112,9 +124,11 @@ class GpuMachine:
         self.raise_fence("configure", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
         fresh = [i for i in devices if self.devices[i].partition != partition]
+        held = self._held()
 
         def work() -> None:
             self._must_be_healthy(chosen)
+            self._keep(held)
             for guard in self._guards:
                 guard.check(chosen)
             self._must_be_free([self.gpus[index] for index in fresh])
@@ -124,13 +138,23 @@ class GpuMachine:
         await self._change(work)
         for index in devices:
             self.devices[index].partition = partition
+            self.devices[index].owner = owner
             self.devices[index].epoch = epoch
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
         self.raise_fence("reset", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
-        await self._change(lambda: self._initial(chosen))
+        held = self._held()
+
+        def work() -> None:
+            self._initial(chosen)
+            for one in held:  # whole, as they were made: what was lost of them comes back
+                if not set(one.gpus).isdisjoint(chosen):
+                    for guard in self._guards:
+                        guard.join(*one)
+
+        await self._change(work)
         for index in devices:
             self.devices[index].epoch = epoch
 
@@ -138,18 +162,61 @@ class GpuMachine:
         """See `Driver.release`."""
         self.raise_fence("release", epoch, devices)
         chosen = [self.gpus[index] for index in devices]
+        held = self._held()
 
         def work() -> None:
             self._initial(chosen)
+            self._keep(held)
             for guard in reversed(self._guards):
                 guard.leave(chosen)
 
         await self._change(work)
         for index in devices:
-            self.devices[index].partition = ""
+            self.devices[index].partition = self.devices[index].owner = ""
             self.devices[index].epoch = epoch
 
+    async def enter(self, partition: str, pid: int, uid: int) -> None:
+        """Move a process of this user's into the device cgroup of a partition.
+
+        Raises wire.WrongState without such a guard, wire.NotFound, or wire.Denied for a user
+        whose partition it is not.
+        """
+        held = next((one for one in self._held() if one.partition == partition), None)
+        guard = next((guard for guard in self._guards if isinstance(guard, Cgroups)), None)
+        asked = f"a process in partition {partition}"
+        if guard is None:
+            raise WrongState(f"machine {self.machine.name} uses no device cgroups", asked=asked)
+        if held is None:
+            raise NotFound(
+                f"machine {self.machine.name} has no GPUs of partition {partition}", asked=asked
+            )
+        anybodys = held.owner in ("", "anonymous")
+        if not anybodys and uid != 0 and uid != user_number(held.owner):
+            raise Denied(f"partition {partition} is user {held.owner}'s", asked=asked)
+        await self._call(lambda: guard.enter(partition, pid))
+
+    def _held(self) -> list[Held]:
+        found: dict[str, list[int]] = {}
+        for index, device in enumerate(self.devices):
+            if device.partition:
+                found.setdefault(device.partition, []).append(index)
+        return [
+            Held(name, self.devices[some[0]].owner, tuple(self.gpus[index] for index in some))
+            for name, some in found.items()
+        ]
+
     # -- inside, in the thread ---------------------------------------------------------------
+
+    def _keep(self, held: Sequence[Held]) -> dict[int, str]:
+        """What is wrong with GPUs of partitions, and cannot be mended, by index."""
+        wrong: dict[int, str] = {}
+        for guard in self._guards:
+            if isinstance(guard, Keeper):
+                try:
+                    wrong.update(guard.keep(held))
+                except PodwrightError as error:  # what runs goes on; the next look may mend it
+                    _log.warning("machine %s: %s", self.machine.name, error.message)
+        return wrong
 
     async def _change(self, work: Callable[[], None]) -> None:
         self._changing += 1
@@ -168,11 +235,13 @@ class GpuMachine:
     def _asked(self, gpu: Gpu) -> tuple[Library, int]:
         return self._libraries[gpu.vendor], gpu.index - self._first[gpu.vendor]
 
-    def _describe(self) -> tuple[DeviceReport, ...]:
+    def _describe(self, wrong: Mapping[int, str]) -> tuple[DeviceReport, ...]:
         reports = []
         for gpu in self.gpus:
             library, index = self._asked(gpu)
             health, holders = library.health(index), library.holders(index)
+            if gpu.index in wrong:
+                health = health._replace(problems=(*health.problems, wrong[gpu.index]))
             reports.append(
                 DeviceReport(
                     index=gpu.index,

@@ -1,0 +1,148 @@
+"""Device cgroups: what runs on a partition can open the device files of its own GPUs alone.
+
+Programs are moved into the partition's group when they are launched (_door), so that two
+partitions of one user are kept apart, too, and a program that ignores what it is told to see. Who
+is in no group is not held back: that is what owners of files are for (`Files`).
+
+A group is removed with its partition. Where processes are left in it, it stays, opens no GPU any
+more, and is removed once it is empty.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from podwright.agents.gpu._guards import Held
+from podwright.hosts import DeviceCgroups
+from podwright.hosts.gpus import Gpu
+from podwright.wire import Internal, InvalidRequest, WrongState
+
+#: Of NVIDIA's device files, whose minor is the number in their names. They may be made late.
+_NVIDIA = 195
+#: Seconds that a launch which has just ended has to leave its group.
+_PATIENCE = 2.0
+
+
+class Cgroups:
+    """A Guard and a Keeper. gpus: all of the machine's. root: where /dev is."""
+
+    def __init__(
+        self,
+        groups: DeviceCgroups,
+        gpus: Sequence[Gpu],
+        root: str = "/",
+        *,
+        patience: float = _PATIENCE,
+    ) -> None:
+        self._groups = groups
+        self._root = root
+        self._patience = patience
+        self._all = {gpu.index: gpu for gpu in gpus}
+        self._own: dict[str, set[int]] = {}  # by group that was made or found: its GPUs
+
+    def try_out(self) -> None:
+        """Whether this machine has such groups for us. Raises wire.InvalidRequest."""
+        try:
+            self._groups.confine("try-out", (), ())
+            self._groups.remove("try-out")
+        except OSError as error:
+            raise InvalidRequest(
+                f"device cgroups cannot be made here: {error.strerror}",
+                asked="--guard cgroups",
+                would_work="an agent that runs as root on the machine itself, or --guard files",
+            ) from None
+
+    def check(self, gpus: Sequence[Gpu]) -> None:
+        """See `Guard.check`."""
+        self._numbers(self._all.values())
+
+    def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
+        """See `Guard.join`."""
+        if partition not in self._own and partition in self._groups.names():
+            self._must_be_empty(partition)
+        self._let(partition, self._own.get(partition, set()) | {gpu.index for gpu in gpus})
+
+    def leave(self, gpus: Sequence[Gpu]) -> None:
+        """See `Guard.leave`."""
+        leaving = {gpu.index for gpu in gpus}
+        for name, own in list(self._own.items()):
+            if own & leaving:
+                self._let(name, own - leaving)
+                if not self._own[name]:
+                    del self._own[name]
+                    self._remove(name, self._patience)
+
+    def keep(self, held: Sequence[Held]) -> Mapping[int, str]:
+        """See `Keeper.keep`."""
+        wanted = {one.partition: {gpu.index for gpu in one.gpus} for one in held}
+        for name in self._groups.names():
+            if name not in wanted:
+                self._own.pop(name, None)
+                self._let(name, set())
+                del self._own[name]
+                self._remove(name, 0)
+        for name, own in wanted.items():
+            if self._own.get(name) != own:
+                self._let(name, own)
+        return {}
+
+    def enter(self, partition: str, pid: int) -> None:
+        """Move a process, and so all that it starts from now on, into the partition's group."""
+        try:
+            self._groups.enter(partition, pid)
+        except OSError as error:
+            raise Internal(
+                f"process {pid} cannot be moved into the cgroup of partition {partition}: "
+                f"{error.strerror}"
+            ) from None
+
+    def _let(self, name: str, own: set[int]) -> None:
+        """Only these GPUs may be opened from now on."""
+        mine = self._numbers(self._all[index] for index in own)
+        try:
+            self._groups.confine(name, self._numbers(self._all.values()) - mine, mine)
+        except OSError as error:
+            raise Internal(
+                f"the device cgroup of partition {name} cannot be made: {error.strerror}",
+                would_work="run the agent as root, or with other guards",
+            ) from None
+        self._own[name] = own
+
+    def _remove(self, name: str, patience: float) -> None:
+        until = time.monotonic() + patience
+        try:
+            while not self._groups.remove(name) and time.monotonic() < until:
+                time.sleep(0.02)
+        except OSError as error:
+            raise Internal(f"the cgroup of partition {name}: {error.strerror}") from None
+
+    def _must_be_empty(self, name: str) -> None:
+        self._remove(name, self._patience)
+        if name not in self._groups.names():
+            return
+        left = ", ".join(map(str, self._groups.members(name)[:5]))
+        raise WrongState(
+            f"processes of an earlier partition {name} are left on this machine: {left}",
+            asked=f"a cgroup for partition {name}",
+            would_work="end them, or give the partition another name",
+        )
+
+    def _numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:
+        files = {f for gpu in gpus for f in (*gpu.files, *(f for s in gpu.slices for f in s.files))}
+        return {self._number(file) for file in files}
+
+    def _number(self, file: str) -> tuple[int, int]:
+        try:
+            found = os.stat(os.path.join(self._root, file.lstrip("/")))
+        except OSError:
+            name = re.fullmatch(r"/dev/nvidia(\d+)", file)
+            if name is None:
+                raise Internal(f"there is no device file {file}") from None
+            return _NVIDIA, int(name[1])
+        if not stat.S_ISCHR(found.st_mode):
+            raise Internal(f"{file} is no device file")
+        return os.major(found.st_rdev), os.minor(found.st_rdev)

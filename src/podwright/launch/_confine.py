@@ -1,0 +1,44 @@
+"""Into the device cgroup of the partition, where the agent of this host keeps one.
+
+The guardian asks for itself before it starts anything, and all that it starts begins there. In a
+job of Slurm's nothing is asked: Slurm has a cgroup of its own for it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+from podwright.wire import AGENT_SOCKET, AGENT_SOCKET_VARIABLE, error_from_json
+
+#: Seconds that the agent may take; it may wait for a change that is under way.
+_PATIENCE = 60.0
+
+
+def enter_partition(environ: Mapping[str, str]) -> str:
+    """Ask to be moved. Returns why it was refused; empty where it was done, or is not done here."""
+    path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    name = environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
+    if not name or "PODWRIGHT_GPUS" not in environ or "SLURM_JOB_ID" in environ:
+        return ""
+    if not os.path.exists(path):
+        return ""
+    said = b""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(_PATIENCE)
+            line.connect(path)
+            line.sendall(f"{name}\n".encode())
+            while not said.endswith(b"\n"):
+                more = line.recv(4096)
+                if not more:
+                    return f"the agent at {path} went away"
+                said += more
+    except OSError as error:
+        return f"the agent at {path} does not answer: {error.strerror or error}"
+    if not said.strip():
+        return ""
+    import json
+
+    return error_from_json(json.loads(said)).message

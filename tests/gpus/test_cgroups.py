@@ -1,0 +1,186 @@
+"""Device cgroups around partitions: made, moved into, and gone, whoever is killed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from podwright.agents import KeptMachine
+from podwright.agents.gpu import Cgroups, Door, GpuMachine, open_machine
+from podwright.fabric import Machine
+from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
+from podwright.hosts.gpus import Library
+from podwright.hosts.gpus._standin import VARIABLE
+from podwright.launch._confine import enter_partition
+from podwright.wire import AGENT_SOCKET_VARIABLE, Denied, InvalidRequest, NotFound, WrongState
+
+
+@pytest.fixture
+def groups() -> RecordedCgroups:
+    """The kernel's, as it were."""
+    return RecordedCgroups()
+
+
+@pytest.fixture
+def machine(described: Path, groups: RecordedCgroups) -> Iterator[GpuMachine]:
+    """Eight GPUs behind the guard. Their device files are not made yet."""
+    made = open_machine(
+        Machine("n1"),
+        {VARIABLE: str(described)},
+        guards=lambda gpus: [Cgroups(groups, gpus, "/nowhere/", patience=0)],
+    )
+    assert made is not None
+    yield made
+    made.close()
+
+
+def shut(*but: int) -> set[tuple[int, int]]:
+    """All of NVIDIA's eight but these."""
+    return {(195, index) for index in range(8) if index not in but}
+
+
+async def test_a_partition_opens_its_own_alone(
+    machine: GpuMachine, groups: RecordedCgroups
+) -> None:
+    for epoch in (1, 2):  # the second changes nothing
+        await machine.configure("p1", epoch, [1, 2])
+    await machine.configure("p2", 3, [5])
+    assert groups.denied == {"p1": shut(1, 2), "p2": shut(5)}
+    await machine.release(4, [1])
+    assert groups.denied["p1"] == shut(2)
+    await machine.release(5, [2])
+    await machine.release(6, [5])
+    assert groups.denied == {}
+
+
+async def test_who_may_be_moved_into_it(machine: GpuMachine, groups: RecordedCgroups) -> None:
+    await machine.configure_for("4711", "p1", 1, [1])
+    await machine.configure_for("", "open", 2, [2])
+    for uid in (4711, 0):
+        await machine.enter("p1", 100 + uid, uid)
+    await machine.enter("open", 7, 12)
+    assert groups.inside == {"p1": [4811, 100], "open": [7]}
+    with pytest.raises(Denied, match="partition p1 is user 4711's"):
+        await machine.enter("p1", 8, 12)
+    with pytest.raises(NotFound, match="no GPUs of partition p3"):
+        await machine.enter("p3", 8, 12)
+
+
+async def test_what_is_left_of_an_ended_partition(
+    machine: GpuMachine, groups: RecordedCgroups
+) -> None:
+    await machine.configure("p1", 1, [1])
+    await machine.enter("p1", 4711, 0)
+    await machine.release(2, [1])
+    assert groups.denied == {"p1": shut()}  # it opens none any more
+    with pytest.raises(WrongState, match=r"processes of an earlier partition p1 .*: 4711"):
+        await machine.configure("p1", 3, [1])
+    groups.inside["p1"].clear()
+    await machine.describe()
+    assert groups.denied == {}
+    await machine.configure("p1", 4, [1])
+    assert groups.denied == {"p1": shut(1)}
+
+
+async def test_found_again_after_a_kill(
+    machine: GpuMachine, described: Path, groups: RecordedCgroups, tmp_path: Path
+) -> None:
+    kept = KeptMachine(machine, tmp_path / "state")
+    await kept.configure_for("4711", "p1", 1, [1, 2])
+    kept.let_go()
+    groups.confine("killed-before-it-was-known", shut(3), ())
+    groups.denied["p1"] -= shut(1, 2)  # as if killed before the kernel was told
+    again = open_machine(
+        Machine("n1"),
+        {VARIABLE: str(described)},
+        guards=lambda gpus: [Cgroups(groups, gpus, "/nowhere/", patience=0)],
+    )
+    assert again is not None
+    kept = KeptMachine(again, tmp_path / "state")
+    await kept.describe()
+    assert groups.denied == {"p1": shut(1, 2)}
+    with pytest.raises(Denied):
+        await again.enter("p1", 5, 12)
+    await kept.release(2, [1, 2])
+    assert groups.denied == {}
+    kept.let_go()
+    again.close()
+
+
+async def test_a_launch_asks_for_itself(
+    machine: GpuMachine, groups: RecordedCgroups, tmp_path: Path
+) -> None:
+    import asyncio
+
+    await machine.configure_for(str(os.getuid()), "p1", 1, [1])
+    path = tmp_path / "agent.sock"
+    environ = {
+        AGENT_SOCKET_VARIABLE: str(path),
+        "IPUOF_VIPU_API_PARTITION_ID": "p1",
+        "PODWRIGHT_GPUS": "GPU-1",
+    }
+    assert await asyncio.to_thread(enter_partition, environ) == ""  # no agent here
+    assert groups.inside == {"p1": []}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        assert "does not answer" in await asyncio.to_thread(enter_partition, environ)
+        listener.listen()
+        listener.setblocking(False)
+        door = Door(machine)
+        await door.start(listener)
+        for ours in ({"SLURM_JOB_ID": "1"}, {"IPUOF_VIPU_API_PARTITION_ID": ""}):
+            assert await asyncio.to_thread(enter_partition, {**environ, **ours}) == ""
+        assert groups.inside == {"p1": []}
+        assert await asyncio.to_thread(enter_partition, environ) == ""
+        assert groups.inside == {"p1": [os.getpid()]}
+        other = {**environ, "IPUOF_VIPU_API_PARTITION_ID": "p2"}
+        assert "no GPUs of partition p2" in await asyncio.to_thread(enter_partition, other)
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"x" * 10_000 + b"\n")
+        assert json.loads(await reader.readline())["code"] == "INTERNAL"
+        writer.close()
+        await writer.wait_closed()
+        await door.stop()
+
+
+def test_trying_it_out_leaves_nothing(nvml: Library, groups: RecordedCgroups) -> None:
+    guard = Cgroups(groups, nvml.gpus(), "/nowhere/")
+    guard.try_out()
+    guard.check(nvml.gpus())
+    assert groups.names() == []
+
+
+def test_a_kernel_that_lets_nobody_is_told_at_once(nvml: Library) -> None:
+    guard = Cgroups(CgroupsV1("/proc/self"), nvml.gpus(), "/nowhere/")
+    with pytest.raises(InvalidRequest, match="device cgroups cannot be made here: "):
+        guard.try_out()
+
+
+V1 = "36 35 0:31 / /sys/fs/cgroup/devices rw,nosuid shared:9 - cgroup cgroup rw,devices\n"
+V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+OTHER = "37 35 0:32 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "kind", "path"),
+    [
+        (OTHER + V1, CgroupsV1, "/sys/fs/cgroup/devices/podwright"),
+        (V2, CgroupsV2, "/sys/fs/cgroup/podwright"),
+        (V2 + V1, CgroupsV1, "/sys/fs/cgroup/devices/podwright"),
+    ],
+)
+def test_which_version(tmp_path: Path, mounts: str, kind: type, path: str) -> None:
+    (tmp_path / "mounts").write_text(mounts)
+    found = find_device_cgroups(mounts=str(tmp_path / "mounts"))
+    assert type(found) is kind
+    assert str(getattr(found, "path", "")) == path
+
+
+def test_a_machine_without(tmp_path: Path) -> None:
+    (tmp_path / "mounts").write_text(OTHER)
+    assert find_device_cgroups(mounts=str(tmp_path / "mounts")) is None
