@@ -127,6 +127,42 @@ async def test_with_no_other_it_is_said(world: World) -> None:
         await ask(world, ALICE, "create_partition", create("p1"))
 
 
+BOB = Caller("bob", 1002, Role.USER)
+
+
+async def test_what_was_made_for_a_users_job_is_his_alone(world: World) -> None:
+    for name, owner in (("c7", "alice"), ("c8", "bob")):
+        await world.controller.create_allocation(
+            ROOT, AllocationRequest(name=name, size=8, owner=owner)
+        )
+    spec = PartitionSpec(name="p1", size=4, allocation="c7")
+    ways: list[tuple[str, Value]] = [
+        ("create_partition", CreateRequest(spec=spec)),
+        ("acquire", AcquireRequest(spec=spec, create=True)),
+        ("wait", WaitRequest(create=CreateRequest(spec=spec))),
+        ("explain", ExplainRequest(spec=spec)),
+    ]
+    for caller in (BOB, NOBODY):
+        for method, request in ways:
+            with pytest.raises(Denied, match="allocation c7 is alice's, for a job"):
+                await ask(world, caller, method, request)
+    with pytest.raises(Denied, match="every allocation is a job's, c7 one of alice's"):
+        await ask(world, NOBODY, "create_partition", create("p1"))
+    await world.restart()
+    made = await ask(world, BOB, "create_partition", create("p1"))
+    assert isinstance(made, PartitionInfo)
+    assert made.allocation == "c8"  # unnamed, it is his own
+    mine = PartitionSpec(name="p2", size=4, allocation="c7")
+    assert await ask(world, ALICE, "create_partition", CreateRequest(spec=mine)) is not None
+    listed = await world.controller.list_allocations(ALICE, ListRequest())
+    assert [(a.name, a.owner) for a in listed.allocations] == [("c7", "alice"), ("c8", "bob")]
+    user = UserRequest(name="slurm", role="scheduler", uid=SLURM_UID)
+    await world.controller.create_user(ROOT, user)
+    both = AllocationRequest(name="c9", size=4, owner="bob", scheduler="slurm")
+    with pytest.raises(InvalidRequest, match="either a scheduler's or somebody's"):
+        await world.controller.create_allocation(ROOT, both)
+
+
 async def test_an_administrator_may_and_the_scheduler_stays(world: World) -> None:
     await setting(world, "rest")
     made = await ask(world, ROOT, "create_partition", create("p1", "jobs", job="9"))

@@ -55,7 +55,7 @@ class Door:
 @pytest.fixture
 async def door() -> AsyncIterator[Door]:
     made = Door()
-    front = Front(made.begins, made.ended, dict, Proofs(made.munge, {0, SLURM}))
+    front = Front(made.begins, made.ended, made.ended, dict, Proofs(made.munge, {0, SLURM}))
     server = await asyncio.start_server(front.serve_remote, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     yield made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from podwright.slurm.service import FakeSlurm, Service, Site
@@ -69,7 +70,7 @@ async def test_the_block_that_is_free_soonest_is_emptied_and_then_counted_again(
 
     await service.ended(ask(2, 4))
     assert service.hidden()["ipu_x1"] == 4  # free, and not for job 10
-    assert sentence(book, 8).endswith("a block is emptied for it, 4 are free")
+    assert sentence(book, 8, 9).endswith("a block is emptied for it, 4 are free")
     await service.ended(ask(1, 4))
     assert service.hidden()["ipu_x8"] == 8
     assert service.hidden()["ipu_x1"] == 0
@@ -116,3 +117,91 @@ async def test_a_partition_that_moved_is_where_it_went(service: Service, server:
     server.down = set()
     await service.refresh()
     assert service.hidden()["ipu_x16"] == 0
+
+
+def part(job: int, leader: int, size: int, pod: str = "pod16") -> Listed:
+    comment = f"ipus={size} gcds=1 pod={pod}"
+    return Listed(job, "PENDING", 0, leader, 9, "Licenses", "", "podwright_het_wait", comment)
+
+
+async def hold_all(service: Service, *ends: str) -> dict[int, Listed]:
+    """Jobs of 4 from job 1 on, which end then."""
+    for job in range(1, len(ends) + 1):
+        await service.begins(ask(job, 4))
+    return {job: listed(job, 4, "RUNNING", end=end) for job, end in enumerate(ends, 1)}
+
+
+async def test_a_heterogeneous_job_gets_a_block_for_each_part_and_they_wait_for_each_other(
+    service: Service, clock: Clock
+) -> None:
+    book = service.books["pod16"]
+    jobs = await hold_all(service, "12", "10", "N/A", "11")
+    jobs |= {20: part(20, 20, 4), 21: part(21, 20, 4), 9: listed(9, 4, "PENDING", priority=8)}
+    room = Room(service)
+    room.look(jobs)
+    clock.now = 60
+    room.look(jobs)
+    assert book.closed == 0xF0F0  # what 2 and 4 hold
+    await service.ended(ask(2, 4))
+    assert service.hidden()["ipu_x1"] == 4
+    assert book.take(21, 2, leader=20) is not None  # a part of its own finds it
+    book.release(21)
+    await service.ended(ask(4, 4))
+    # All of it is free, and still not Slurm's to give to job 9.
+    assert service.hidden()["ipu_x1"] == 8
+    assert book.take(9, 2) is None
+    assert sentence(book, 4, 20).endswith("8 devices are emptied for it, 8 are free")
+    assert [book.take(job, 2, leader=20) for job in (20, 21)] != [None, None]
+
+
+async def test_who_did_not_take_what_was_offered_waits_as_long_again(
+    service: Service, clock: Clock
+) -> None:
+    book = service.books["pod16"]
+    jobs = await hold_all(service, "10", "11", "12", "13")
+    jobs |= {20: part(20, 20, 4), 21: part(21, 20, 4)}
+    room = Room(service)
+    room.look(jobs)
+    clock.now = 60
+    room.look(jobs)
+    assert book.closed
+    service.het.declined.add(20)
+    room.look(jobs)
+    assert book.closed == 0
+    clock.now = 119
+    room.look(jobs)
+    assert book.closed == 0
+    clock.now = 120
+    room.look(jobs)
+    assert book.closed
+
+
+async def test_room_in_several_pods_is_made_in_all_of_them_or_in_none(clock: Clock) -> None:
+    other = msgspec.structs.replace(POD, type="other", licence="other")
+    site = Site(pods=(POD, other), patience_s=0.05, room_s=60)
+    made = Service(site, OnePod(), FakeSlurm(Queue()), clock=clock)
+    first, second = made.books.values()
+    for book in (first, second):
+        await book.refresh(made.server)
+    for job, book in enumerate((first, second), 1):
+        assert book.take(job, 4)
+    jobs = {1: listed(1, 16, "RUNNING", end="10"), 2: listed(2, 16, "RUNNING", end="11")}
+    jobs |= {20: part(20, 20, 8), 21: part(21, 20, 8, "other")}
+    jobs[9] = listed(9, 4, "PENDING", priority=99)  # before it, in the first pod alone
+    room = Room(made)
+    room.look(jobs)
+    clock.now = 60
+    room.look(jobs)
+    assert (first.closed_for, second.closed) == (9, 0)
+    del jobs[9]
+    room.look(jobs)
+    assert (first.closed, second.closed) == (0, 0)
+    clock.now = 120
+    room.look(jobs)
+    assert (first.closed, second.closed) == (0xFF, 0xFF)
+    second.away = 0x0001  # a machine fails: the other half will do
+    room.look(jobs)
+    assert (first.closed, second.closed) == (0xFF, 0xFF00)
+    second.away = 0x0101
+    room.look(jobs)
+    assert (first.closed, second.closed) == (0, 0)  # no block of eight is left there

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from podwright.slurm.service import Mapped, Site
 from podwright.slurm.ways import HostMapping
-from podwright.wire import InvalidRequest, ListRequest, PartitionList, Unavailable
+from podwright.wire import (
+    AllocationList,
+    InvalidRequest,
+    ListRequest,
+    PartitionList,
+    Unavailable,
+)
 from tests.slurm_ways.world import Pod, Slurm, asked
 
 
@@ -131,7 +138,12 @@ async def test_a_forgotten_jobs_partitions_are_not_passed_on_with_its_number(
 ) -> None:
     slurm.add(7)
     await way.begins(asked(7, hosts="n1"))
-    await pod.make("p7", 4, allocation="c7")  # root's
-    await way.begins(asked(7, hosts="n1"))
+    await pod.make("p7", 4, allocation="c7")
+    await way.begins(asked(7, hosts="n1"))  # asked again: all of it is still the job's
+    found = await pod.call("ListPartitions", ListRequest(), PartitionList)
+    assert [one.name for one in found.partitions] == ["p7"]
+    await way.begins(msgspec.structs.replace(asked(7, hosts="n1"), user="bob", uid="1002"))
     found = await pod.call("ListPartitions", ListRequest(), PartitionList)
     assert found.partitions == []
+    listed = await pod.call("ListAllocations", ListRequest(), AllocationList)
+    assert [(one.name, one.owner) for one in listed.allocations] == [("c7", "bob")]

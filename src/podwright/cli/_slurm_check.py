@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _checks(site: Site) -> dict[str, Callable[[], str]]:
     """What a site's mode promises."""
-    plain = {"jobs without devices run as ever": _plain}
+    plain: dict[str, Callable[[], str]] = {"jobs without devices run as ever": _plain}
     if site.mode == "host-mapping":
         host = site.hosts[0]
         return {"a job gets the machines of its host": lambda: _allocated(host.name)}
@@ -60,6 +60,13 @@ def _checks(site: Site) -> dict[str, Callable[[], str]]:
         }
     pod = site.pods[0]
     name = site.shared or "slurm_"
+    if site.unsaid < 0:
+        plain = {
+            "a job that names no devices is told what to type": lambda: _refused("-n1", "--ipus=N"),
+            "jobs without devices run as ever": lambda: _plain("--ipus=0"),
+        }
+    elif site.unsaid:
+        plain = {"a job that names no devices gets the site's": lambda: _runs("-n1", name)}
     return {
         "the counts of devices are told to Slurm": lambda: _reservation("podwright_het_wait"),
         "a request above the pod is refused": lambda: _refused(
@@ -102,6 +109,6 @@ def _allocated(host: str) -> str:
     return "" if not code and said.startswith("c") else said[:200] or "none in its environment"
 
 
-def _plain() -> str:
-    code, said = _said("srun", "-n1", "true")
+def _plain(*options: str) -> str:
+    code, said = _said("srun", "-n1", *options, "true")
     return said[:200] if code else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from podwright.cli import _slurm_gpus
@@ -47,9 +48,23 @@ def add_parser(verbs: Any) -> None:
         help="static: a partition to hand over, may be given several times (default: all that "
         "are not reconfigurable); shared: the one (default: the only reconfigurable one)",
     )
-    parser.add_argument("--server", metavar="SOCKET", default="", help="vipu-server's Unix socket")
-    parser.add_argument("--host", default="localhost", help="where jobs reach vipu-server")
-    parser.add_argument("--port", type=int, default=8090)
+    parser.add_argument(
+        "--server",
+        metavar="WHERE",
+        default="",
+        help="vipu-server's Unix socket, or tcp:HOST:PORT[,HOST:PORT] where it is on other hosts",
+    )
+    parser.add_argument(
+        "--server-config",
+        metavar="FILE",
+        default="",
+        help="with tcp:, settings like /etc/vipu/vipu-cli.hcl that say who `slurm serve` is there: "
+        "a user's key, certificates (default: MUNGE says it)",
+    )
+    parser.add_argument(
+        "--host", help="where jobs reach vipu-server (localhost, or the first of tcp:)"
+    )
+    parser.add_argument("--port", type=int, help="its port (8090, or the first one's of tcp:)")
     parser.add_argument("--slurm-user", metavar="USER", help="who runs `slurm serve`, if not root")
     parser.add_argument(
         "--listen",
@@ -73,6 +88,12 @@ def add_parser(verbs: Any) -> None:
         default=300.0,
         help="how long the first job in the queue waits for devices before a block is emptied for "
         "it, 300; 0: small jobs may pass it for ever",
+    )
+    parser.add_argument(
+        "--default-ipus",
+        metavar="N",
+        help="devices of a job that does not say how many; `ask`: it is refused with what to type "
+        "(default: 0, under --mode shared ask)",
     )
     parser.add_argument("--folder", metavar="DIR", default=FOLDER, help="for Podwright's own files")
     parser.add_argument("--native", metavar="DIR", default=NATIVE, help="where `build` put its own")
@@ -124,10 +145,10 @@ def _configure(arguments: argparse.Namespace) -> int:
 def _site(arguments: argparse.Namespace) -> Any:
     from pathlib import Path
 
-    from podwright.client import Client, UnixTransport
+    from podwright.client import TIMEOUT, Address
     from podwright.slurm import setup
-    from podwright.slurm.service import Site
-    from podwright.wire import SYSTEM_SOCKET, InvalidRequest
+    from podwright.slurm.service import Site, addresses, reach
+    from podwright.wire import InvalidRequest
 
     mode = arguments.mode
     if mode == "host-mapping" and not arguments.mapping:
@@ -139,7 +160,21 @@ def _site(arguments: argparse.Namespace) -> Any:
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
     what: dict[str, Any] = {}
-    with Client(UnixTransport(arguments.server or SYSTEM_SOCKET)) as client:
+    at = addresses(arguments.server) or (Address("localhost"),)
+    if arguments.server_config and not arguments.server.startswith("tcp:"):
+        raise InvalidRequest(
+            "by the Unix socket the kernel says who calls",
+            asked=f"--server-config {arguments.server_config}",
+            would_work="--server tcp:HOST:PORT with it",
+        )
+    door = {
+        "server": arguments.server,
+        "credentials": str(Path(arguments.server_config).absolute())
+        if arguments.server_config
+        else "",
+        "munge_socket": arguments.munge_socket,
+    }
+    with reach(Site(**door), TIMEOUT) as client:
         if mode == "host-mapping":
             path = Path(arguments.mapping)
             try:
@@ -157,17 +192,45 @@ def _site(arguments: argparse.Namespace) -> Any:
             what["pods"] = setup.survey(client, arguments.pod)
     return Site(
         mode=mode,
-        server=arguments.server,
         socket=arguments.hooks_socket,
-        host=arguments.host,
-        port=arguments.port,
+        host=arguments.host or at[0].host,
+        port=arguments.port or at[0].port,
         fallen=arguments.on_failure,
         room_s=arguments.room_after,
+        unsaid=_unsaid(arguments, what.get("pods", ())),
         listen=arguments.listen,
-        munge_socket=arguments.munge_socket,
         slurm_user=arguments.slurm_user or "slurm",
+        **door,
         **what,
     )
+
+
+def _unsaid(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
+    """Devices of a job that names none; -1: it is asked. Raises InvalidRequest."""
+    from podwright.wire import InvalidRequest
+
+    text = arguments.default_ipus
+    if text is None:
+        return -1 if arguments.mode == "shared" else 0
+    if text == "ask":
+        return -1
+    asked = f"--default-ipus {text}"
+    if not pods:
+        raise InvalidRequest(
+            f"under --mode {arguments.mode} jobs do not ask by --ipus",
+            asked=asked,
+            would_work="leave it out",
+        )
+    size = int(text) if text.isdecimal() else -1
+    # Elsewhere a job's tasks know by the option itself that they have a partition.
+    most = pods[0].largest if arguments.mode == "shared" else 0
+    if size < 0 or size & (size - 1) or size > most:
+        raise InvalidRequest(
+            f"under --mode {arguments.mode} no job could have that",
+            asked=asked,
+            would_work=f"ask, 0 or a power of two up to {most}" if most else "ask or 0",
+        )
+    return size
 
 
 def _trusted(arguments: argparse.Namespace) -> tuple[int, ...]:

@@ -224,6 +224,7 @@ def allocation_card(info: AllocationInfo) -> str:
             ("Free", info.free),
             ("Agents", " ".join(info.agents)),
             *([("Scheduler", f"{info.scheduler} alone creates here")] if info.scheduler else []),
+            *([("Owner", f"{info.owner} alone creates here")] if info.owner else []),
         ]
     )
 

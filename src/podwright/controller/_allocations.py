@@ -31,12 +31,13 @@ ALLOCATION: Final = "allocation"
 
 
 class AllocationRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """An allocation. agents: its machines. scheduler: the user who alone creates in it."""
+    """An allocation. agents: its machines. scheduler, owner: the user who alone creates in it."""
 
     name: str
     cluster: str
     agents: tuple[str, ...]
     scheduler: str = ""
+    owner: str = ""
 
 
 def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
@@ -59,11 +60,14 @@ def define(site: Site, record: AllocationRecord) -> None:
     site.allocations[record.name] = list(record.agents)
     if record.scheduler:
         site.closed[record.name] = record.scheduler
+    if record.owner:
+        site.owned[record.name] = record.owner
 
 
 def undefine(site: Site, name: str) -> None:
     """An allocation is no more."""
     site.closed.pop(name, None)
+    site.owned.pop(name, None)
     site.index.remove_allocation(name)
     del site.allocations[name]
     if not site.allocations:
@@ -89,6 +93,10 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
             asked=asked,
             would_work="say which one: --cluster",
         )
+    if request.scheduler and request.owner:
+        raise InvalidRequest(
+            "it is either a scheduler's or somebody's", asked=asked, would_work="one of the two"
+        )
     if bool(request.agents) == bool(request.size):
         raise InvalidRequest(
             "it needs either agents or a size", asked=asked, would_work="--agents or --size"
@@ -111,6 +119,7 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
         cluster=site.cluster.name,
         agents=tuple(agents),
         scheduler=request.scheduler,
+        owner=request.owner,
     )
 
 

@@ -1,7 +1,8 @@
-"""Allocations that are a scheduler's: nobody else creates in them.
+"""Allocations that are a scheduler's, or one user's: nobody else creates in them.
 
 What a scheduler counts it must be able to give: a partition made behind its back would take what
-it has promised to a job. A request that names such an allocation is decided when it comes in; one
+it has promised to a job. And where a job got machines as an allocation of its own, they are its
+user's until it ends. A request that names such an allocation is decided when it comes in; one
 that names none never lands there (`guard`).
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from podwright.controller._caller import Caller, Role
+from podwright.controller._caller import Caller, Role, may_change
 from podwright.controller._core import Core, Entry
 from podwright.controller._inventory import Site
 from podwright.placement import Placement
@@ -30,9 +31,9 @@ _JOB = "submit a job to it (with Slurm: sbatch --ipus=N), which gets a partition
 def kept_out(core: Core, caller: Caller, request: Value) -> Value:
     """The request, kept to the allocations that its caller may create in.
 
-    Raises Denied for a scheduler's, InvalidRequest where it must be said which one.
+    Raises Denied for another's, InvalidRequest where it must be said which one.
     """
-    if not any(site.closed for site in core.inventory.sites.values()):
+    if not any(site.closed or site.owned for site in core.inventory.sites.values()):
         return request
     if isinstance(request, WaitRequest):
         inner = request.create or request.acquire
@@ -60,7 +61,7 @@ def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     Raises as `kept_out`.
     """
     sites = [site for name, site in core.inventory.sites.items() if spec.cluster in ("", name)]
-    if not any(site.closed for site in sites):
+    if not any(site.closed or site.owned for site in sites):
         return spec
     _check(core, caller, spec)
     if spec.allocation:
@@ -68,22 +69,23 @@ def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     if caller.role is Role.SCHEDULER:
         choice = [name for site in sites for name, who in site.closed.items() if who == caller.name]
     else:
-        choice = _others(sites)
+        choice = _others(sites, caller)
     if len(choice) == 1:
         return msgspec.structs.replace(spec, allocation=choice[0])
     if choice:
         raise InvalidRequest(
-            f"there are the allocations {', '.join(choice[:8])}, and others that are a scheduler's",
+            f"there are the allocations {', '.join(choice[:8])}, and others that are not for all",
             asked=_asked(spec),
             would_work=f"say which one, as in --allocation {choice[0]}",
         )
-    raise _denied(spec, next(who for site in sites for who in site.closed.values()))
+    site = next(site for site in sites if site.closed or site.owned)
+    raise _denied(spec, site, next(iter([*site.closed, *site.owned])))
 
 
 def guard(site: Site, spec: PartitionSpec, found: Placement) -> None:
     """Raises Denied for a placement in a scheduler's allocation that was not named."""
-    if not spec.allocation and (who := site.closed.get(found.allocation)):
-        raise _denied(spec, who)
+    if not spec.allocation and found.allocation in site.closed:
+        raise _denied(spec, site, found.allocation)
 
 
 def lends(caller: Caller, entry: Entry) -> bool:
@@ -118,27 +120,48 @@ def _with_spec(core: Core, caller: Caller, request: Value, spec: PartitionSpec) 
 
 
 def _check(core: Core, caller: Caller, spec: PartitionSpec) -> None:
+    if caller.role is Role.ADMINISTRATOR:
+        return
     for name, site in core.inventory.sites.items():
-        who = site.closed.get(spec.allocation)
-        if who is None or spec.cluster not in ("", name) or caller.role is Role.ADMINISTRATOR:
+        if spec.cluster not in ("", name):
             continue
-        if caller.role is Role.SCHEDULER and caller.name == who:
-            continue
-        raise _denied(spec, who, _others([site]))
+        if who := site.closed.get(spec.allocation):
+            may = caller.role is Role.SCHEDULER and caller.name == who
+        else:
+            owner = site.owned.get(spec.allocation)
+            may = owner is None or may_change(caller, owner)
+        if not may:
+            raise _denied(spec, site, spec.allocation, _others([site], caller))
 
 
-def _others(sites: list[Site]) -> list[str]:
-    return [name for site in sites for name in site.allocations if name not in site.closed]
+def _others(sites: list[Site], caller: Caller) -> list[str]:
+    """Those that nobody has for himself, but the caller."""
+    return [
+        name
+        for site in sites
+        for name in site.allocations
+        if name not in site.closed and site.owned.get(name, caller.name) == caller.name
+    ]
 
 
-def _denied(spec: PartitionSpec, who: str, others: list[str] | None = None) -> Denied:
+def _denied(
+    spec: PartitionSpec, site: Site, allocation: str, others: list[str] | None = None
+) -> Denied:
+    """Who has an allocation, or one of those in the way where none was named."""
+    scheduler, owner = site.closed.get(allocation, ""), site.owned.get(allocation, "")
     where = f"allocation {spec.allocation}" if spec.allocation else "every allocation"
+    problem = f"{where} is kept for the jobs of {scheduler}"
+    if owner:
+        problem = f"{where} is a job's, {allocation} one of {owner}'s"
+        if spec.allocation:
+            problem = f"{where} is {owner}'s, for a job"
     return Denied(
-        f"{where} is kept for the jobs of {who}",
+        problem,
         asked=_asked(spec),
-        would_work=_JOB + (f", or use allocation {' or '.join(others[:5])}" if others else ""),
+        would_work=(_JOB if scheduler else "submit a job of your own")
+        + (f", or use allocation {' or '.join(others[:5])}" if others else ""),
         allocation=spec.allocation,
-        scheduler=who,
+        **({"scheduler": scheduler} if scheduler else {"owner": owner}),
     )
 
 

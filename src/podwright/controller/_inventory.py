@@ -43,6 +43,7 @@ class Site:
         self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
         self.unhealthy: dict[str, frozenset[int]] = {}
         self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
+        self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
 
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""

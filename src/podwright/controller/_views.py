@@ -138,6 +138,7 @@ def allocations(core: Core, request: ListRequest) -> AllocationList:
                 free=site.index.free(name),
                 agents=list(machines),
                 scheduler=site.closed.get(name, ""),
+                owner=site.owned.get(name, ""),
             )
             for cluster, site in core.inventory.sites.items()
             if not request.cluster or cluster == request.cluster

@@ -126,7 +126,8 @@ class ClusterTest(Value):
 class AllocationRequest(Value):
     """Set machines of a cluster apart. agents: these; or size: so many devices, chosen by the
     server. users: who may use it. cluster: may be left out where there is only one.
-    scheduler: a user of that role, who alone creates in it.
+    scheduler: a user of that role, who alone creates in it. owner: a user of any kind, by the name
+    by which the kernel or MUNGE knows him, who alone creates in it; one of the two at most.
     """
 
     name: str
@@ -135,6 +136,7 @@ class AllocationRequest(Value):
     size: int = 0
     users: list[str] = []
     scheduler: str = ""
+    owner: str = ""
 
 
 class UserRequest(Value):

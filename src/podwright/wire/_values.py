@@ -119,7 +119,8 @@ class ClusterInfo(Value):
 class AllocationInfo(Value):
     """An allocation in a listing: whole machines of one cluster.
 
-    scheduler: the only user that creates in it, where there is one.
+    scheduler: the only user that creates in it, where there is one. owner: the only user but
+    administrators, for whose job it was made.
     """
 
     name: str
@@ -128,6 +129,7 @@ class AllocationInfo(Value):
     free: int
     agents: list[str] = []
     scheduler: str = ""
+    owner: str = ""
 
 
 class PartitionSpec(Value):

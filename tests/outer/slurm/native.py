@@ -46,9 +46,9 @@ class NativeLab(SlurmLab):
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
+        self._start_munged()
         self.start_server()
         self.configure("--write")
-        self._start_munged()
         self.start_accounts()
         self.start_daemon("slurmctld", clean=True)
         self.start_service()
@@ -82,6 +82,9 @@ class NativeLab(SlurmLab):
             raise LabError(done.stderr + done.stdout)
         return done.stdout
 
+    def site_option(self) -> list[str]:
+        return ["--site", f"{self.folder}/podwright/native.toml"]
+
     def podwright(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command, beside the lab's Slurm."""
         argv = [sys.executable, "-m", "podwright.cli.podwright", *words]
@@ -108,7 +111,10 @@ class NativeLab(SlurmLab):
         """What must run before slurmctld: nothing, but for a lab with accounts."""
 
     def serve(self, *options: str) -> None:
-        argv = ["podwright.cli.vipu_server", *options, "--api-port", "0"]
+        self.serve_at(0, *options)
+
+    def serve_at(self, port: int, *options: str) -> None:
+        argv = ["podwright.cli.vipu_server", *options, "--api-port", str(port)]
         argv += ["--socket", str(self.server_socket), "--storage", f"{self.folder}/server.db"]
         self._begin("server", argv)
         # Ordinary users come to it as well: their programs find their partition there.

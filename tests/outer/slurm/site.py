@@ -42,7 +42,12 @@ BUFFER = "".join(
     + "\nend\n"
     for name in _BUFFER
 )
-HOOK = '#!/bin/sh\n: > "@LAB@/seen/{name}-$SLURM_JOB_ID"\n'
+#: A test can have it fail.
+HOOK = """\
+#!/bin/sh
+: > "@LAB@/seen/{name}-$SLURM_JOB_ID"
+test ! -e @LAB@/seen/{name}.bad || exit 3
+"""
 CLUSTER = """\
 name = "{name}"
 family = "ipu"
@@ -71,6 +76,8 @@ class SiteLab(NativeLab):
             "AccountingStorageEnforce": "limits",
             "AccountingStorageTRES": "license/matlab",
             "PropagateResourceLimitsExcept": "CORE",
+            "PriorityType": "priority/multifactor",
+            "PriorityWeightFairshare": "100000",
         }
         files = {
             "job_submit.lua": SUBMIT,

@@ -17,7 +17,7 @@ from tests.outer.slurm.native import SCHEDULER, NativeLab
 pytestmark = [pytest.mark.outer, pytest.mark.slurm, pytest.mark.soak]
 
 
-def started_with(lab: NativeLab, small: int) -> int:
+def started_with(lab: NativeLab, small: int, *options: str) -> int:
     """How many of the small jobs behind a large one still waited when that was over."""
     rng = random.Random(3)
 
@@ -26,7 +26,7 @@ def started_with(lab: NativeLab, small: int) -> int:
 
     for _ in range(6):
         submit()
-    large = lab.batch("true", "--ipus=64", "-t1", "-o", "/dev/null")
+    large = lab.batch("true", *options, "-o", "/dev/null")
     behind = [submit() for _ in range(small)]
     poll("the large job", lambda: lab.job(large).over, seconds=300, every=0.2)
     assert lab.job(large).state == "COMPLETED"
@@ -52,7 +52,21 @@ def test_a_large_job_starts_where_room_is_made_for_it(release: str, more: str, r
     with NativeLab(
         nodes=2, cpus=64, release=root, conf=conf, configure=["--room-after", room]
     ) as lab:
-        left = started_with(lab, 40)
+        left = started_with(lab, 40, "--ipus=64", "-t1")
+        assert lab.state()["figures"]["waited"] == 0
+    if room == "0":
+        assert left <= 1, "Slurm made room by itself: then we need not"
+    else:
+        assert left > 5
+
+
+@pytest.mark.parametrize("release", ["22.05", "24.11"])
+@pytest.mark.parametrize("room", ["0", "5"])
+def test_a_heterogeneous_job_starts_where_room_is_made_for_it(release: str, room: str) -> None:
+    root: Path | None = newer_slurm() if release == "24.11" else None
+    with NativeLab(nodes=2, cpus=64, release=root, configure=["--room-after", room]) as lab:
+        parts = ["--ipus=32", "-n1", "-t1", ":", "--ipus=16", "-n1", "-t1"]
+        left = started_with(lab, 40, *parts)
         assert lab.state()["figures"]["waited"] == 0
     if room == "0":
         assert left <= 1, "Slurm made room by itself: then we need not"

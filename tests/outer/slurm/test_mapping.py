@@ -34,6 +34,11 @@ def test_a_job_makes_its_partitions_in_the_machines_of_its_hosts(lab: MappingLab
     assert (made.allocation, made.size) == (f"c{job}", 32)
     machines = lab.allocations()[f"c{job}"]
     assert len(machines) == 8
+    mine = ["create", "partition", "mine", "--size", "4", "--allocation", f"c{job}"]
+    for words in (mine, ["reset", "partition", name], ["remove", "partition", name, "--force"]):
+        done = lab.command("vipu", *words, user=ALICE)
+        assert done.returncode != 0
+        assert "root" in done.stderr
     poll("its tasks", lambda: lab.output(job).count(f"c{job}\n") == 2)
     other = lab.batch("true", "-N1")
     lab.wait_over(other)

@@ -71,7 +71,26 @@ def test_what_a_reconfigurable_partition_cannot_do_is_refused(lab: SharedLab) ->
     assert "shared has 64" in done.stderr
 
 
+def test_a_job_that_names_no_devices_is_told_what_to_type(lab: SharedLab) -> None:
+    for options in ([], ["-n2"]):
+        done = lab.run("sbatch", *options, "--wrap=true", user=ALICE)
+        assert done.returncode != 0
+        assert "--ipus=N, up to 64, or --ipus=0 for none" in done.stderr
+    done = lab.run("srun", "--ipus=0", "sh", "-c", SHOW, user=ALICE)
+    assert done.stdout == "lease gcd\n", done.stderr
+    submit = lab.folder / "job_submit.lua"
+    asking = submit.read_text()
+    lab.configure("--default-ipus", "8", "--write")
+    # slurmctld reads a script that changed when it runs it next, and looks at seconds alone.
+    poll("the site's default", lambda: lab.run("sbatch", "--wrap=true").returncode == 0, every=0.5)
+    done = lab.run("srun", "sh", "-c", SHOW, user=ALICE)
+    assert done.stdout.startswith("all lease l"), done.stderr
+    assert asking != submit.read_text()
+    lab.configure("--write")
+    lab.wait_free()
+
+
 def test_check_proves_the_set_up(lab: SharedLab) -> None:
     done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
     assert done.returncode == 0, done.stdout
-    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 4
+    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 5

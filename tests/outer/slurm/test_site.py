@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, poll
+from tests.outer.lab import ALICE, BOB, LabError, poll
 from tests.outer.slurm.site import SiteLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -71,6 +72,29 @@ def test_a_job_cancelled_while_it_stages_in_holds_nothing(lab: SiteLab) -> None:
     assert lab.held() == 0
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("devices", [["--ipus=8"], ["--ipus=8", ":", "--ipus=8"]])
+def test_a_prolog_of_the_sites_that_fails_is_tried_three_times(
+    lab: SiteLab, devices: list[str]
+) -> None:
+    bad = lab.folder / "seen" / "prolog.bad"
+    bad.touch()
+    try:
+        job = lab.batch("true", *devices, "-o", "/dev/null")
+        poll("held", lambda: lab.job(job).reason == "JobHeldAdmin", seconds=120, every=0.3)
+    finally:
+        bad.unlink()
+    said = lab.ok("squeue", "-h", "-j", str(job), "-O", "admin_comment:500")
+    assert "try 3 of 3 failed: podwright: job " in said
+    assert f"{lab.folder}/prolog.site ended with 3. Held: when that is mended" in said
+    assert f"scontrol release {job}" in said
+    assert lab.held() == 0
+    told = lab.command("vipu", "explain", "--job", str(job), *lab.site_option(), user=ALICE)
+    assert "ended with 3. Held" in told.stdout, told.stderr
+    lab.ok("scontrol", "release", str(job))
+    assert lab.wait_over(job, seconds=90)[job].state == "COMPLETED"
+
+
 def test_several_kinds_of_pod_stand_side_by_side(lab: SiteLab) -> None:
     jobs = {
         kind: lab.batch("sleep 60", "--ipus=16", f"--gres=vipu:{kind}", "-o", "/dev/null")
@@ -111,6 +135,51 @@ def test_accounts_and_limits_are_in_devices(lab: SiteLab) -> None:
         lab.account("modify", "user", ALICE, "set", "grptres=license/ipu=-1")
 
 
+def shares(lab: SiteLab) -> dict[str, tuple[int, float]]:
+    """What each user has used, and his fair share by that, as sshare shows it."""
+    said = lab.ok("sshare", "-n", "-P", "-a", "-o", "User,RawUsage,FairShare")
+    rows = [line.split("|") for line in said.splitlines()]
+    return {user: (int(used), float(share)) for user, used, share in rows if user.strip()}
+
+
+def test_who_used_more_devices_comes_later(lab: SiteLab) -> None:
+    """By devices, not by processors: of those Bob used more."""
+    weights = "tresbillingweights=license/ipu=1"
+    lab.ok("scontrol", "update", "partitionname=main", weights)
+    for user in (ALICE, BOB):
+        who = ["where", f"user={user}", "account=science"]
+        lab.account("modify", "user", *who, "set", "rawusage=0")
+    much = lab.batch("sleep 2", "--ipus=32", "-n1", "-o", "/dev/null")
+    little = lab.batch("sleep 2", "--ipus=4", "-n1", "-c8", "-o", "/dev/null", user=BOB)
+    jobs = lab.wait_over(much, little)
+    assert "billing=32," in jobs[much].fields["TRES"]
+    assert "billing=4," in jobs[little].fields["TRES"]
+
+    def counted() -> bool:
+        used = shares(lab)
+        return used[BOB][0] >= 4 and used[ALICE][0] > 3 * used[BOB][0]
+
+    poll("their usage", counted)
+    # Fair shares follow each PriorityCalcPeriod, a minute at least, and when slurmctld starts.
+    lab.kill_daemon("slurmctld", signal.SIGTERM)
+    lab.start_daemon("slurmctld")
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+    poll("their shares", lambda: shares(lab)[BOB][1] > shares(lab)[ALICE][1])
+
+    first = lab.batch("sleep 600", "--ipus=64", "-n1", "-o", "/dev/null", user="root")
+    lab.wait_state(first, "RUNNING")
+    waiting = {
+        user: lab.batch("sleep 600", "--ipus=64", "-n1", "-o", "/dev/null", user=user)
+        for user in (ALICE, BOB)
+    }
+    said = lab.ok("sprio", "-h", "-o", "%i %F").split()
+    factors = dict(zip(map(int, said[::2]), map(int, said[1::2]), strict=True))
+    assert factors[waiting[BOB]] > factors[waiting[ALICE]]
+    lab.ok("scancel", str(first))
+    lab.wait_state(waiting[BOB], "RUNNING")
+    assert lab.job(waiting[ALICE]).state == "PENDING"
+
+
 def test_what_slurm_schedules_is_closed_to_others(lab: SiteLab) -> None:
     job = lab.batch("sleep 60", "--ipus=8", "-o", "/dev/null")
     poll("its partition", lambda: lab.partitions().get(f"slurm_{job}"))
@@ -126,6 +195,12 @@ def test_what_slurm_schedules_is_closed_to_others(lab: SiteLab) -> None:
 
 def test_taken_back_the_site_is_as_it_was(lab: SiteLab) -> None:
     """The last one: Slurm goes on without us."""
+    conf = lab.folder / "slurm.conf"
+    text = conf.read_text()
+    conf.write_text(text + "PriorityWeightTRES=license/ipu=5\n")
+    with pytest.raises(LabError, match="PriorityWeightTRES=license/ipu=5"):
+        lab.configure("--undo")  # slurmctld would not start any more
+    conf.write_text(text)
     lab.configure("--undo")
     assert lab.before_us() == lab.original
     lab.kill_daemon("slurmctld")

@@ -77,6 +77,7 @@ def test_two_heterogeneous_jobs_that_each_need_the_whole_pod_both_finish(lab: Na
         (["--ipus=4", "-n2", "--num-replicas=3"], "3 replicas do not divide"),
         (["--ipus=4", "--gres=vipu:pod9"], "no pod of type 'pod9'; there are: pod64"),
         (["--gres=vipu:pod64"], "say how much with --ipus=N"),
+        (["--gres=vipu:pod64", "--ipus=0"], "say how much with --ipus=N"),
         (["--num-replicas=2"], "--ipus=N, which is missing"),
         (["-L", "ipu:4"], "ask with --ipus=N"),
         (["-L", "ipu_x4:4"], "ask with --ipus=N"),

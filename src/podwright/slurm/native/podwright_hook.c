@@ -31,8 +31,9 @@
 #include <syslog.h>
 #include <unistd.h>
 
-/* ANSWER_MS: how long one of several servers may think. What it began goes on, and is found done. */
-enum { BODY_MAX = 8192, LINE_MAX_ = 1024, EXIT_NO_SERVER = 75, ANSWER_MS = 10000 };
+/* ANSWER_MS: how long one of several servers may think. What it began goes on, and is found done.
+ * COUNTED_S: how long a job whose site's prolog failed waits to be counted. */
+enum { BODY_MAX = 8192, LINE_MAX_ = 1024, EXIT_NO_SERVER = 75, ANSWER_MS = 10000, COUNTED_S = 5 };
 
 struct settings {
 	char servers[SERVERS_MAX][ADDRESS_MAX];
@@ -161,8 +162,10 @@ static bool holds(const char *licences, const char *name)
  * known by the option that the user gave; what they get, the server decided before they started. */
 static bool ours(const char *licences, const char *name)
 {
+	const char *ipus = getenv("SPANK_IPUS");
+
 	return (licences && holds(licences, name)) ||
-	       (getenv("SLURM_HET_JOB_ID") && getenv("SPANK_IPUS"));
+	       (getenv("SLURM_HET_JOB_ID") && ipus && strcmp(ipus, "0") != 0);
 }
 
 /* Appends ,"key":"value" with what JSON forbids escaped; too long a body is an error, not cut. */
@@ -190,8 +193,9 @@ static bool add(char *body, const char *key, const char *value)
 	return true;
 }
 
-/* The job in the server's words, from what Slurm puts into the environment of its scripts. */
-static bool describe(char *body)
+/* The job in the server's words, from what Slurm puts into the environment of its scripts. problem:
+ * what went wrong already, or nothing. */
+static bool describe(char *body, const char *problem)
 {
 	static const char *const fields[][2] = {
 		{"job", "SLURM_JOB_ID"},
@@ -218,6 +222,8 @@ static bool describe(char *body)
 		if (value && !add(body, fields[k][0], value))
 			return false;
 	}
+	if (*problem && !add(body, "problem", problem))
+		return false;
 	strcat(body, "}");
 	return true;
 }
@@ -328,18 +334,20 @@ int main(int argc, char **argv)
 		munge_socket = s.munge;
 	failed = s.before[epilog][0] ? run_before(s.before[epilog]) : 0;
 	/* A job that ended is told to the server whatever the site's own script thought of it. */
-	if (failed && !epilog)
-		return failed;
 	if (!getenv("SLURM_JOB_ID") || !ours(licences, s.licence))
 		return failed;
-	if (!describe(body)) {
+	if (!describe(body, failed && !epilog ? last : "")) {
 		complain("podwright: job %s: its description is too long", getenv("SLURM_JOB_ID"));
-		return 1;
+		return failed ? failed : 1;
 	}
 	if (epilog) {
 		failed = ask(&s, "/slurm.v1/JobEnded", body, s.epilog_seconds) || failed;
 		if (failed && *s.scontrol)
 			take_out(s.scontrol, s.slurm_conf);
+		return failed;
+	}
+	if (failed) { /* Slurm would start it again for ever: the service counts, and holds it. */
+		ask(&s, "/slurm.v1/PrologFailed", body, COUNTED_S);
 		return failed;
 	}
 	return ask(&s, "/slurm.v1/JobBegins", body, s.prolog_seconds);

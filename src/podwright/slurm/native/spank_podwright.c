@@ -30,16 +30,16 @@ static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[1
 static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options;
 
-static int read_count(const char *option, const char *text, char *into, size_t size)
+static int read_count(const char *option, const char *text, long least, char *into, size_t size)
 {
 	char *end = NULL;
 	long value;
 
 	errno = 0;
 	value = text ? strtol(text, &end, 10) : 0;
-	if (!text || end == text || *end || errno || value < 1 || value > COUNT_MAX) {
-		slurm_error("--%s=%s: a whole number from 1 to %d is needed", option,
-			    text ? text : "", COUNT_MAX);
+	if (!text || end == text || *end || errno || value < least || value > COUNT_MAX) {
+		slurm_error("--%s=%s: a whole number from %ld to %d is needed", option,
+			    text ? text : "", least, COUNT_MAX);
 		return ESPANK_BAD_ARG;
 	}
 	snprintf(into, size, "%ld", value);
@@ -50,18 +50,18 @@ static int on_ipus(int value, const char *text, int remote)
 {
 	(void)value;
 	(void)remote;
-	return read_count("ipus", text, ipus, sizeof ipus);
+	return read_count("ipus", text, 0, ipus, sizeof ipus);
 }
 
 static int on_replicas(int value, const char *text, int remote)
 {
 	(void)value;
 	(void)remote;
-	return read_count("num-replicas", text, replicas, sizeof replicas);
+	return read_count("num-replicas", text, 1, replicas, sizeof replicas);
 }
 
 static struct spank_option options[] = {
-	{"ipus", "N", "devices for the job: a power of two, or whole link domains", 1, 0, on_ipus},
+	{"ipus", "N", "devices for the job: a power of two; 0: none", 1, 0, on_ipus},
 	{"num-replicas", "N", "model replicas that share the devices", 1, 0, on_replicas},
 	SPANK_OPTIONS_TABLE_END,
 };
@@ -227,7 +227,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	/* A step of a batch job or of salloc was not given the option itself. */
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
-	if (!*ipus || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+	if (!*ipus || strcmp(ipus, "0") == 0 ||
+	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
 	snprintf(text, sizeof text, "slurm_%u", job);
 	spank_setenv(spank, "IPUOF_VIPU_API_PARTITION_ID", text, 1);

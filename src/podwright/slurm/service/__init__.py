@@ -1,6 +1,7 @@
 """What stands between an unmodified Slurm and the server: hooks ask it, and it keeps Slurm's
 counts true. Everything it knows can be read again from the server and from Slurm."""
 
+from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._commands import FakeSlurm, Said, Slurm, SlurmCommands
 from podwright.slurm.service._pods import (
     Fixed,
@@ -14,10 +15,12 @@ from podwright.slurm.service._pods import (
     parse_licences,
 )
 from podwright.slurm.service._queue import Listed, listed
+from podwright.slurm.service._reach import addresses, reach, socket_of
 from podwright.slurm.service._serve import Work, native_work, serve
 from podwright.slurm.service._server import Server, ThreadedServer
-from podwright.slurm.service._service import Asked, Service
+from podwright.slurm.service._service import Service
 from podwright.slurm.service._sweep import Sweep
+from podwright.slurm.service._tries import Tries, comment, reference, tried
 
 __all__ = [
     "Asked",
@@ -35,12 +38,19 @@ __all__ = [
     "SlurmCommands",
     "Sweep",
     "ThreadedServer",
+    "Tries",
     "Work",
+    "addresses",
+    "comment",
     "dump",
     "listed",
     "load",
     "native_work",
     "of_job",
     "parse_licences",
+    "reach",
+    "reference",
     "serve",
+    "socket_of",
+    "tried",
 ]

@@ -72,18 +72,27 @@ class Book:
         self.blocks = Blocks(0)
         self.broken: set[int] = set()  #: jobs that hold devices of a machine that is down
         self.away = 0  #: devices that nobody can have now
-        self.closed = 0  #: a block that is being emptied for a large job
+        self.closed = 0  #: blocks that are being emptied for a large job
+        self.closed_for = 0  #: that job
+        self._alone = False  # is it the only one that may have them
         self._clock = 0
         self._released: dict[int, int] = {}
 
     # -- changes -----------------------------------------------------------------------------
 
     def take(self, job: int, order: int, *, restart: int = 0, leader: int = 0) -> Holding | None:
-        """A block for a job; None where none of that size is free."""
+        """A block for a job; None where none of that size is free. What is closed for a
+        heterogeneous job is free to its parts."""
+        mine = leader and leader == self.closed_for
+        if mine:
+            self.blocks.free |= self.closed & ~self.away & ~self.held()
         start = self.blocks.find(order)
-        if start is None:
-            return None
-        return self._add(Holding(job, restart, leader, start, order))
+        holding = None
+        if start is not None:
+            holding = self._add(Holding(job, restart, leader, start, order))
+        if mine:
+            self.blocks.free &= ~self.closed
+        return holding
 
     def release(self, job: int) -> None:
         """The job holds nothing."""
@@ -91,9 +100,10 @@ class Book:
             self._released[job] = self.tick()
             self._count()
 
-    def close(self, devices: int) -> None:
-        """Nobody gets these devices until all of them are free; 0: whoever comes."""
-        self.closed = devices
+    def close(self, devices: int, job: int = 0, *, alone: bool = False) -> None:
+        """Nobody gets these devices until all of them are free, then whoever comes; alone: only
+        that job's parts. 0: none are closed."""
+        self.closed, self.closed_for, self._alone = devices, job, alone
         self._count()
 
     def tick(self) -> int:
@@ -109,8 +119,8 @@ class Book:
 
     def _count(self) -> None:
         free = self.blocks.capacity & ~self.away & ~self.held()
-        if not self.closed & ~free:
-            self.closed = 0  # all of it is free: Slurm may count it again
+        if not self.closed & ~free and not self._alone:
+            self.closed = self.closed_for = 0  # all of it is free: Slurm may count it again
         self.blocks.free = free & ~self.closed
 
     def held(self) -> int:

@@ -33,6 +33,7 @@ class Heterogeneous:
         self._service = service
         self._reserved: set[int] = set()  # set aside, not yet offered
         self.offered: set[int] = set()
+        self.declined: set[int] = set()  #: leaders that did not start when they might have
         self.some = asyncio.Event()  #: the sweep saw a leader that waits
 
     def give_way(self) -> bool:
@@ -42,6 +43,10 @@ class Heterogeneous:
         self._drop(self._reserved)
         self._reserved = set()
         return True
+
+    def has(self, parts: Iterable[int]) -> bool:
+        """Is anything set aside for these, or offered?"""
+        return not (self._reserved | self.offered).isdisjoint(parts)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -92,6 +97,9 @@ class Heterogeneous:
                 self._drop(parts)
                 return False
         self._reserved = set(parts)
+        for book in service.books.values():
+            if book.closed_for == leader:
+                book.close(0)  # the room that was made for it is its own now
         try:
             await service.counts.synced()
             while self._reserved:
@@ -134,6 +142,7 @@ class Heterogeneous:
             await asyncio.sleep(0.1)
             if leader in await self._pending():
                 _log.info("job %d was not started within the window", leader)
+                self.declined.add(leader)
                 self._drop(job for job in parts if not self._made(job))
                 service.counts.poke()
         finally:

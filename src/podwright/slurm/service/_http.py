@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from podwright.hosts import MungeError, Vouches
-from podwright.slurm.service._service import Asked
+from podwright.slurm.service._asked import Asked
 from podwright.wire import InvalidRequest, PodwrightError
 
 _log = logging.getLogger("podwright.slurm")
@@ -54,12 +54,14 @@ class Proofs:
 
 
 class Front:
-    """Answers hooks. state: what GET /slurm.v1/State shows. proofs: what those over TCP show."""
+    """Answers hooks. failed: the site's own prolog did. state: what GET /slurm.v1/State shows.
+    proofs: what those over TCP show."""
 
     def __init__(
         self,
         begins: Handler,
         ended: Handler,
+        failed: Handler,
         state: Callable[[], Any],
         proofs: Proofs | None = None,
     ) -> None:
@@ -68,6 +70,7 @@ class Front:
         self._methods: dict[str, Handler] = {
             "/slurm.v1/JobBegins": begins,
             "/slurm.v1/JobEnded": ended,
+            "/slurm.v1/PrologFailed": failed,
         }
         self._state = state
         self._tasks: set[asyncio.Task[tuple[int, str]]] = set()

@@ -93,7 +93,9 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """What one Slurm schedules. server: the Unix socket of vipu-server; empty: the system's.
+    """What one Slurm schedules. server: the Unix socket of vipu-server; empty: the system's; or
+    `tcp:HOST:PORT,HOST:PORT`. credentials: a file like vipu-cli.hcl that says who the service is
+    there; empty: MUNGE does.
 
     mode: `native`, `plugin`, `host-mapping` (hosts), `static` (partitions) or `shared` (the
     partition that its one pod stands for). tries: prologs that may fail before a job is held.
@@ -103,6 +105,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     or `stay` (the partition is repaired in place, as far as its machine comes back).
     room_s: how long the first job in the queue waits for devices before a block is emptied for it,
     in seconds; 0: for ever.
+    unsaid: devices of a job that does not say how many; -1: it is refused until it does.
     listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
     of root or of slurm_user; empty: nowhere. munge_socket: if not at its usual place.
     """
@@ -114,6 +117,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     shared: str = ""
     tries: int = 3
     server: str = ""
+    credentials: str = ""
     socket: str = "/run/podwright/slurm.sock"
     host: str = "localhost"
     port: int = 8090
@@ -122,6 +126,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     sweep_s: float = 10.0
     patience_s: float = 20.0
     room_s: float = 300.0
+    unsaid: int = 0
     listen: str = ""
     slurm_user: str = "slurm"
     munge_socket: str = ""

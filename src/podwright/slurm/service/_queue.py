@@ -59,6 +59,12 @@ class Listed(NamedTuple):
         """Is it in the queue, or again in it?"""
         return self.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 
+    @property
+    def head(self) -> str:
+        """What job_submit wrote before all other words of a component's comment, and a `; `."""
+        said = _COMMENT.match(self.comment) if self.het else None
+        return said[0].rstrip("; ") + "; " if said else ""
+
     def wants(self, pods: Sequence[Pod]) -> tuple[Pod, int, int] | None:
         """Pod, devices, GCDs (0: open); None for a job without devices."""
         said = _COMMENT.match(self.comment) if self.het else None

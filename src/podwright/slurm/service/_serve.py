@@ -12,16 +12,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from podwright.client import Client, UnixTransport
 from podwright.hosts import Munge, MungeError
+from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._commands import Slurm, SlurmCommands
 from podwright.slurm.service._http import Front, Proofs
 from podwright.slurm.service._pods import Site
+from podwright.slurm.service._reach import reach
 from podwright.slurm.service._server import TIMEOUT, ThreadedServer
-from podwright.slurm.service._service import Asked, Service
+from podwright.slurm.service._service import Service
 from podwright.slurm.service._sweep import Sweep, sentence
+from podwright.slurm.service._tries import Tries
 from podwright.wire import (
-    SYSTEM_SOCKET,
     AlreadyExists,
     InvalidRequest,
     PodwrightError,
@@ -104,13 +105,21 @@ async def serve(
     Until the server and slurmctld answered once, hooks find nobody and ask again.
     Raises AlreadyExists where another serves this socket.
     """
-    where = site.server or SYSTEM_SOCKET
-    server = ThreadedServer(lambda: Client(UnixTransport(where), timeout=TIMEOUT))
-    work = make(site, server, SlurmCommands(prefix))
+    server = ThreadedServer(lambda: reach(site, TIMEOUT))
+    slurm = SlurmCommands(prefix)
+    work = make(site, server, slurm)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    front = Front(work.begins, work.ended, work.state, proofs(site) if site.listen else None)
+    tries = Tries(slurm, site.tries)
+
+    async def failed(asked: Asked) -> str:
+        """The site's own prolog refused a job; Slurm would start it again and again."""
+        await tries.refusal(asked, InvalidRequest(asked.problem or "the site's prolog failed"))
+        return ""
+
+    proven = proofs(site) if site.listen else None
+    front = Front(work.begins, work.ended, failed, work.state, proven)
     path = Path(site.socket)
     await _nobody_there(path)
     tasks = [asyncio.create_task(_until_known(work))]

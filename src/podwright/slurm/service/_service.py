@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._book import Book, Holding
 from podwright.slurm.service._commands import Slurm
 from podwright.slurm.service._het import Heterogeneous
@@ -36,33 +37,6 @@ from podwright.wire import (
 _log = logging.getLogger("podwright.slurm")
 #: Seconds for the last word to Slurm.
 CLOSE_S = 10.0
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A job as the hook describes it: Slurm's words, all of them text."""
-
-    job: str
-    uid: str = ""
-    user: str = ""
-    account: str = ""
-    name: str = ""
-    licences: str = ""
-    hosts: str = ""
-    cluster: str = ""
-    restart: str = "0"
-    het_job: str = ""
-    het_offset: str = ""
-    array_job: str = ""
-    array_task: str = ""
-    replicas: str = ""
-    ipus: str = ""
-
-    def number(self, field: str) -> int:
-        """A field as a number. Raises InvalidRequest."""
-        text = getattr(self, field) or "0"
-        if not text.isdecimal():
-            raise InvalidRequest(f"{field} is no number: {text[:40]!r}")
-        return int(text)
 
 
 class Figures(msgspec.Struct):

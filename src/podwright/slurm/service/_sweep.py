@@ -17,6 +17,7 @@ from podwright.slurm.service._book import Book, Holding
 from podwright.slurm.service._fallen import Fallen
 from podwright.slurm.service._queue import Listed, listed
 from podwright.slurm.service._room import Room
+from podwright.slurm.service._tries import tried
 from podwright.wire import PodwrightError
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ class Sweep:
 
     def _sentence(self, job: Listed, whole: Mapping[tuple[int, str], int]) -> str | None:
         wants = job.wants(self._service.site.pods)
-        if wants is None or job.reason not in _WAITS:
+        if wants is None or job.reason not in _WAITS or tried(job):
             return None
-        head = job.comment.partition(";")[0] + "; " if job.het else ""
+        head = job.head
         pod = wants[0]
         asked = whole.get((job.het, pod.type), 0) if job.het else 0
         if asked > pod.devices:
@@ -135,22 +136,24 @@ class Sweep:
             return (
                 f"{head}its parts ask for {asked} devices, {pod.type} has {pod.devices}: cancel it"
             )
-        return head + sentence(self._service.books[pod.type], wants[1])
+        return head + sentence(self._service.books[pod.type], wants[1], job.het or job.job)
 
 
-def sentence(book: Book, size: int) -> str:
-    """What a job of `size` devices waits for, in words."""
+def sentence(book: Book, size: int, job: int = 0) -> str:
+    """What a job of `size` devices waits for, in words. job: the leader of a heterogeneous one."""
     wholes = book.blocks.wholes()
     free = wholes[0] if wholes else 0
     order = size.bit_length() - 1
     pod = book.pod.type
+    if job and book.closed_for == job:
+        emptied, of = (book.closed & ~book.held()).bit_count(), book.closed.bit_count()
+        said = "a block is" if of == size else f"{of} devices are"
+        return f"waits for {size} devices of {pod}: {said} emptied for it, {emptied} are free"
     if order < len(wholes) and wholes[order] >= size:
         return f"{size} devices of {pod} are free for it: it waits for nodes or for its turn"
-    if book.closed.bit_count() == size:
-        emptied = (book.closed & ~book.held()).bit_count()
-        return f"waits for {size} devices of {pod}: a block is emptied for it, {emptied} are free"
     largest = max((1 << k for k, whole in enumerate(wholes) if whole), default=0)
+    others = f"; a block is emptied for job {book.closed_for}" if book.closed else ""
     if free < size:
-        return f"waits for {size} devices of {pod}: {free} are free"
-    together = f"{free} are free, at most {largest} together"
+        return f"waits for {size} devices of {pod}: {free} are free{others}"
+    together = f"{free} are free, at most {largest} together{others}"
     return f"waits for {size} devices of {pod} that lie together: {together}"

@@ -10,10 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from podwright.slurm.service import Site, dump
+from podwright.slurm.service import Site, dump, socket_of
 from podwright.slurm.service._pods import MARK
 from podwright.slurm.setup._edit import changed, joined, settings, undone, with_line
-from podwright.wire import SYSTEM_SOCKET, InvalidRequest
+from podwright.wire import InvalidRequest
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
@@ -69,7 +69,9 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     _script(plan, places.etc / FILTER, cli_filter(places.etc) if site.mode in _FILTERED else None)
     stack = Path(now.get("plugstackconfig", "") or places.etc / "plugstack.conf")
     plugin = places.native / "spank_podwright.so"
-    words = f"host={site.host} port={site.port} socket={site.server or SYSTEM_SOCKET}"
+    words = f"host={site.host} port={site.port}"
+    if socket := socket_of(site.server):
+        words += f" socket={socket}"
     words += _PLUGIN.get(site.mode, "")
     before = read(stack) if stack.exists() else ""
     plan.texts[stack] = with_line(before, f"optional {plugin} {words}")
@@ -78,9 +80,10 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
 
 
 def undo(places: Places) -> Plan:
-    """The plan that takes it back."""
+    """The plan that takes it back. Raises InvalidRequest where Slurm would not start after it."""
     plan = Plan()
     conf = read(places.slurm_conf)
+    _check_weights(places, conf)
     plan.texts[places.slurm_conf] = undone(conf)
     stack = Path(settings(conf).get("plugstackconfig", "") or places.etc / "plugstack.conf")
     if stack.exists():
@@ -131,6 +134,7 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int]) -> str:
         ),
         "DEFAULT": site.pods[0].type if site.pods else "",
         "SHARED": "true" if site.mode == "shared" else "false",
+        "UNSAID": "nil" if site.unsaid < 0 else str(site.unsaid),
         "HOSTS": _rows(
             f'   ["{host.name}"] = {{ cluster = "{host.cluster}", devices = {host.devices} }},'
             for host in site.hosts
@@ -220,6 +224,23 @@ def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
         if before := now.get(f"{key}slurmctld", ""):
             lines.append(f"before-{key}-slurmctld {before}")
     return "\n".join(lines) + "\n"
+
+
+def _check_weights(places: Places, conf: str) -> None:
+    """Raises InvalidRequest where the site's own lines weigh what only we have Slurm account: with
+    a TRES that it does not know slurmctld does not start."""
+    base = undone(conf)
+    tres = [settings(text).get("accountingstoragetres", "").lower() for text in (conf, base)]
+    ours = set(tres[0].split(",")) - set(tres[1].split(","))
+    for line in base.splitlines():
+        words = line.partition("#")[0].lower()
+        found = [name for name in sorted(ours) if name and f"{name}=" in words]
+        if found:
+            raise InvalidRequest(
+                f"{places.slurm_conf} weighs {found[0]}, which goes: {line.strip()[:200]}",
+                asked="take Podwright's settings back",
+                would_work="take that out first, else slurmctld does not start",
+            )
 
 
 def _check_includes(places: Places, text: str) -> None:

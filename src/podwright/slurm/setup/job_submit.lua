@@ -60,6 +60,8 @@ local pods = {
 }
 local default = "@DEFAULT@"
 local shared = @SHARED@
+-- What a job gets that does not say: so many, 0 for none; nil: it is asked to say.
+local unsaid = @UNSAID@
 
 local function given(jd, name)
    for _, entry in pairs(jd.spank_job_env or {}) do
@@ -103,10 +105,20 @@ local function devices(jd, uid)
       return refuse("licence %s is not asked for by name; ask with --ipus=N", typed)
    end
    local n, replicas = given(jd, "IPUS"), given(jd, "NUM_REPLICAS")
-   if n == nil then
+   if n == 0 or (n == nil and (model or replicas or unsaid == 0)) then
       if model then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
       if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
       return slurm.SUCCESS
+   end
+   if n == nil and unsaid == nil then
+      return refuse("say how many devices the job needs: --ipus=N, up to %d, or --ipus=0 for none",
+         pods[default].largest)
+   end
+   local het = jd.het_job_offset
+   if het ~= nil and het >= 100000 then het = nil end
+   if n == nil then
+      if het then return refuse("each part of a heterogeneous job says its --ipus=N") end
+      n = unsaid
    end
    if model == nil or model == "" then model = default end
    local pod = pods[model]
@@ -143,8 +155,7 @@ local function devices(jd, uid)
    if replicas and (n % replicas ~= 0 or (tasks > 0 and replicas % tasks ~= 0)) then
       return refuse("%d replicas do not divide evenly over %d devices in %d tasks", replicas, n, math.max(tasks, 1))
    end
-   local het = jd.het_job_offset
-   if het ~= nil and het < 100000 then
+   if het then
       jd.admin_comment = string.format("ipus=%d gcds=%d pod=%s", n, tasks, model)
       if het == 0 then jd.licenses = "podwright_het_wait:1" end
       return slurm.SUCCESS

@@ -6,6 +6,7 @@ and the site's file, which anybody may read. Without that file the server is ask
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -29,6 +30,9 @@ _REASONS: Final = {
     "JobHeldAdmin": "an administrator held it",
     "None": "Slurm has not looked at it yet",
 }
+#: How a comment of a waiting job's begins that says nothing more; and what job_submit wrote before.
+_SAID: Final = ("podwright:", "waits for", "its partitions are free")
+_HEAD: Final = re.compile(r"ipus=\d+[^;]*(?:; |$)")
 _PLAIN: Final = (Pod(type="pod", cluster="", devices=0, largest=0, domain=0),)
 
 
@@ -42,7 +46,8 @@ async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None
     problem = f"{job.state}, {_REASONS.get(reason, f'Slurm says {reason}')} ({reason})"
     lines = _times(job)
     # What the sweep wrote there last is said anew below.
-    if (comment := job.get("AdminComment")) and not comment.startswith(("podwright:", "waits for")):
+    comment = _HEAD.sub("", job.get("AdminComment") or "")
+    if comment and ("emptied for" in comment or not comment.startswith(_SAID)):
         lines.append(comment)
     found = _in_the_way(job, site, client, await listed(slurm))
     return msgspec.structs.replace(

@@ -1,10 +1,17 @@
 """The ways that Graphcore documented, beside native mode: each answers the same hooks."""
 
-from podwright.slurm.service import Site, Slurm, ThreadedServer, Work, native_work
+from podwright.slurm.service import (
+    Site,
+    Slurm,
+    ThreadedServer,
+    Tries,
+    Work,
+    native_work,
+    reference,
+)
 from podwright.slurm.ways._mapping import HostMapping
 from podwright.slurm.ways._shared import Shared, SharedBook, SharedService
 from podwright.slurm.ways._static import Static
-from podwright.slurm.ways._tries import Tries, reference
 
 __all__ = [
     "HostMapping",

@@ -15,10 +15,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from podwright.slurm.service import Asked, Site, Slurm
+from podwright.slurm.service import Asked, Site, Slurm, Tries
 from podwright.slurm.service._queue import Listed
 from podwright.slurm.ways._pool import Caller
-from podwright.slurm.ways._tries import Tries
 from podwright.wire import PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.slurm")

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from podwright.hosts import HostsError, expand
-from podwright.slurm.service import Asked, Mapped
+from podwright.slurm.service import Asked, Mapped, comment
 from podwright.slurm.service._queue import listed
 from podwright.slurm.ways._base import Busy, Way, is_over
 from podwright.slurm.ways._pool import partitions
-from podwright.slurm.ways._tries import comment
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
@@ -60,13 +59,15 @@ class HostMapping(Way):
         self._touch(job)
         there = {one.name: one for one in await self._allocations()}
         known = there.get(name)
-        if known is not None and sorted(known.agents) != sorted(machines):
-            await self._remove(known)  # the job ran on other hosts before
+        user = asked.user or asked.uid
+        if known is not None and (
+            sorted(known.agents) != sorted(machines) or known.owner not in ("", user)
+        ):
+            # The job ran on other hosts before; or slurmctld forgot one of this number.
+            await self._remove(known)
             known = None
         if known is None:
-            await self._create(name, cluster, machines)
-        else:  # asked again; or slurmctld forgot a job, and gave its number to this one
-            await self._empty(known, but=asked.user or asked.uid)
+            await self._create(name, cluster, machines, user)
         self._begun[job] = asked.number("restart")
         self._held[job] = list(machines)
         await comment(self.slurm, asked, f"podwright: allocation={name}")
@@ -142,8 +143,8 @@ class HostMapping(Way):
         found = await self.server.call("ListAllocations", request, AllocationList)
         return [one for one in found.allocations if one.agents and ours.issuperset(one.agents)]
 
-    async def _create(self, name: str, cluster: str, machines: Sequence[str]) -> None:
-        request = AllocationRequest(name=name, cluster=cluster, agents=list(machines))
+    async def _create(self, name: str, cluster: str, machines: Sequence[str], user: str) -> None:
+        request = AllocationRequest(name=name, cluster=cluster, agents=list(machines), owner=user)
         try:
             await self.server.call("CreateAllocation", request, AllocationInfo)
         except WrongState as error:
@@ -157,11 +158,9 @@ class HostMapping(Way):
         except NotFound:
             return
 
-    async def _empty(self, one: AllocationInfo, *, but: str = "") -> None:
-        """All partitions in an allocation go, but for those of one user."""
+    async def _empty(self, one: AllocationInfo) -> None:
+        """All partitions in an allocation go."""
         for info in await partitions(self.server, one.cluster, one.name):
-            if but and info.owner == but:
-                continue
             request = RemoveRequest(name=info.name, force=True)
             try:
                 await self.server.call("RemovePartition", request, Empty)

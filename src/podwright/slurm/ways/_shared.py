@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from podwright.slurm.service import Asked, Server, Service, Site, Slurm, ThreadedServer
+from podwright.slurm.service import Asked, Server, Service, Site, Slurm, ThreadedServer, comment
 from podwright.slurm.service._blocks import Blocks, bits
 from podwright.slurm.service._book import Book, Holding
 from podwright.slurm.service._serve import Native
@@ -27,7 +27,6 @@ from podwright.slurm.ways._pool import (
     release,
     renew,
 )
-from podwright.slurm.ways._tries import comment
 from podwright.wire import (
     Held,
     LeaseInfo,

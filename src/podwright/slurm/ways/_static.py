@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from podwright.slurm.service import Asked, Fixed
+from podwright.slurm.service import Asked, Fixed, comment, tried
 from podwright.slurm.service._pods import parse_licences
 from podwright.slurm.service._queue import Listed, listed
 from podwright.slurm.service._sync import Counts
@@ -26,7 +26,6 @@ from podwright.slurm.ways._pool import (
     release,
     renew,
 )
-from podwright.slurm.ways._tries import comment
 from podwright.wire import (
     Held,
     InvalidRequest,
@@ -242,7 +241,8 @@ class Static(Way):
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
         left = _COMMENTS
         for job in sorted(jobs.values(), key=lambda one: -one.priority):
-            text = self.sentence(job) if job.state == "PENDING" and job.reason in _WAITS else ""
+            waits = job.state == "PENDING" and job.reason in _WAITS and not tried(job)
+            text = self.sentence(job) if waits else ""
             if text and text != job.comment and left:
                 left -= 1
                 await self.slurm.run(

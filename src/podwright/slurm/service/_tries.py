@@ -1,4 +1,4 @@
-"""What becomes of a job whose prolog cannot give it its devices: tried anew, and then held.
+"""What becomes of a job whose prolog fails, ours or the site's own: tried anew, and then held.
 
 Slurm itself puts a batch job whose prolog failed back into the queue for ever. How often it was
 tried stands in the job's AdminComment, so no restart of anything forgets it, and everybody can
@@ -12,12 +12,13 @@ import logging
 import re
 from typing import Final
 
-from podwright.slurm.service import Asked, Slurm
-from podwright.slurm.service._queue import listed
+from podwright.slurm.service._asked import Asked
+from podwright.slurm.service._commands import Slurm
+from podwright.slurm.service._queue import Listed, listed
 from podwright.wire import InvalidRequest, PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.slurm")
-_TRIED: Final = re.compile(r"try (\d+) of \d+ failed")
+_TRIED: Final = re.compile(r"(?:ipus=[^;]*; )?try (\d+) of \d+ failed")
 #: Looks for the job to be back in the queue, and seconds between them.
 _LOOKS, _PAUSE = 300, 0.2
 
@@ -35,13 +36,12 @@ class Tries:
         job = asked.number("job")
         try:
             known = (await listed(self._slurm, job)).get(job)
-            found = _TRIED.match(known.comment) if known else None
-            count = int(found[1]) + 1 if found else 1
+            count = tried(known) + 1 if known else 1
             last = count >= self._most
             words = f"try {count} of {self._most} failed: {error}"
             if last:
-                words += f" Held: when that is mended, scontrol release {job}"
-            await comment(self._slurm, asked, words)
+                words += f" Held: when that is mended, scontrol release {asked.het_job or job}"
+            await comment(self._slurm, asked, (known.head if known else "") + words)
         except Unavailable as silent:
             _log.warning("job %d: %s, and Slurm cannot be told: %s", job, error, silent)
             return InvalidRequest(str(error))
@@ -61,12 +61,20 @@ class Tries:
                 if known is None or known.over:
                     return
                 if known.state == "PENDING":
-                    said = await self._slurm.run("scontrol", "hold", reference(asked))
+                    # A heterogeneous job starts as a whole, and so is held as one.
+                    whole = asked.het_job or reference(asked)
+                    said = await self._slurm.run("scontrol", "hold", whole)
                     if not said.code:
                         return
                     _log.warning("job %d is not held: %s", job, said.text)
             except Unavailable as silent:
                 _log.warning("job %d is not held yet: %s", job, silent)
+
+
+def tried(job: Listed) -> int:
+    """How often the job's prolog has failed."""
+    found = _TRIED.match(job.comment)
+    return int(found[1]) if found else 0
 
 
 def reference(asked: Asked) -> str:

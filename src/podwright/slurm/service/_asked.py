@@ -1,0 +1,36 @@
+"""A job as hooks describe it: what every way of scheduling is asked with."""
+
+from __future__ import annotations
+
+import msgspec
+
+from podwright.wire import InvalidRequest
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A job as the hook describes it: Slurm's words, all of them text. problem: what went wrong
+    before the hook's own work, where something did."""
+
+    job: str
+    uid: str = ""
+    user: str = ""
+    account: str = ""
+    name: str = ""
+    licences: str = ""
+    hosts: str = ""
+    cluster: str = ""
+    restart: str = "0"
+    het_job: str = ""
+    het_offset: str = ""
+    array_job: str = ""
+    array_task: str = ""
+    replicas: str = ""
+    ipus: str = ""
+    problem: str = ""
+
+    def number(self, field: str) -> int:
+        """A field as a number. Raises InvalidRequest."""
+        text = getattr(self, field) or "0"
+        if not text.isdecimal():
+            raise InvalidRequest(f"{field} is no number: {text[:40]!r}")
+        return int(text)
