@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents.gpu import FabricManager, GpuMachine, open_machine
+from podwright.agents.gpu import FabricManager, GpuMachine, Held, open_machine
 from podwright.fabric import Machine
 from podwright.hosts.gpus import Library
 from podwright.hosts.gpus._standin import VARIABLE
@@ -24,7 +24,7 @@ SETS = [
 ]
 
 STANDIN = """\
-#!{python}
+#!{python} -IS
 import json, os, sys
 folder = {folder!r}
 with open(folder + "/calls", "a") as log:
@@ -33,6 +33,19 @@ path = folder + "/active"
 active = json.load(open(path)) if os.path.exists(path) else []
 sets = json.loads({sets!r})
 option, *rest = sys.argv[1:]
+waiting = folder + "/waiting"  # restarted, until it is given a list
+if os.path.exists(waiting) and option != "--set-activated-list" and (
+    option != "-l" or open(waiting).read() == "silent"
+):
+    print("Failed. fmReturn: -6")
+    sys.exit(250)
+if option == "--set-activated-list":
+    if not os.path.exists(waiting):
+        print("Failed to set activated partitions. fmReturn: -2")
+        sys.exit(254)
+    os.remove(waiting)
+    json.dump([int(word) for word in rest[0].split(",") if word], open(path, "w"))
+    sys.exit(0)
 if os.path.exists(folder + "/fail"):
     print("Failed to activate partition. fmReturn: -3")
     sys.exit(253)
@@ -82,6 +95,18 @@ class Daemon:
         path = self.folder / "active"
         numbers = json.loads(path.read_text()) if path.exists() else []
         return sorted([module - 1 for module in SETS[i]] for i in numbers)
+
+    def calls(self, option: str) -> list[str]:
+        """What was said after an option, one call after the other."""
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [line.partition(" ")[2] for line in lines if line.split()[0] == option]
+
+    def restart(self, mode: str) -> None:
+        """It knows of no active partition. mode: `talks` or `silent` while it waits for the list;
+        `anew`, where it takes none."""
+        (self.folder / "active").unlink(missing_ok=True)
+        if mode != "anew":
+            (self.folder / "waiting").write_text(mode)
 
 
 @pytest.fixture
@@ -189,3 +214,90 @@ async def test_killed_while_it_is_told(
     await second.release(2, [0, 1])
     assert daemon.active == []
     second.close()
+
+
+def held(nvml: Library, **partitions: slice) -> list[Held]:
+    """Partitions of the machine, as it remembers them."""
+    return [Held(name, "", nvml.gpus()[some]) for name, some in partitions.items()]
+
+
+@pytest.mark.parametrize("mode", ["talks", "silent"])
+def test_one_that_was_restarted_is_given_its_partitions(
+    manager: FabricManager, daemon: Daemon, nvml: Library, mode: str
+) -> None:
+    ours = held(nvml, p1=slice(0, 2), p2=slice(4, 8))
+    for one in ours:
+        manager.join(*one)
+    assert manager.keep(ours) == {}
+    assert daemon.calls("--set-activated-list") == []
+    daemon.restart(mode)
+    assert manager.keep(ours) == {}
+    assert manager.keep(ours) == {}
+    assert daemon.active == [[0, 1], [4, 5, 6, 7]]
+    assert daemon.calls("--set-activated-list") == ["2,3"]
+
+
+def test_one_that_forgot_them_is_told_of(
+    manager: FabricManager, daemon: Daemon, nvml: Library
+) -> None:
+    ours = held(nvml, p1=slice(0, 2))
+    manager.join(*ours[0])
+    daemon.restart("anew")
+    lost = "Fabric Manager has lost partition p1: reset it"
+    assert manager.keep(ours) == {0: lost, 1: lost}
+    manager.join(*ours[0])  # as the reset does
+    assert manager.keep(ours) == {}
+
+
+def test_one_that_waits_for_an_empty_list(
+    manager: FabricManager, daemon: Daemon, nvml: Library
+) -> None:
+    daemon.restart("talks")
+    manager.join("p1", "", nvml.gpus()[:2])
+    assert daemon.active == [[0, 1]]
+
+
+def test_a_strangers_partition_is_told_of_and_left(
+    manager: FabricManager, daemon: Daemon, nvml: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = held(nvml, p1=slice(0, 2))
+    manager.join(*ours[0])
+    manager.join("strange", "", nvml.gpus()[4:])
+    for _ in range(2):
+        assert manager.keep(ours) == {}
+    assert [r.getMessage() for r in caplog.records] == [
+        "Fabric Manager's partition 2 is active, and nobody's here"
+    ]
+    assert daemon.active == [[0, 1], [4, 5, 6, 7]]
+    assert daemon.calls("-d") == []
+
+
+async def test_a_live_partition_outlives_its_restart(
+    daemon: Daemon, described: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = open_machine(
+        Machine("n1"),
+        {VARIABLE: str(described)},
+        guards=lambda gpus: [FabricManager([str(daemon.command)], gpus, os.environ)],
+    )
+    assert machine is not None
+    await machine.configure("p1", 1, [0, 1])
+    daemon.restart("talks")
+    said = await machine.describe()
+    assert (said.configured, daemon.active) == ({0: ("p1", 1), 1: ("p1", 1)}, [[0, 1]])
+    assert all(device.healthy for device in said.devices)
+    assert "was restarted, and knows of its partitions again" in caplog.text
+    daemon.restart("anew")
+    ill = [d.index for d in (await machine.describe()).devices if not d.healthy]
+    assert ill == [0, 1]
+    await machine.reset(2, [0, 1])
+    assert daemon.active == [[0, 1]]
+    assert all(device.healthy for device in (await machine.describe()).devices)
+    (daemon.folder / "fail").touch()
+    for _ in range(2):  # it is down: what runs goes on, and that is said once
+        assert all(device.healthy for device in (await machine.describe()).devices)
+    assert caplog.text.count("fmpm -l failed") == 1
+    (daemon.folder / "fail").unlink()
+    await machine.release(3, [0, 1])
+    assert daemon.active == []
+    machine.close()

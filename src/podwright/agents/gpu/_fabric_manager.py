@@ -4,18 +4,25 @@ Fabric Manager has a fixed list of partitions, of which some are active; GPUs re
 the switches only inside an active one. It is spoken to through NVIDIA's command `fmpm`
 (Fabric-Manager-Client): its library's structures differ from version to version, the command's
 JSON does not.
+
+One that was restarted in its restart mode (FABRIC_MODE_RESTART=1) goes on forwarding, but knows of
+no active partition, and makes none, until it is given their list. That is done at the next look.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from podwright.agents.gpu._guards import Held
 from podwright.agents.gpu._reset import run
 from podwright.hosts.gpus import Gpu
 from podwright.wire import Internal, InvalidRequest
+
+_log = logging.getLogger("podwright.agent")
 
 
 class _Member(msgspec.Struct, frozen=True):
@@ -43,7 +50,8 @@ class Supported(NamedTuple):
 
 
 class FabricManager:
-    """A Guard. command: `fmpm` with what leads to the daemon. gpus: all of the machine's."""
+    """A Guard and a Keeper. command: `fmpm` with what leads to the daemon. gpus: all of the
+    machine's."""
 
     def __init__(
         self, command: Sequence[str], gpus: Sequence[Gpu], environ: Mapping[str, str]
@@ -51,6 +59,8 @@ class FabricManager:
         self._command = list(command)
         self._gpus = tuple(gpus)
         self._environ = dict(environ)
+        self._known: list[Supported] = []  # when it was last asked; ids and GPUs stay the same
+        self._strange: set[int] = set()
 
     def check(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.check`."""
@@ -63,7 +73,14 @@ class FabricManager:
         for other in known:
             if other.active and other.id != wanted.id and other.gpus & wanted.gpus:
                 self._tell("-d", other.id)
-        if not wanted.active:
+        if wanted.active:
+            return
+        try:
+            self._tell("-a", wanted.id)
+        except Internal:
+            if any(one.active for one in known):
+                raise
+            self._give([])  # one that was restarted waits for a list, if only for an empty one
             self._tell("-a", wanted.id)
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
@@ -72,6 +89,36 @@ class FabricManager:
         for other in self.supported():
             if other.active and other.gpus & indices:
                 self._tell("-d", other.id)
+
+    def keep(self, held: Sequence[Held]) -> Mapping[int, str]:
+        """See `Keeper.keep`.
+
+        Partitions that are active and nobody's are told of, and left as they are.
+        """
+        ours = {frozenset(gpu.index for gpu in one.gpus): one.partition for one in held}
+        try:
+            known = self.supported()
+        except Internal:
+            known = self._known  # it may wait for the list before it says anything
+            if not ours or not known:
+                raise
+        strange = {one.id for one in known if one.active and one.gpus not in ours}
+        for number in sorted(strange - self._strange):
+            _log.warning("Fabric Manager's partition %d is active, and nobody's here", number)
+        self._strange = strange
+        active = {one.gpus for one in known if one.active}
+        if not ours.keys() <= active or known is self._known:
+            self._give([one.id for one in known if one.gpus in ours or one.id in strange])
+            active = {one.gpus for one in self.supported() if one.active}
+            if ours.keys() <= active:
+                _log.warning("Fabric Manager was restarted, and knows of its partitions again")
+        self._known = known
+        return {
+            index: f"Fabric Manager has lost partition {name}: reset it"
+            for gpus, name in ours.items()
+            if gpus not in active
+            for index in gpus
+        }
 
     def supported(self) -> list[Supported]:
         """What there is. Raises wire.Internal."""
@@ -110,3 +157,11 @@ class FabricManager:
 
     def _tell(self, option: str, number: int) -> None:
         run([*self._command, option, str(number)], self._environ)
+
+    def _give(self, numbers: Sequence[int]) -> None:
+        """What was active before its restart. One that is not in restart mode takes no list."""
+        try:
+            words = ["--set-activated-list", ",".join(map(str, sorted(numbers)))]
+            run([*self._command, *words], self._environ)
+        except Internal as error:
+            _log.warning("Fabric Manager takes no list of partitions: %s", error.problem)

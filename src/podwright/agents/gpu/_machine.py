@@ -71,6 +71,7 @@ class GpuMachine:
             for vendor in {gpu.vendor for gpu in gpus}
         }
         self._changing = 0
+        self._complaints: list[str] = []
         self._said: tuple[DeviceReport, ...] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gpus")
 
@@ -210,12 +211,17 @@ class GpuMachine:
     def _keep(self, held: Sequence[Held]) -> dict[int, str]:
         """What is wrong with GPUs of partitions, and cannot be mended, by index."""
         wrong: dict[int, str] = {}
+        said: list[str] = []
         for guard in self._guards:
             if isinstance(guard, Keeper):
                 try:
                     wrong.update(guard.keep(held))
                 except PodwrightError as error:  # what runs goes on; the next look may mend it
-                    _log.warning("machine %s: %s", self.machine.name, error.message)
+                    said.append(error.message)
+        for message in said:
+            if message not in self._complaints:
+                _log.warning("machine %s: %s", self.machine.name, message)
+        self._complaints = said
         return wrong
 
     async def _change(self, work: Callable[[], None]) -> None:
