@@ -262,3 +262,57 @@ def test_notes_say_what_slurm_would_lose(tmp_path: Path) -> None:
         assert any(word in note for note in notes), (word, notes)
     _, notes = configure(conf, inventory._replace(switches=()), (24, 11), Wishes(confine=True))
     assert any("no switches are known" in note for note in notes)
+
+
+RACK = {**NODE, "names": "r1-[1-3]", "domain": "rack1"}
+ADDRESSES = {"r1-1": "10.0.1.1", "r1-2": "fd00::2", "ten": "10.0.0.10", "alone": "127.0.1.1"}
+
+
+def rack(conf: Path, *, imex: bool = True, nodes: tuple[dict[str, Any], ...] = (RACK,)) -> None:
+    inventory = make_inventory({"nodes": list(nodes)})
+    plan, _ = configure(
+        conf, inventory, (24, 11), Wishes(imex=imex), lambda name: ADDRESSES.get(name, "")
+    )
+    setup.write(plan)
+
+
+def test_imex_is_told_the_nodes_of_each_domain(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=r1-[2-3] NodeAddr=r1-2,ten CPUs=4\n")
+    before = conf.read_bytes()
+    for _ in range(2):
+        rack(conf, nodes=(RACK, {**NODE, "names": "apart", "domain": "alone"}))
+        assert (tmp_path / "imex-rack1.cfg").read_text() == "10.0.1.1\nfd00::2\n10.0.0.10\n"
+    assert not (tmp_path / "imex-alone.cfg").exists()
+    rack(conf, imex=False)
+    assert not (tmp_path / "imex-rack1.cfg").exists()
+    rack(conf)
+    setup.write(take_back(conf))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"slurm.conf": before}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "node r1-3 has no address.* NodeAddr"),
+        ("NodeName=r1-[1-3] NodeAddr=alone\n", r"node r1-1 is 127\.0\.1\.1 to this machine alone"),
+    ],
+)
+def test_imex_needs_addresses_that_all_reach(tmp_path: Path, line: str, problem: str) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(line)
+    with pytest.raises(InvalidRequest, match=problem):
+        rack(conf)
+    assert [path.name for path in tmp_path.iterdir()] == ["slurm.conf"]
+
+
+def test_a_sites_own_file_for_imex_stays(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("NodeName=r1-3 NodeAddr=ten\n")
+    (tmp_path / "imex-rack1.cfg").write_text("mine\n")
+    with pytest.raises(InvalidRequest, match=r"imex-rack1\.cfg is there, and not ours"):
+        rack(conf)
+    with pytest.raises(InvalidRequest, match="names no NVLink domain of several nodes"):
+        rack(conf, nodes=(NODE,))
+    setup.write(take_back(conf))
+    assert (tmp_path / "imex-rack1.cfg").read_text() == "mine\n"

@@ -38,6 +38,11 @@ def add_configure(parser: Any) -> None:
         action="store_true",
         help="let jobs reach their own GPUs alone, by cgroups",
     )
+    gpus.add_argument(
+        "--imex",
+        action="store_true",
+        help="write the nodes of each NVLink domain for NVIDIA's IMEX daemon: imex-DOMAIN.cfg",
+    )
     gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
 
 
@@ -60,7 +65,9 @@ def configure(arguments: argparse.Namespace) -> int:
         plan = gpus.take_back(conf)
     else:
         inventory = gpus.read_inventory(_file(arguments.gpus))
-        wishes = gpus.Wishes(arguments.autodetect, arguments.topology, arguments.confine)
+        wishes = gpus.Wishes(
+            arguments.autodetect, arguments.topology, arguments.confine, arguments.imex
+        )
         plan, notes = gpus.configure(conf, inventory, _version(arguments), wishes)
     print(setup.shown(plan), end="")
     for note in notes:

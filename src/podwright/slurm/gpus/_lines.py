@@ -109,8 +109,8 @@ def part(row: Mapping[str, str], names: tuple[str, ...], mine: list[str], key: s
             out[k] = fold(mine)
             continue
         out[k] = v
-        if k.lower() in _EACH and (each := _each(k, v, len(names))):
-            chosen = [each[places[name]] for name in ordered]
+        if k.lower() in _EACH and (each_one := each(k, v, len(names))):
+            chosen = [each_one[places[name]] for name in ordered]
             if k.lower() == "port":
                 numbers = list(map(int, chosen))
                 rising = numbers == sorted(set(numbers))
@@ -121,8 +121,8 @@ def part(row: Mapping[str, str], names: tuple[str, ...], mine: list[str], key: s
     return out
 
 
-def _each(key: str, text: str, count: int) -> list[str] | None:
-    """The values of each node; None where all have one."""
+def each(key: str, text: str, count: int) -> list[str] | None:
+    """What one of those keys says of each node in turn; None where all have one value."""
     if key.lower() == "port":
         inner = text.strip("[]")
         found: list[str] = []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from podwright.slurm.gpus import _imex as imex
 from podwright.slurm.gpus._files import block_rows, gres_rows, node_row, tree_rows
 from podwright.slurm.gpus._inventory import Inventory, Partition
 from podwright.slurm.gpus._lines import (
@@ -36,15 +37,21 @@ _FILES = ("gres.conf", "topology.conf", "cgroup.conf")
 
 
 class Wishes(NamedTuple):
-    """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups)."""
+    """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups). imex:
+    files of the nodes of each NVLink domain."""
 
     detect: str = "off"
     topology: str = "auto"
     confine: bool = False
+    imex: bool = False
 
 
 def configure(
-    conf: Path, inventory: Inventory, version: Version, wishes: Wishes
+    conf: Path,
+    inventory: Inventory,
+    version: Version,
+    wishes: Wishes,
+    resolve: Callable[[str], str] = imex.resolved,
 ) -> tuple[Plan, list[str]]:
     """The plan, and what an administrator should hear. Raises InvalidRequest."""
     etc = conf.parent
@@ -57,7 +64,11 @@ def configure(
     text = _nodes(text, inventory, str(conf))
     text = _partitions(text, inventory, str(conf))
     plan = Plan()
-    plan.texts[etc / "gres.conf"] = _gres(etc / "gres.conf", inventory, wishes.detect)
+    domains = imex.imex_texts(etc, base, inventory, resolve) if wishes.imex else {}
+    notes += imex.notes([*domains], inventory)
+    plan.texts.update(dict.fromkeys(imex.known(etc)))
+    plan.texts[etc / "gres.conf"] = _gres(etc / "gres.conf", inventory, wishes.detect, [*domains])
+    plan.texts.update(domains)  # once gres.conf says that they are ours
     if topology != "none":
         rows = block_rows(inventory) if topology == "block" else tree_rows(inventory.switches)
         plan.texts[etc / "topology.conf"] = _whole(etc / "topology.conf", rows)
@@ -75,6 +86,7 @@ def configure(
 def take_back(conf: Path) -> Plan:
     """The plan that undoes it, byte for byte. Raises InvalidRequest."""
     plan = Plan()
+    plan.texts.update(dict.fromkeys(imex.known(conf.parent)))
     for path in (*(conf.parent / name for name in _FILES), conf):
         if not path.exists():
             continue
@@ -222,7 +234,7 @@ def _partition(partition: Partition, row: Row) -> Row:
     return out
 
 
-def _gres(path: Path, inventory: Inventory, detect: str) -> str:
+def _gres(path: Path, inventory: Inventory, detect: str, domains: Sequence[Path]) -> str:
     """gres.conf with our nodes' GPUs; what it says of other nodes and other kinds stays."""
     before = undone(read(path), MARK) if path.exists() else ""
     out = []
@@ -244,7 +256,7 @@ def _gres(path: Path, inventory: Inventory, detect: str) -> str:
         out += lines
     text = "".join(out)
     head = _HEAD if path.exists() and _NEW not in read(path) else _NEW + _HEAD
-    return head + with_rows(text, gres_rows(inventory, detect))
+    return head + imex.remark(domains) + with_rows(text, gres_rows(inventory, detect))
 
 
 def _whole(path: Path, rows: list[Row]) -> str:
