@@ -25,6 +25,9 @@ settings.load_profile("soak" if SOAK else os.environ.get("HYPOTHESIS_PROFILE", "
 
 #: A shell's background job ignores Ctrl-C, and so would every command that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    #: That of nohup is for the tests, and not for the commands that they start.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 _OURS = ("VIPU_", "IPUOF_", "PODWRIGHT_", "POPDIST_", "POPLAR_", "OMPI_", "PMIX_", "SLURM_")
 

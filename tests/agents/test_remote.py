@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -88,7 +90,6 @@ async def test_refusals_keep_their_kind(pair: Pair) -> None:
 
 async def test_silence_is_unavailable(pair: Pair) -> None:
     remote = await pair.connect(timeout=0.2)
-    await remote.describe()
     pair.machine.fail_next("describe", fault=Fault.HANG)
     with pytest.raises(Unavailable, match=r"does not answer within 0\.2 s"):
         await remote.describe()
@@ -96,6 +97,29 @@ async def test_silence_is_unavailable(pair: Pair) -> None:
     with pytest.raises(Unavailable, match="machine ag9 does not answer at 127"):
         await nobody.describe()
     await nobody.close()
+
+
+async def test_one_that_is_slow_to_answer_is_no_silent_one(pair: Pair) -> None:
+    port = int((await pair.connect()).where.rpartition(":")[2])
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.5)
+        await asyncio.gather(_pass(reader, outer), _pass(inner, writer))
+
+    async with await asyncio.start_server(late, "127.0.0.1", 0) as door:
+        remote = RemoteMachine("ag1", "127.0.0.1", door.sockets[0].getsockname()[1])
+        try:
+            assert (await remote.describe()).name == "ag1"
+        finally:
+            await remote.close()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
 
 
 async def test_one_key_on_both_sides(pair: Pair) -> None:

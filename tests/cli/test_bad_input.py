@@ -46,7 +46,7 @@ class Pod:
         """Exit code, standard output, and standard error without what every command says."""
         done = subprocess.run(
             [sys.executable, "-m", "podwright.cli.vipu", *words],
-            env=self.environ, capture_output=True, text=True, timeout=60, check=False,
+            env=self.environ, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, without_notices(done.stderr)
 
@@ -60,7 +60,7 @@ class Pod:
             self.client().close()
         assert self.server is not None
         os.kill(self.server, signal.SIGTERM)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while (self.folder / "run/podwright/server.sock").exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)

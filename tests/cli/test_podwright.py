@@ -17,7 +17,7 @@ def complete(script: str, *words: str) -> list[str]:
     tail = f"COMP_WORDS=({asked}); COMP_CWORD={len(words) - 1}; _shtab_{command}; "
     done = subprocess.run(
         ["bash", "-c", script + tail + 'printf "%s\\n" "${COMPREPLY[@]}"'],
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     return done.stdout.split()
 

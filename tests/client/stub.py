@@ -78,7 +78,7 @@ class Stub:
         self._listener.close()
         self.drop_connections()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(120)
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ class World:
         self.started.append(folder)
         raise Unavailable("must not be started here")
 
-    def find(self, host: str = "", port: str = "", timeout: float = 20.0) -> Found:
+    def find(self, host: str = "", port: str = "", timeout: float = 120.0) -> Found:
         places = Places(
             str(self.system), str(self.config), Address("127.0.0.1", self.port), self.start
         )
@@ -145,7 +145,7 @@ def test_a_hanging_server_costs_the_time_out_and_is_not_replaced(world: World) -
     go_on = threading.Event()
 
     def hang(name: str, body: object) -> bytes:
-        go_on.wait(30)
+        go_on.wait(300)
         return http({})
 
     with stub(world.system, hang):
@@ -173,7 +173,7 @@ def test_a_stranger_on_the_default_port_is_no_reason_to_start_one(world: World) 
         with pytest.raises((Unavailable, TimedOut)):
             world.find(timeout=2.0)
         listener.shutdown(socket.SHUT_RDWR)
-        thread.join(5)
+        thread.join(120)
     assert not world.started
 
 

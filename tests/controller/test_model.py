@@ -346,7 +346,7 @@ class Life(RuleBasedStateMachine):
         self.loop.run_until_complete(body())
 
 
-@pytest.mark.timeout(0 if SOAK else 120)
+@pytest.mark.timeout(0 if SOAK else 600)
 def test_random_lives() -> None:
     run_state_machine_as_test(
         Life,

@@ -194,7 +194,7 @@ async def test_a_server_that_is_lost_while_the_fabric_changes_leaks_nothing(
     def hang(_: float) -> None:
         if rack.calls[-1] == at:
             stuck.set()
-            go.wait(60)
+            go.wait(300)
 
     first = await world.controller(hang)
     life = asyncio.create_task(_create_and_remove(first))

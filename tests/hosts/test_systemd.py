@@ -16,7 +16,7 @@ def test_it_is_said_once(tmp_path: Path, abstract: bool) -> None:
     place = f"podwright-{os.getpid()}-{tmp_path.name}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notice:
         notice.bind(f"\0{place}" if abstract else place)
-        notice.settimeout(30)
+        notice.settimeout(300)
         environ = {"NOTIFY_SOCKET": f"@{place}" if abstract else place}
         tell_ready(environ)
         assert notice.recv(100) == b"READY=1"

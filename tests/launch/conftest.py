@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -59,7 +60,7 @@ class Launcher:
         self.processes.append(process)
         return process
 
-    def run(self, *words: str, timeout: float = 60, **environ: str) -> Ran:
+    def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:
         """A poprun, run to its end."""
         process = self.start(*words, **environ)
         out, err = process.communicate(timeout=timeout)
@@ -89,11 +90,11 @@ class Launcher:
         memory = {
             name
             for name in set(os.listdir("/dev/shm")) - self.memory
-            if name.startswith("podwright-run-")
+            if name.startswith("podwright-run-") and _nobodys(Path("/dev/shm", name))
         }
         return [*map(str, self.ours()), *map(str, self.temporary.iterdir()), *memory]
 
-    def leaves_nothing(self, within: float = 20) -> None:
+    def leaves_nothing(self, within: float = 120) -> None:
         """Fails unless all is gone soon."""
         wait_until(lambda: not self.left(), within, lambda: f"left behind: {self.left()}")
 
@@ -109,8 +110,23 @@ class Launcher:
         return found[0].pid, found[1].pid
 
 
+def _nobodys(folder: Path) -> bool:
+    """Whether no living run holds it: other tests have runs at the same time."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
 def wait_until(
-    true: Callable[[], bool], within: float = 20, why: Callable[[], str] = lambda: "too late"
+    true: Callable[[], bool], within: float = 120, why: Callable[[], str] = lambda: "too late"
 ) -> None:
     """Wait for something, with a deadline."""
     deadline = time.monotonic() + within

@@ -63,7 +63,7 @@ def test_what_runs_of_an_abandoned_run_is_ended(environ: dict[str, str]) -> None
     process.stdout.readline()
     abandon(folder)
     sweep(environ, now=time.time() + 60)
-    assert process.wait(20) == -9
+    assert process.wait(300) == -9
     process.stdout.close()
 
 

@@ -23,7 +23,7 @@ from podwright.hosts import (
 from podwright.launch import make_plan, parse
 from podwright.launch._line import OUTPUT, Line
 from podwright.wire import InvalidRequest
-from tests.launch.conftest import Launcher
+from tests.launch.conftest import Launcher, wait_until
 
 TWO = ("--host=far[1-2]", "--num-replicas=2", "--num-instances=2", "--launcher=local")
 _SSH = """\
@@ -118,10 +118,9 @@ def test_a_host_that_is_refused(
 def test_ctrl_c_while_a_host_does_not_answer(far: Launcher) -> None:
     process = far.start("--host=mute,far2", *TWO[1:], "true")
     calls = far.folder / "ssh-calls"
-    while not calls.exists() or calls.read_text().count("\n") < 2:
-        assert process.poll() is None
+    wait_until(lambda: calls.exists() and calls.read_text().count("\n") == 2)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     far.leaves_nothing()
 

@@ -62,7 +62,9 @@ class Postgres:
 
     def start(self, *settings: str) -> None:
         """Start it, again if it ran before; settings like `synchronous_commit=off`."""
-        options = ["listen_addresses=", f"unix_socket_directories={self.folder}", *settings]
+        # Nobody pulls this machine's plug, and a slow disk would let servers' leases run out.
+        options = ["fsync=off", "listen_addresses=", f"unix_socket_directories={self.folder}"]
+        options += settings
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -79,7 +81,7 @@ class Postgres:
                 cwd="/",
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while True:
             try:
                 self.admin("SELECT 1")
@@ -93,7 +95,7 @@ class Postgres:
         """End it: SIGQUIT is a crash without its mess, SIGINT cuts connections with a word."""
         if self.process is not None:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(300)
             self.process = None
 
     def url(self, name: str = "") -> str:
@@ -130,7 +132,7 @@ class Postgres:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -80,12 +80,12 @@ class Host:
     def stop(self) -> None:
         for process in self.processes:
             process.kill()
-            process.wait(30)
+            process.wait(300)
             if process.stderr is not None:
                 process.stderr.close()
         subprocess.run(["ip", "link", "delete", self.cable], check=False, capture_output=True)
         self._space.kill()
-        self._space.wait(30)
+        self._space.wait(300)
 
 
 def _ip(*words: str) -> None:
@@ -96,7 +96,7 @@ def _same_network(pid: int) -> bool:
     return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
 
 
-def _until(what: str, true: Callable[[], bool], seconds: float = 60) -> float:
+def _until(what: str, true: Callable[[], bool], seconds: float = 300) -> float:
     begun = time.monotonic()
     while not true():
         assert time.monotonic() < begun + seconds, f"{what}: it did not come to pass"
@@ -127,13 +127,13 @@ class Server:
         return process
 
     def client(self) -> Client:
-        return Client(UnixTransport(str(self.socket)), timeout=30)
+        return Client(UnixTransport(str(self.socket)), timeout=300)
 
     def _answers(self, process: subprocess.Popen[str]) -> bool:
         assert process.poll() is None, process.stderr and process.stderr.read()
         try:
             with self.client() as client:
-                return bool(client.get_server_info(timeout=5).version)
+                return bool(client.get_server_info(timeout=60).version)
         except PodwrightError:
             return False
 
@@ -153,7 +153,7 @@ def here() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     yield start
     for process in processes:
         process.kill()
-        process.wait(30)
+        process.wait(300)
         if process.stderr is not None:
             process.stderr.close()
 

@@ -56,7 +56,7 @@ class Hosts:
 
     def run(self, *words: str, folder: str = str(REPOSITORY)) -> tuple[int, str, str]:
         process = self.start(*words, folder=folder)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         return process.returncode, out, err
 
     def up(self, *words: str, count: int) -> subprocess.Popen[str]:
@@ -87,7 +87,7 @@ class Hosts:
         return found
 
     def leaves_nothing(self) -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 300
         while left := self.left():
             assert time.monotonic() < until, left
             time.sleep(0.1)
@@ -186,7 +186,7 @@ def test_all_are_asked_before_any_is_ended(hosts: Hosts, launcher: str) -> None:
     )
     process = hosts.up(f"--launcher={launcher}", *FOUR, sys.executable, "-c", program, count=4)
     hosts.signal(process, signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, err
     assert sorted(out.splitlines()) == [f"[1,{i}]<stdout>: saved" for i in range(4)], err
     hosts.leaves_nothing()
@@ -198,7 +198,7 @@ def test_a_host_that_crashes_ends_the_run(hosts: Hosts, launcher: str) -> None:
     process = hosts.up(*words, count=4)
     begin = time.monotonic()
     hosts.lab.kill("c")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 75, err
     assert "host c is lost (instances 2)" in err
     assert time.monotonic() - begin < 40
@@ -217,7 +217,7 @@ def test_all_start_again_on_the_hosts_that_are_left(hosts: Hosts) -> None:
     words = ("--grace=1", "--max-restarts=2", "--host=a,b,c,d", "--num-replicas=3")
     process = hosts.up(*words, "--num-instances=3", sys.executable, "-c", again, count=3)
     hosts.lab.kill("b")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     where = [f"[1,{i}]<stdout>: {i} 0 1 {'acd'[i]}" for i in range(3)]
     assert sorted(out.splitlines()) == where
@@ -234,7 +234,7 @@ def test_a_guardian_that_dies_costs_no_host(hosts: Hosts) -> None:
     process = hosts.up(*line, sys.executable, "-c", again, count=4)
     found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._relay").stdout.split()
     hosts.lab.exec("b", "kill", "-KILL", found[1])
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert "are started on" not in err
     hosts.leaves_nothing()
@@ -252,7 +252,7 @@ def test_an_instance_that_ignores_sigterm_is_ended_all_the_same(hosts: Hosts) ->
     line = ("--launcher=local", "--grace=1", *FOUR, sys.executable, "-c", WAIT, "deaf")
     process = hosts.up(*line, count=4)
     hosts.signal(process, signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, err
     hosts.leaves_nothing()
 
@@ -265,7 +265,7 @@ def test_a_relay_or_guardian_that_is_killed_ends_the_run(hosts: Hosts, victim: s
     # The way there is a shell that has become the relay; its child is the guardian.
     pid = found[0] if victim == "relay" else found[1]
     hosts.lab.exec("b", "kill", "-KILL", pid)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 75, err
     assert "host b" in err
     hosts.leaves_nothing()
@@ -278,7 +278,7 @@ def test_a_host_that_is_cut_off_ends_its_own(
     process = hosts.up(*line, count=4)
     hosts.lab.exec("d", "ip", "link", "set", "eth0", "down")
     try:
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 75, err
         assert "host d is lost (instances 3): it does not answer any more" in err
         hosts.leaves_nothing()

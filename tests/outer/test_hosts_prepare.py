@@ -78,7 +78,7 @@ def at_a_terminal(hosts: Hosts, *words: str, answer: str) -> tuple[int, str]:
                 answer = ""
     finally:
         os.close(ours)
-    return process.wait(60), said.decode(errors="replace").replace("\r\n", "\n")
+    return process.wait(300), said.decode(errors="replace").replace("\r\n", "\n")
 
 
 def _read(handle: int) -> bytes:

@@ -64,7 +64,7 @@ def vipu(folder: Path, port: int, munge: str, *words: str) -> subprocess.Complet
     environ["VIPU_CLI_MUNGE"] = munge
     command = [str(BIN / "vipu"), "-H", f"localhost:{port}", *words]
     return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=60, check=False
+        command, env=environ, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -86,10 +86,10 @@ def test_another_users_credential_is_that_users_once(port: int, munge: Path) -> 
     shown = (("authorization", f"MUNGE {credential(munge, NOBODY, munge_payload(PATH, body))}"),)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary(PATH)
-        info = messages.decode(ServerInfo, call(body, metadata=shown, timeout=20))
+        info = messages.decode(ServerInfo, call(body, metadata=shown, timeout=120))
         assert (info.caller, info.role) == ("nobody", "user")
         with pytest.raises(grpc.RpcError, match="it was shown before"):
-            call(body, metadata=shown, timeout=20)
+            call(body, metadata=shown, timeout=120)
 
 
 class Anybodys:
@@ -119,6 +119,6 @@ async def test_every_cell_of_the_table_with_munged(munge: Path, tmp_path: Path, 
 
 def test_a_server_does_not_start_without_the_munge_that_it_promises(tmp_path: Path) -> None:
     with serve(tmp_path, "--munge", "--munge-socket", str(tmp_path / "none")) as process:
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 69
     assert "MUNGE does not answer here" in said

@@ -106,7 +106,7 @@ def hook(checked: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedPro
             env={"PATH": "/usr/bin:/bin", **JOB, **env},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )
 

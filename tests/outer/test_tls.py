@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 BIN = Path(sys.executable).parent
 
@@ -25,7 +26,7 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -40,8 +41,7 @@ def address(tmp_path: Path) -> Iterator[str]:
     found = re.search("Access key is '(.+)'", made.stdout)
     assert found, made
     (tmp_path / "chief.hcl").write_text(f'api-user-id="chief"\napi-access-key="{found[1]}"\n')
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     words = [str(BIN / "vipu-server"), "--preset", "pod16", "--api-port", str(port), *place]
     words += ["--tls-certs", "vipu-certs/server"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:

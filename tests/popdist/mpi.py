@@ -36,7 +36,7 @@ def environment(instance: int, local: int, total: int, *, uniform: bool = True) 
 
 
 def launch(
-    folder: Path, program: list[str], instances: list[dict[str, str]], timeout: float = 60
+    folder: Path, program: list[str], instances: list[dict[str, str]], timeout: float = 300
 ) -> Ended:
     """Run a Python program in these instances, one environment each.
 
@@ -53,7 +53,7 @@ def launch(
     return run(folder, command, {}, timeout)
 
 
-def run(folder: Path, command: list[str], variables: dict[str, str], timeout: float = 60) -> Ended:
+def run(folder: Path, command: list[str], variables: dict[str, str], timeout: float = 300) -> Ended:
     """Run a command to its end, in a folder of its own."""
     with subprocess.Popen(
         command,
@@ -74,6 +74,6 @@ def run(folder: Path, command: list[str], variables: dict[str, str], timeout: fl
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.terminate()  # mpirun ends its ranks; a kill would orphan them
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=120)
             raise AssertionError(f"took over {timeout} s:\n{out}\n{err}") from None
     return Ended(process.returncode, out, err)

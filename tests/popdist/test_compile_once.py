@@ -108,8 +108,8 @@ def test_a_killed_builder_is_followed_by_another(folder: Path) -> None:
     assert first.stdout.readline() == "building\n"
     others = [start("lives"), start("lives")]
     first.send_signal(signal.SIGKILL)
-    first.communicate(timeout=20)
-    said = [process.communicate(timeout=20)[0].splitlines() for process in others]
+    first.communicate(timeout=300)
+    said = [process.communicate(timeout=300)[0].splitlines() for process in others]
     assert sorted(map(len, said)) == [1, 2], said
     assert said[0][-1] == said[1][-1]
 

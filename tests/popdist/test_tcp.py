@@ -18,18 +18,14 @@ import pytest
 from popdist import BackendError
 from popdist._tcp import World, join
 from tests.popdist.mpi import environment, launch
+from tests.ports import free_port
 
 SECRET = b"nobody knows it"
 
 
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def together(size: int, work: Callable[[World], Any], **more: Any) -> list[Any]:
     """The results of `work` in as many members as there are, each in a thread."""
-    at = port()
+    at = free_port()
     found: list[Any] = [None] * size
 
     def member(rank: int) -> None:
@@ -46,7 +42,7 @@ def together(size: int, work: Callable[[World], Any], **more: Any) -> list[Any]:
     for thread in reversed(threads):
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
     return found
 
@@ -126,11 +122,11 @@ def test_one_that_goes_is_named() -> None:
 
 
 def test_strangers_are_sent_away_and_change_nothing() -> None:
-    at = port()
+    at = free_port()
     found: list[Any] = []
 
     def first() -> None:
-        world = join(0, 2, "127.0.0.1", at, SECRET, 20)
+        world = join(0, 2, "127.0.0.1", at, SECRET, 120)
         strangers(world._net._places[0][1])
         found.append(world.allgather("hello"))
         world.close()
@@ -145,10 +141,10 @@ def test_strangers_are_sent_away_and_change_nothing() -> None:
     for rank, secret in ((1, b"guessed"), (0, b"guessed"), (7, b"guessed")):
         with pytest.raises(BackendError):
             join(rank or 2, 2, "127.0.0.1", at, secret, 20)
-    world = join(1, 2, "127.0.0.1", at, SECRET, 20)
+    world = join(1, 2, "127.0.0.1", at, SECRET, 120)
     assert world.allgather("there") == ["hello", "there"]
     world.close()
-    thread.join(20)
+    thread.join(300)
     assert found == [["hello", "there"]]
 
 
@@ -165,15 +161,15 @@ def test_what_only_claims_to_be_instance_0_is_not_believed() -> None:
         thread = threading.Thread(target=impostor)
         thread.start()
         with pytest.raises(BackendError, match="is not instance 0 of this run"):
-            join(1, 2, "127.0.0.1", server.getsockname()[1], SECRET, 20)
-        thread.join(20)
+            join(1, 2, "127.0.0.1", server.getsockname()[1], SECRET, 120)
+        thread.join(300)
 
 
 def test_those_that_never_come_are_named() -> None:
     with pytest.raises(BackendError, match=r"never came: \[1, 2\]"):
-        join(0, 3, "127.0.0.1", port(), SECRET, 0.2)
+        join(0, 3, "127.0.0.1", free_port(), SECRET, 0.2)
     with pytest.raises(BackendError, match="cannot meet the others"):
-        join(1, 3, "127.0.0.1", port(), SECRET, 0.2)
+        join(1, 3, "127.0.0.1", free_port(), SECRET, 0.2)
 
 
 PROGRAM = """
@@ -201,7 +197,7 @@ def over_tcp(folder: Path, program: str, count: int, **more: str) -> list[tuple[
     secret = folder / "secret"
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
-    at = str(port())
+    at = str(free_port())
     running = []
     for rank in range(count):
         own = {
@@ -218,7 +214,7 @@ def over_tcp(folder: Path, program: str, count: int, **more: str) -> list[tuple[
     return [
         (process.wait(), out, err)
         for process in running
-        for out, err in (process.communicate(timeout=60),)
+        for out, err in (process.communicate(timeout=300),)
     ]
 
 

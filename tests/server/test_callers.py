@@ -55,7 +55,7 @@ class Place:
 
         def go() -> T:
             transport = GrpcTransport("127.0.0.1", self.server.port, credentials=shown)
-            with Client(transport, timeout=20) as client:
+            with Client(transport, timeout=120) as client:
                 return what(client)
 
         return await asyncio.to_thread(go)
@@ -177,7 +177,7 @@ async def test_a_munge_credential_serves_one_call_once(place: Place) -> None:
         async def call(credential: str) -> str:
             try:
                 await channel.unary_unary(path)(
-                    body, metadata=(("authorization", f"MUNGE {credential}"),), timeout=20
+                    body, metadata=(("authorization", f"MUNGE {credential}"),), timeout=120
                 )
             except grpc.aio.AioRpcError as error:
                 return f"{error.code().name}: {error.details()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -62,10 +63,11 @@ def _client(path: Path) -> Client:
     return Client(UnixTransport(str(path)))
 
 
-def _until(condition: Callable[[], object], seconds: float = 20) -> None:
+def _until(condition: Callable[[], object], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:g} s")
         time.sleep(0.01)
 
 
@@ -87,7 +89,7 @@ def test_it_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
     assert info.simulated
     assert info.pid == process.pid
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (0, "", "")
     assert sorted(os.listdir(folder)) == ["db"]
 
@@ -104,7 +106,7 @@ def test_signals_end_it_with_grace(start: Start, folder: Path, number: int) -> N
     process = start("--preset", "pod4")
     assert "pod4" in _line(process)
     process.send_signal(number)
-    assert process.wait(20) == 0
+    assert process.wait(300) == 0
 
 
 def test_killed_at_any_time_it_goes_on_where_it_was(start: Start, folder: Path) -> None:
@@ -136,9 +138,9 @@ def test_a_store_in_use_refuses_another_preset(start: Start, folder: Path) -> No
     with _client(folder / "s") as client:
         client.create_partition(wire.PartitionSpec(name="p1", size=4))
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     process = start("--preset", "pod16")
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert err.count("\n") == 1
     assert "holds partitions of pod64, not of pod16" in err
@@ -153,7 +155,7 @@ def test_a_second_server_is_refused_and_the_first_undisturbed(start: Start, fold
         ({"path": "s2"}, f"uses the store {folder}/db"),
     ):
         second = start(**options)
-        _, err = second.communicate(timeout=20)
+        _, err = second.communicate(timeout=300)
         assert second.returncode == 1
         assert f"another server (process {first.pid}) {what}" in err
         assert err.count("\n") == 1
@@ -180,7 +182,7 @@ def test_bad_input_gets_one_line(
     start: Start, folder: Path, options: list[str], code: int, says: str
 ) -> None:
     process = start(*options)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == code
     assert says in err
     assert err.startswith("vipu-server: ")
@@ -191,7 +193,7 @@ def test_bad_input_gets_one_line(
 def test_a_damaged_store_is_left_as_it_is(start: Start, folder: Path) -> None:
     (folder / "db").write_bytes(b"these are not the pages you are looking for" * 99)
     process = start()
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 69
     assert str(folder / "db") in err
     assert (folder / "db").read_bytes().startswith(b"these are")
@@ -202,20 +204,29 @@ def test_a_users_server_is_silent_private_and_gone_when_idle(
 ) -> None:
     (folder / "run").mkdir(mode=0o700)
     path = folder / "run/podwright/server.sock"
-    done = subprocess.run(  # detaches: it returns at once, and pipes are let go
-        [*COMMAND, "--user", "--idle-seconds", "0.3"],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
-    assert (done.stdout, done.stderr) == ("", "")
-    _until(lambda: _answers(path))
+
+    def made() -> bool:
+        """Start one and give it something to stay for; a slow machine may find it gone by then."""
+        done = subprocess.run(  # detaches: it returns at once, and pipes are let go
+            [*COMMAND, "--user", "--idle-seconds", "0.3"],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+        assert (done.stdout, done.stderr) == ("", "")
+        with contextlib.suppress(wire.Unavailable, TimeoutError):
+            _until(lambda: _answers(path), 5)
+            with _client(path) as client:
+                client.create_partition(wire.PartitionSpec(name="p1", size=4))
+            return True
+        return False
+
+    _until(made)
     with _client(path) as client:
         info = client.get_server_info()
         assert (info.clusters, info.caller) == (["pod16"], client.get_server_info().caller)
-        client.create_partition(wire.PartitionSpec(name="p1", size=4))
         assert path.parent.stat().st_mode & 0o777 == 0o700
         time.sleep(0.5)  # longer than its idle time: it must stay while there is a partition
         assert client.get_partition("p1").owner == info.caller
@@ -238,7 +249,7 @@ def test_of_two_users_servers_one_yields(environ: dict[str, str], folder: Path) 
         assert client.get_server_info().pid in [process.pid for process in both]
     for process in both:
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(300) == 0
     assert os.listdir(folder / "run") == []
 
 
@@ -257,7 +268,7 @@ def test_a_users_server_killed_with_partitions_keeps_them(
             if ending is None:
                 client.remove_partition("p1")
         process.send_signal(ending or signal.SIGTERM)
-        process.wait(20)
+        process.wait(300)
     assert os.listdir(folder / "run") == []
 
 

@@ -8,6 +8,7 @@ import os
 import random
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -220,19 +221,25 @@ async def test_a_client_that_asks_first_is_told_to_go_on(http: Http) -> None:
 
 
 async def test_silent_connections_are_closed_and_busy_ones_are_not(
-    controller: FakeController, folder: Path
+    controller: FakeController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller.hold["renew"] = asyncio.Event()
     running = Server(
-        as_controller(controller), socket_path=folder / "s", host=None, connection_idle=0.2
+        as_controller(controller), socket_path=folder / "s", host=None, connection_idle=1.0
     )
+    now = 0.0
+    monkeypatch.setattr("podwright.server._http.time", SimpleNamespace(monotonic=lambda: now))
     await running.start()
     silent, half, busy = [await Http.connect(folder / "s") for _ in range(3)]
     half.writer.write(b"POST /podwright.v1/Renew HTTP/1.1\r\n")
     answer = asyncio.create_task(busy.post("Renew", wire.LeaseRequest(id="l", epoch=1)))
+    async with asyncio.timeout(120):
+        while not controller.callers or len(running._http._connections) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    now = 2.0
     for client in (silent, half):
         with pytest.raises((EOFError, OSError)):
-            await asyncio.wait_for(client.answer(), 10)
+            await asyncio.wait_for(client.answer(), 120)
     assert not answer.done()
     controller.hold["renew"].set()
     assert (await answer)[0] == 200
@@ -276,7 +283,7 @@ async def test_thousands_of_mutated_requests(
         try:
             client.writer.write(data)
             client.writer.write_eof()
-            head = await asyncio.wait_for(client.reader.read(), 10)
+            head = await asyncio.wait_for(client.reader.read(), 120)
             return int(head.split(b" ")[1]) if head else 0
         except OSError:
             return 0

@@ -25,9 +25,18 @@ CLUSTER = preset("pod16")
 
 
 @pytest.fixture
-def machines() -> dict[str, SimulatedMachine]:
+def delays_over() -> asyncio.Event:
+    """Delays of machines take until it is set."""
+    return asyncio.Event()
+
+
+@pytest.fixture
+def machines(delays_over: asyncio.Event) -> dict[str, SimulatedMachine]:
+    async def sleep(seconds: float) -> None:
+        await delays_over.wait()
+
     return {
-        machine.name: SimulatedMachine(machine, CLUSTER.family)
+        machine.name: SimulatedMachine(machine, CLUSTER.family, sleep=sleep)
         for domain in CLUSTER.domains
         for machine in domain.machines
     }
@@ -54,7 +63,7 @@ async def vendor(real: Server, stubs: dict[str, ModuleType]) -> AsyncIterator[An
 
 async def _state(vendor: Any, name: str, *, after: int = pb.PS_PENDING) -> Any:
     """Poll as PopRun does, until the partition leaves a state."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while True:
             ask = pb.GetPartitionStatusRequest(partition_id=name)
             status = (await vendor.GetPartitionStatus(ask)).status
@@ -91,10 +100,10 @@ async def test_create_poll_use_remove(vendor: Any) -> None:
 
 
 async def test_creation_answers_before_the_hardware_does(
-    vendor: Any, machines: dict[str, SimulatedMachine]
+    vendor: Any, machines: dict[str, SimulatedMachine], delays_over: asyncio.Event
 ) -> None:
     for machine in machines.values():
-        machine.delay("configure", 0.3)
+        machine.delay("configure", 1.0)
     await _create(vendor, "p1", size=4)
     ask = pb.GetPartitionStatusRequest(partition_id="p1")
     status = (await vendor.GetPartitionStatus(ask)).status
@@ -102,6 +111,7 @@ async def test_creation_answers_before_the_hardware_does(
     config = pb.GetPartitionIpuofConfigRequest(partition_id="p1")
     early = await _refused(vendor.GetPartitionIpuofConfig(config))
     assert early is grpc.StatusCode.FAILED_PRECONDITION
+    delays_over.set()
     assert (await _state(vendor, "p1")).ready_state == pb.PS_ACTIVE
 
 

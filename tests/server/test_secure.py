@@ -52,7 +52,7 @@ class Secure:
 
         def go() -> T:
             transport = GrpcTransport("127.0.0.1", self.server.port, credentials=credentials)
-            with Client(transport, timeout=20) as client:
+            with Client(transport, timeout=120) as client:
                 return what(client)
 
         return await asyncio.to_thread(go)
@@ -138,7 +138,7 @@ def test_init_prints_what_it_made_once(tmp_path: Path) -> None:
     def init(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "podwright.cli.vipu_server", "--init", *words]
         command += ["--storage", str(tmp_path / "db"), "--socket", str(tmp_path / "s")]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     done = init("--secure", "--default-user-id", "chief")
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ from tests.server.fakes import FakeController, Http, as_controller
 RENEW = wire.LeaseRequest(id="l", epoch=1)
 
 
-async def _until(condition: object, seconds: float = 10) -> None:
+async def _until(condition: object, seconds: float = 120) -> None:
     assert callable(condition)
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the other side has no event to offer
@@ -42,7 +42,7 @@ async def test_stop_finishes_what_is_under_way(
     renew = channel.unary_unary(messages.method_path("Renew"))
     over_grpc = asyncio.ensure_future(renew(messages.encode(RENEW)))
     await _until(lambda: len(controller.callers) == 3)
-    stopping = asyncio.create_task(server.stop(10))
+    stopping = asyncio.create_task(server.stop(120))
     with pytest.raises(asyncio.IncompleteReadError):
         await idle.answer()
     with pytest.raises(OSError, match="No such file"):
@@ -183,6 +183,6 @@ async def test_idle_means_no_call_no_partition_no_lease(
     await asyncio.sleep(0.1)
     assert not waiting.done()  # the call has only just ended, by the clock that counts
     now = 200.0
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 120)
     client.close()
     await running.stop(1)

@@ -40,7 +40,7 @@ async def server() -> AsyncIterator[Server]:
 async def get(server: Server, path: str, verb: str = "GET", host: str = "localhost:1") -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.web_port)
     writer.write(f"{verb} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    answer = await asyncio.wait_for(reader.read(), 20)
+    answer = await asyncio.wait_for(reader.read(), 120)
     writer.close()
     return answer.decode()
 

@@ -147,7 +147,7 @@ class Doors:
             path, body = messages.method_path(name), messages.encode(request)
         channel, shown = await self._shown(who, path, body)
         try:
-            answer = await channel.unary_unary(path)(body, metadata=shown, timeout=60)
+            answer = await channel.unary_unary(path)(body, metadata=shown, timeout=300)
         except grpc.aio.AioRpcError as error:
             return error.code().name, error.details()
         if name.startswith("virmgrpc."):

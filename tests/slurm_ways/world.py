@@ -37,7 +37,7 @@ class Pod:
             for machine in domain.machines
         }
         self.controller = Controller(
-            MemoryStore(), [cluster], dict(self.machines), version="test", driver_timeout=1.0
+            MemoryStore(), [cluster], dict(self.machines), version="test", driver_timeout=60.0
         )
         self.silent = False
 

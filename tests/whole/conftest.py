@@ -57,7 +57,7 @@ class Pod:
                 stderr=log,
                 text=True,
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while self.run("vipu", "--server-version").code:
             assert self.process.poll() is None, (self.folder / "server.log").read_text()
             assert time.monotonic() < deadline, "the server does not answer"
@@ -68,10 +68,10 @@ class Pod:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(300)
 
     def run(
-        self, *words: str | Path, timeout: float = 60, environ: Mapping[str, str] | None = None
+        self, *words: str | Path, timeout: float = 300, environ: Mapping[str, str] | None = None
     ) -> Ran:
         """Run a command to its end."""
         done = subprocess.run(

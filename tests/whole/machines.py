@@ -64,7 +64,7 @@ class Machines:
             self._reap(process)
 
     def _reap(self, process: subprocess.Popen[str]) -> None:
-        process.wait(20)
+        process.wait(300)
         if process.stderr is not None:
             process.stderr.close()
 
@@ -102,7 +102,7 @@ class World:
         assert isinstance(answer, reply)
         return answer
 
-    def until(self, what: Callable[[], bool], seconds: float = 60) -> float:
+    def until(self, what: Callable[[], bool], seconds: float = 300) -> float:
         begin = time.monotonic()
         while not what():
             assert time.monotonic() < begin + seconds, "it did not come to pass"

@@ -73,9 +73,9 @@ def test_a_program_cannot_acquire_devices_since_another_uses_them(pod16: Pod) ->
     assert second.code == 75, second
     assert f"sh (process {process.pid} on {os.uname().nodename})" in second.err
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     pod16.good("vipu", "remove", "partition", "part1")
-    gone(pod16, 30)
+    gone(pod16)
 
 
 def test_a_program_cannot_acquire_devices_in_error(world: World) -> None:

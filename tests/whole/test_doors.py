@@ -58,7 +58,7 @@ def test_a_door_beyond_loopback_is_asked_for_in_so_many_words(door: str, tmp_pat
         words += ["--storage", str(tmp_path / "db"), "--socket", str(tmp_path / "s")]
         words += ["--preset", "pod4"] + ([] if "--api-host" in words else ["--api-port", "0"])
     done = subprocess.run(
-        [str(BIN / program), *words], capture_output=True, text=True, timeout=60, check=False
+        [str(BIN / program), *words], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 2, done
     assert "would travel for all to read" in done.stderr or "other machines" in done.stderr

@@ -32,7 +32,7 @@ def started(pod: Pod, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-def gone(pod: Pod, within: float) -> None:
+def gone(pod: Pod, within: float = 300) -> None:
     """Fails unless the server soon has no partition and no lease."""
     deadline = time.monotonic() + within
     while left := pod.partitions():
@@ -59,15 +59,15 @@ def test_kill_9(pod16: Pod, who: str) -> None:
     assert len(pod16.partitions()) == 1
     victims = {"poprun": process.pid, "guardian": guardian, "mpirun": mpirun}
     os.kill(victims[who], signal.SIGKILL)
-    process.communicate(timeout=40)
-    gone(pod16, 20)
+    process.communicate(timeout=300)
+    gone(pod16)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_release_at_once(pod16: Pod, number: signal.Signals) -> None:
     process = started(pod16)
     process.send_signal(number)
-    process.communicate(timeout=40)
+    process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert pod16.partitions() == {}
 
@@ -83,7 +83,7 @@ def test_a_server_that_is_killed_and_comes_back_disturbs_no_run(pod16: Pod) -> N
     time.sleep(4)
     assert process.poll() is None, process.communicate()
     process.terminate()
-    process.communicate(timeout=40)
+    process.communicate(timeout=300)
     assert pod16.partitions() == {}
 
 
@@ -94,7 +94,7 @@ def test_a_partition_in_use_is_refused_to_a_second_run(pod16: Pod) -> None:
     assert second.err.count("POPRUN ERROR: ") == 1
     assert first.poll() is None
     first.terminate()
-    first.communicate(timeout=40)
+    first.communicate(timeout=300)
     assert pod16.run("poprun", *LINE, "--vipu-partition=p1", "true").code == 0
 
 

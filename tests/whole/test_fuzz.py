@@ -131,15 +131,17 @@ class Target:
                 UnixTransport(str(self.pod.socket)),
                 GrpcTransport("127.0.0.1", self.port),
             ):
-                with Client(transport, timeout=60) as client:
+                with Client(transport, timeout=300) as client:
                     assert client.get_server_info().version
                     client.list_partitions()
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.web}/healthz", timeout=60) as said:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.web}/healthz", timeout=300
+            ) as said:
                 assert said.status == 200
 
         await asyncio.to_thread(ask)
         call = channels["agent"].unary_unary(f"/{AGENT_SERVICE}/Describe")
-        told = await call(messages.encode(DescribeRequest()), timeout=60)
+        told = await call(messages.encode(DescribeRequest()), timeout=300)
         assert len(messages.decode(MachineState, told).devices) == 4
         for name, process in self.processes.items():
             self.sizes[name].append(process.memory_info().rss)
@@ -165,7 +167,7 @@ def agent(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process = subprocess.Popen([*command, "--state", str(tmp_path / "state")], stderr=log)
     yield process
     process.kill()
-    process.wait(20)
+    process.wait(300)
 
 
 @pytest.fixture

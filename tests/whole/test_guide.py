@@ -10,7 +10,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.whole.conftest import BIN, REPOSITORY
 
 PAGES = ("install.md", "operating.md")
@@ -53,7 +53,7 @@ for name in names:
     assert "Type=notify" in unit
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notice:
         notice.bind(f"\\0{{pid}}")
-        notice.settimeout(60)
+        notice.settimeout(300)
         with open(root / f"{{name}}.log", "ab") as log:
             subprocess.run(
                 ["setsid", "-f", "sh", "-c", 'echo $$ > "$0"; exec "$@"', str(pid), *words],
@@ -83,9 +83,9 @@ class Site:
             **{f"/{name}/podwright": f"{root}/{name}/podwright" for name in ("etc", "var/lib")},
             "/etc/systemd": f"{root}/etc/systemd",
             **{
-                str(port): str(free) for port, free in zip(range(8081, 8083), _free(2), strict=True)
+                str(port): str(free)
+                for port, free in zip((8081, 8082, 8090, 8091), free_ports(4), strict=True)
             },
-            **{str(port): str(free) for port, free in zip((8090, 8091), _free(2), strict=True)},
         }
 
     def type(self, lines: str) -> str:
@@ -104,7 +104,7 @@ class Site:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
             check=False,
         )
         logs = "\n".join(log.read_text() for log in self.root.glob("*.log"))
@@ -117,21 +117,13 @@ class Site:
                 os.kill(int(file.read_text()), signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while any(
             Path(f"/proc/{file.read_text().strip()}").exists() for file in self.root.glob("*.pid")
         ):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
-
-
-def _free(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 @pytest.fixture
@@ -141,7 +133,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.stop()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 def test_the_guide_works_as_it_is_printed(site: Site) -> None:
     said = []
     for page in PAGES:

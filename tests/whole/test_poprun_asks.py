@@ -91,7 +91,7 @@ def test_a_launch_waits_for_its_turn(pod16: Pod, holder: subprocess.Popen[str]) 
     assert pod16.run(*RUN, "--num-replicas=16", "true").code == 75
     next_one = waiting(pod16, "echo", "here")
     holder.send_signal(signal.SIGTERM)
-    out, err = next_one.communicate(timeout=60)
+    out, err = next_one.communicate(timeout=300)
     assert next_one.returncode == 0, err
     assert out == "[1,0]<stdout>: here\n"
     assert pod16.partitions() == {}
@@ -105,7 +105,7 @@ def test_a_launch_that_ends_has_left_the_line(
     next_one = waiting(pod16, *own, "true")
     if how == "signal":
         next_one.send_signal(signal.SIGINT)
-    _, err = next_one.communicate(timeout=60)
+    _, err = next_one.communicate(timeout=300)
     assert next_one.returncode == (130 if how == "signal" else 124), err
     assert pod16.json("vipu", "list", "waiters") == []
 

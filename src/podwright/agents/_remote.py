@@ -35,8 +35,10 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", 1024 * 1024),
     # An agent that comes back is found at once: whoever asks has its own patience.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # How long an attempt may take, though its name does not say so: an agent on a busy machine
+    # is slow to say that it is there.
+    ("grpc.min_reconnect_backoff_ms", 5000),
 )
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from podwright.hosts._asked import ask_all
 from podwright.hosts._network import Subnet, common_subnet, is_here
 from podwright.hosts._ssh import explain, ssh_command
 
@@ -62,45 +62,23 @@ def examine(
 def ask(hosts: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> list[Answer]:
     """The answers of all hosts, asked at the same time; of this host itself without ssh."""
     import json
-    import subprocess
 
     probe = [sys.executable, "-P", "-m", "podwright.hosts._facts", *words]
-    asked: list[tuple[str, subprocess.Popen[str] | None, float]] = []
-    for host in hosts:
-        command = probe if is_here(host) else ssh_command(host, probe, environ)
-        if command is None:
-            asked.append((host, None, 0.0))
-            continue
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=dict(environ),
-        )
-        asked.append((host, process, time.time()))
-    until = time.monotonic() + LIMIT
+    ways = [probe if is_here(host) else ssh_command(host, probe, environ) for host in hosts]
+    told = iter(ask_all([way for way in ways if way is not None], environ, LIMIT))
     answers = []
-    for host, running, before in asked:
-        if running is None:
+    for host, way in zip(hosts, ways, strict=True):
+        if way is None:
             problem = ("there is no ssh on PATH", "apt-get install openssh-client")
             answers.append(Answer(host, None, problem))
             continue
-        code: int | None = None
-        try:
-            out, err = running.communicate(timeout=max(until - time.monotonic(), 0.1))
-            code = running.returncode
-        except subprocess.TimeoutExpired:
-            running.kill()
-            out, err = running.communicate()
-        lines = [line for line in out.splitlines() if line.startswith(MARK)]
+        said = next(told)
+        lines = [line for line in said.out.splitlines() if line.startswith(MARK)]
         if lines:
-            told = json.loads(lines[-1].removeprefix(MARK))
-            answers.append(Answer(host, told, before=before, after=time.time()))
+            facts = json.loads(lines[-1].removeprefix(MARK))
+            answers.append(Answer(host, facts, before=said.before, after=said.after))
         else:
-            answers.append(Answer(host, None, explain(host, err, code)))
+            answers.append(Answer(host, None, explain(host, said.err, said.code)))
     return answers
 
 

@@ -11,14 +11,11 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from podwright.hosts._asked import ask_all
 from podwright.hosts._errors import HostsError
 from podwright.hosts._local import find_program
 from podwright.hosts._ssh import CONNECT_TIMEOUT, explain, ssh_command
-
-if TYPE_CHECKING:
-    import subprocess
 
 #: The kinds that OpenSSH still takes, the best one first.
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
@@ -113,38 +110,15 @@ def _refusing(
     hosts: Sequence[str], key: str, environ: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
     """What each host says that does not take the key; all are asked at the same time."""
-    import subprocess
-
-    asked: list[tuple[str, subprocess.Popen[str]]] = []
-    problems = {}
-    for host in hosts:
-        command = ssh_command(host, ["true"], environ, identity=key)
-        if command is None:
-            problems[host] = ("there is no ssh here", "apt-get install openssh-client")
-            continue
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=dict(environ),
-        )
-        asked.append((host, process))
-    try:
-        for host, process in asked:
-            try:
-                _, said = process.communicate(timeout=2.0 * CONNECT_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                problems[host] = explain(host, "", None)
-                continue
-            if process.returncode:
-                problems[host] = explain(host, said, process.returncode)
-    finally:
-        for _, process in asked:
-            process.kill()
-            process.wait()
+    commands = {host: ssh_command(host, ["true"], environ, identity=key) for host in hosts}
+    missing = ("there is no ssh here", "apt-get install openssh-client")
+    problems = {host: missing for host, command in commands.items() if command is None}
+    ways = {host: command for host, command in commands.items() if command is not None}
+    for host, said in zip(
+        ways, ask_all(list(ways.values()), environ, 2.0 * CONNECT_TIMEOUT), strict=True
+    ):
+        if said.code != 0:
+            problems[host] = explain(host, said.err, said.code)
     return problems
 
 

@@ -31,7 +31,7 @@ def check(lab: SlurmLab, *options: str) -> subprocess.CompletedProcess[str]:
         env={**lab.environment(), "PODWRIGHT_STANDIN_NVML": f"{lab.folder}/gpus.toml"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -4,7 +4,6 @@ A lab owns a folder under /var/tmp, its ports, its MUNGE key and its processes; 
 touched, so several labs run at once and a machine that has a Slurm of its own is not disturbed.
 """
 
-from ._conf import free_ports
 from ._folder import LabError, poll, sweep_dead_labs
 from ._hosts import HostsLab
 from ._places import ALICE, BOB, Here, Inside, Place, Root
@@ -22,7 +21,6 @@ __all__ = [
     "Place",
     "Root",
     "SlurmLab",
-    "free_ports",
     "newer_slurm",
     "poll",
     "sweep_dead_labs",

@@ -1,25 +1,7 @@
 """The slurm.conf of a lab: quick to react, harmless to the machine, open to a test's changes."""
 
-import random
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports below the ephemeral range, so that no client's connection lands on one meanwhile."""
-    chosen: list[int] = []
-    candidates = random.SystemRandom().sample(range(15000, 32000), 400)
-    for port in candidates:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("0.0.0.0", port))
-            except OSError:
-                continue
-        chosen.append(port)
-        if len(chosen) == count:
-            return chosen
-    raise OSError("no free ports")
 
 
 def base(folder: Path, controller: str, port: int, *, nodes_alone: bool) -> dict[str, str]:

@@ -116,7 +116,7 @@ class HostsLab:
         *argv: str,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
-        timeout: float = 60.0,
+        timeout: float = 300.0,
     ) -> subprocess.CompletedProcess[str]:
         return run(self.place(name), argv, env=env, user=user, timeout=timeout)
 

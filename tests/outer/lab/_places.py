@@ -114,7 +114,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stdin: str | None = None,
-    timeout: float = 60.0,
+    timeout: float = 300.0,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command at a place and waits for it. Raises LabError where it hangs."""
     full = place.wrap(as_user(argv, user))

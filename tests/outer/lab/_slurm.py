@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from tests.ports import free_ports
+
 from . import _conf
 from ._folder import LabError, end_processes, new_folder, poll, remove
 from ._hosts import HostsLab
@@ -78,7 +80,7 @@ class SlurmLab:
         else:
             self.controller = socket.gethostname().partition(".")[0]
             names = tuple(f"n{k}" for k in range(1, nodes + 1))
-        ports = _conf.free_ports(len(names) + 1)
+        ports = free_ports(len(names) + 1)
         self.nodes = dict(zip(names, ports[1:], strict=True))
         at = self.controller if hosts else f"{self.controller}(127.0.0.1)"
         settings = _conf.base(self.folder, at, ports[0], nodes_alone=hosts is not None)
@@ -174,7 +176,7 @@ class SlurmLab:
     def wait_for_nodes(self, state: str = "idle", *, seconds: float = 30.0) -> None:
         def ready() -> bool:
             # A node has a line in each of its partitions.
-            done = self.run("sinfo", "-h", "-N", "-o", "%N %t", timeout=20)
+            done = self.run("sinfo", "-h", "-N", "-o", "%N %t", timeout=300)
             return set(done.stdout.splitlines()) == {f"{name} {state}" for name in self.nodes}
 
         try:
@@ -190,7 +192,7 @@ class SlurmLab:
         user: str | None = None,
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
-        timeout: float = 60.0,
+        timeout: float = 300.0,
         node: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """A command where the controller is (or on `node`), in the lab's output folder."""
@@ -319,7 +321,7 @@ class SlurmLab:
 
     def _inner_pid(self, pid: int, command: str) -> int:
         """The daemon itself: nsenter into a process namespace leaves a parent outside."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             line = [pid]
             while line:

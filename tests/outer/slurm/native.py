@@ -89,7 +89,7 @@ class NativeLab(SlurmLab):
         """The command, beside the lab's Slurm."""
         argv = [sys.executable, "-m", "podwright.cli.podwright", *words]
         return subprocess.run(
-            argv, env=self.environment(), capture_output=True, text=True, timeout=120, check=False
+            argv, env=self.environment(), capture_output=True, text=True, timeout=300, check=False
         )
 
     def command(
@@ -190,7 +190,7 @@ class NativeLab(SlurmLab):
     def state(self) -> dict[str, Any]:
         """What the service says of itself."""
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(10)
+            connection.settimeout(300)
             connection.connect(f"{self.folder}/hooks.sock")
             connection.sendall(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")
             data = b""

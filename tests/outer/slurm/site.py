@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.outer.lab import ALICE, BOB, LabError, free_ports, poll
+from tests.outer.lab import ALICE, BOB, LabError, poll
 from tests.outer.slurm.native import NativeLab
+from tests.ports import free_ports
 
 PASSWORD = "lab"  # of a database that listens on loopback while a test runs
 SUBMIT = """\

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from podwright.wire import PartitionInfo, ReadyState
-from tests.outer.lab import LabError, free_ports, poll
+from tests.outer.lab import LabError, poll
 from tests.outer.slurm.native import NativeLab
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 MACHINES = ("m1", "m2", "m3", "m4")
