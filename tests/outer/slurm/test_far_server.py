@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.outer.lab import ALICE, free_ports
+from tests.outer.lab import ALICE
 from tests.outer.slurm.native import NativeLab
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 NAME = "echo $IPUOF_VIPU_API_PARTITION_ID $IPUOF_VIPU_API_HOST $PODWRIGHT_SOCKET"
@@ -23,7 +24,7 @@ class FarLab(NativeLab):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        (self.port,) = free_ports(1)
+        self.port = free_port()
         self.addresses = f"127.0.0.1:1,{self.host}:{self.port}"
         self._configure += ["--server", f"tcp:{self.addresses}"]
         self._configure += ["--munge-socket", f"{self.folder}/munge.socket"]
