@@ -15,7 +15,7 @@ from podwright.wire import (
     Unavailable,
     WrongState,
 )
-from tests.controller.world import ALICE, ALL, ROOT, World, claim
+from tests.controller.world import ALICE, ALL, ROOT, World, claim, virtually
 
 ERROR = (ReadyState.ERROR, OperationState.FAILED)
 
@@ -34,6 +34,7 @@ async def test_a_machine_that_does_not_configure_leaves_an_error(
     assert (await world.reset("p1")).ready_state is ReadyState.ACTIVE
 
 
+@virtually
 async def test_a_machine_that_hangs_is_given_up_and_fenced() -> None:
     world = World(driver_timeout=0.02)
     await world.start()

@@ -23,6 +23,12 @@ def abandon(folder: RunFolder) -> None:
         os.close(lock)
 
 
+def age(folder: RunFolder) -> None:
+    """What is no more in the making. Others', which live in the same places, stay as they are."""
+    for path in (folder.path, folder.shared_memory):
+        os.utime(path, (0, 0))
+
+
 def test_both_are_private_and_go(environ: dict[str, str], tmp_path: Path) -> None:
     folder = make_folder(environ)
     try:
@@ -43,11 +49,14 @@ def test_both_are_private_and_go(environ: dict[str, str], tmp_path: Path) -> Non
 
 def test_a_run_that_lives_is_not_swept_and_one_that_is_dead_is(environ: dict[str, str]) -> None:
     folder = make_folder(environ)
-    later = time.time() + 60
-    assert folder.name not in sweep(environ, now=later)
+    age(folder)
+    assert folder.name not in sweep(environ)
     abandon(folder)
+    for path in (folder.path, folder.shared_memory):
+        os.utime(path, (time.time() + 60,) * 2)
     assert folder.name not in sweep(environ), "it might just be in the making"
-    assert folder.name in sweep(environ, now=later)
+    age(folder)
+    assert folder.name in sweep(environ)
     assert not os.path.exists(folder.path)
     assert not os.path.exists(folder.shared_memory)
 
@@ -62,7 +71,8 @@ def test_what_runs_of_an_abandoned_run_is_ended(environ: dict[str, str]) -> None
     assert process.stdout
     process.stdout.readline()
     abandon(folder)
-    sweep(environ, now=time.time() + 60)
+    age(folder)
+    sweep(environ)
     assert process.wait(300) == -9
     process.stdout.close()
 
@@ -71,5 +81,7 @@ def test_others_folders_are_left_alone(environ: dict[str, str], tmp_path: Path) 
     alien = tmp_path / f"podwright-run-{os.getuid() + 1}-abc"
     alien.mkdir()
     (tmp_path / f"podwright-run-{os.getuid()}-file").write_text("not a folder")
-    sweep(environ, now=time.time() + 60)
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
+    sweep(environ)
     assert alien.exists()

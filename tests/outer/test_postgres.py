@@ -198,7 +198,7 @@ async def test_one_of_two_servers_is_active(url: str) -> None:
 
 
 async def test_a_lease_that_runs_out_is_anybodys_and_the_old_server_is_fenced(url: str) -> None:
-    first = PostgresStore(url, owner="one", ttl=0.4)
+    first = PostgresStore(url, owner="one", ttl=3)
     second = PostgresStore(url, owner="two", ttl=30)
     await first.open()
     await first.renew()

@@ -94,11 +94,18 @@ class Servers:
         return process.wait(300)
 
     def active(self) -> str:
-        """Which of those that run serves; waits until one does."""
+        """Which of those that run serves; waits until one does.
+
+        On a busy machine one may come too late to renew its lease. Then it ends, and is started
+        again, as systemd would.
+        """
         deadline = time.monotonic() + 300
         while True:
-            for name in self.processes:
-                with self.client(name) as client:
+            for name, process in list(self.processes.items()):
+                if process.poll() is not None:
+                    assert "newer server" in self.log(name), self.log(name)
+                    self.start(name)
+                with self.client(name) as client, contextlib.suppress(Unavailable):
                     if not client.get_server_info(timeout=300).standby and _serves(client):
                         return name
             assert time.monotonic() < deadline, "nobody is active"

@@ -56,6 +56,6 @@ async def test_the_third_failure_holds_it_and_says_why(
         assert f"try {count} of 3 failed: the site's prolog ended with 3" in str(said)
         assert job.comment.startswith(f"{head}try {count} of 3 failed")
         assert job.held == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await job.is_held.wait()
     assert job.held == [held]

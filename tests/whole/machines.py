@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.whole.conftest import Pod
 
 BIN = Path(sys.executable).parent
-SILENCE = 3.0  # not less: a busy machine that runs tests is no dead one
+SILENCE = 5.0  # not less: a busy machine that runs tests is no dead one
 V = TypeVar("V", bound=Value)
 
 

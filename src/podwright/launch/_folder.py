@@ -83,10 +83,10 @@ def temporary(environ: Mapping[str, str]) -> str:
     return wanted if os.path.isabs(wanted) and os.access(wanted, os.W_OK | os.X_OK) else "/tmp"
 
 
-def sweep(environ: Mapping[str, str], *, now: float | None = None) -> list[str]:
+def sweep(environ: Mapping[str, str]) -> list[str]:
     """End what is left of this user's abandoned runs and remove their folders; their names."""
     names = []
-    for path in _unlocked(environ, time.time() if now is None else now):
+    for path in _unlocked(environ, time.time()):
         name = os.path.basename(path)
         kill_all(marked(RUN_VARIABLE, name), signal.SIGKILL)
         remove_tree(path)

@@ -46,7 +46,6 @@ rows: dict[tuple[str, str], tuple[str, int, int]] = {}
 @pytest.fixture(scope="module", params=RELEASES)
 def cluster(request: pytest.FixtureRequest) -> Iterator[NativeLab]:
     conf = {
-        "SlurmdTimeout": "5",
         "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5",
         "PreemptType": "preempt/partition_prio",
         "PreemptMode": "REQUEUE",

@@ -26,7 +26,7 @@ class MachinesLab(NativeLab):
 
     def start_server(self) -> None:
         self.ports = dict(zip(MACHINES, free_ports(len(MACHINES)), strict=True))
-        self.serve("--agent-silence", "2")
+        self.serve("--agent-silence", "5")
         for name in MACHINES:
             self.start_agent(name)
             where = ["--host", "127.0.0.1", "--port", str(self.ports[name])]
