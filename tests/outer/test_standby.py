@@ -3,6 +3,7 @@ was answered is lost, nothing is done twice, and everybody is served again withi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
