@@ -208,7 +208,7 @@ class GroupStore(ABC):
 def _check_text(changes: Sequence[Change]) -> None:
     for change in changes:
         for name in (change.kind, change.key):
-            if "\0" in name or not _is_text(name):
+            if "\0" in name or not (name.isascii() or _is_text(name)):
                 raise InvalidRequest(
                     f"the name {name!r} is not text", would_work="use letters, digits, - and _"
                 )

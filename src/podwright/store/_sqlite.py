@@ -1,14 +1,15 @@
 """The store of a single server: one SQLite file, every commit on the disk before it returns.
 
-Each transaction writes the server's time under the condition that the epoch is still ours: that
-one statement is both fence and clock. The journal is a WAL, which needs a local file system
-(sqlite.org/wal.html), not NFS.
+Each transaction writes the server's time under the condition that the epoch is still ours, so it
+is both fence and clock. It is mostly one statement, fence, records and commit in one: each
+statement gives up the interpreter lock several times, and waits for it again while the event loop
+is busy. The journal is a WAL, which needs a local file system (sqlite.org/wal.html), not NFS.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,24 @@ from podwright.wire import NotFound
 if TYPE_CHECKING:
     import sqlite3
 
-#: Rows of one statement. Each statement gives up the interpreter lock once, and getting it back
-#: from a busy event loop takes longer than the rows do.
+#: SQL, and its values.
+_Statement = tuple[str, Sequence[Any]]
+#: Rows of one statement.
 _ROWS = 100
+
+#: What is written goes into a view, whose triggers do with each row what it says: one without a
+#: kind is the fence (epoch, time), one without a body deletes. They live as long as a connection.
+_TRIGGERS = (
+    "CREATE TEMP VIEW change (kind, key, body) AS SELECT NULL, NULL, NULL",
+    "CREATE TEMP TRIGGER fence INSTEAD OF INSERT ON change WHEN NEW.kind IS NULL BEGIN"
+    " UPDATE server SET time = NEW.body WHERE epoch = NEW.key;"
+    " SELECT RAISE(ROLLBACK, 'fenced') WHERE changes() = 0; END",
+    "CREATE TEMP TRIGGER put INSTEAD OF INSERT ON change"
+    " WHEN NEW.kind IS NOT NULL AND NEW.body IS NOT NULL BEGIN"
+    " INSERT OR REPLACE INTO records VALUES (NEW.kind, NEW.key, NEW.body); END",
+    "CREATE TEMP TRIGGER gone INSTEAD OF INSERT ON change WHEN NEW.body IS NULL BEGIN"
+    " DELETE FROM records WHERE kind = NEW.kind AND key = NEW.key; END",
+)
 
 
 class SQLiteStore(GroupStore):
@@ -77,6 +93,8 @@ class SQLiteStore(GroupStore):
                 (epoch,) = db.execute("SELECT epoch FROM server").fetchone()
                 records = _records(db)
                 db.execute("COMMIT")
+                for statement in _TRIGGERS:
+                    db.execute(statement)
         except BaseException:
             db.close()
             raise
@@ -84,33 +102,44 @@ class SQLiteStore(GroupStore):
         return Opened(epoch, records), clock
 
     def _write(self, final: Final, now: float) -> bool:
-        return self._transaction(now, lambda db: _apply(db, final))
+        rows = [(None, self._epoch, now), *((*record, body) for record, body in final.items())]
+        return self._transaction(_inserts(rows))
 
     def _replace(self, records: Mapping[tuple[str, str], bytes], epoch: int) -> bool:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM records")
-            _apply(db, records)
-            db.execute("UPDATE server SET epoch = max(epoch, ?)", (epoch,))
-
-        return self._transaction(self.now(), work)
+        fence = (None, self._epoch, self.now())
+        return self._transaction(
+            [
+                *_inserts([fence]),
+                ("DELETE FROM records", ()),
+                *_inserts([(*record, body) for record, body in records.items()]),
+                ("UPDATE server SET epoch = max(epoch, ?)", (epoch,)),
+            ]
+        )
 
     def _read(self) -> Snapshot:
         assert self._db is not None
         with _schema.translated(self.path):
             return _snapshot(self._db)
 
-    def _transaction(self, now: float, work: Callable[[sqlite3.Connection], None]) -> bool:
+    def _transaction(self, statements: Sequence[_Statement]) -> bool:
+        import sqlite3
+
         db = self._db
         assert db is not None
         try:
             with _schema.translated(self.path):
-                db.execute("BEGIN IMMEDIATE")
-                ours = db.execute("UPDATE server SET time = ? WHERE epoch = ?", (now, self._epoch))
-                if ours.rowcount != 1:
-                    db.execute("ROLLBACK")
-                    return False
-                work(db)
-                db.execute("COMMIT")
+                try:
+                    if len(statements) == 1:  # commits itself
+                        db.execute(*statements[0])
+                    else:
+                        db.execute("BEGIN IMMEDIATE")
+                        for statement in statements:
+                            db.execute(*statement)
+                        db.execute("COMMIT")
+                except sqlite3.IntegrityError as error:
+                    if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_TRIGGER:
+                        return False
+                    raise
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
@@ -140,20 +169,13 @@ def _records(db: sqlite3.Connection) -> dict[tuple[str, str], bytes]:
     return {(kind, key): body for kind, key, body in rows}
 
 
-def _apply(db: sqlite3.Connection, final: Final) -> None:
-    puts = [(*record, body) for record, body in final.items() if body is not None]
-    gone = [record for record, body in final.items() if body is None]
-    for rows in _chunks(puts):
-        marks = ",".join(["(?,?,?)"] * len(rows))
-        db.execute(f"INSERT OR REPLACE INTO records VALUES {marks}", [v for r in rows for v in r])
-    for rows in _chunks(gone):
-        marks = ",".join(["(?,?)"] * len(rows))
-        db.execute(
-            f"DELETE FROM records WHERE (kind, key) IN (VALUES {marks})",
-            [v for r in rows for v in r],
+def _inserts(rows: Sequence[tuple[Any, ...]]) -> list[_Statement]:
+    """The statements that write rows of `change`."""
+    chunks = [rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS)]
+    return [
+        (
+            "INSERT INTO change VALUES " + ",".join(["(?,?,?)"] * len(chunk)),
+            [value for row in chunk for value in row],
         )
-
-
-def _chunks(rows: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(rows), _ROWS):
-        yield rows[start : start + _ROWS]
+        for chunk in chunks
+    ]
