@@ -202,3 +202,11 @@ class Hand:
                 + struct.pack("!I", stream)
                 + body
             )
+
+    def records(self) -> list[bytes]:
+        """TLS: a handshake's first bytes, and then anything."""
+        kind = self.random.choice([0x14, 0x15, 0x16, 0x17, 0x80])
+        body = self.random.choice([self.garbage(600), b"\x01" + self.garbage(200)])
+        length = self.random.choice([len(body)] * 4 + [0, 2**14, 2**16 - 1])
+        head = bytes([kind, 3, self.random.randrange(5)]) + struct.pack("!H", length)
+        return [head + body, self.garbage(100)]

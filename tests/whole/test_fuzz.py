@@ -1,14 +1,18 @@
 """Hostile messages on every door of a server and of an agent: both go on, and do not grow.
 
-A few thousand in each run of the tests, 100,000 with `make soak`.
+In the clear and behind TLS. A few thousand in each run of the tests, 100,000 of each with
+`make soak`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import ssl
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -22,9 +26,10 @@ import grpc.aio
 import psutil
 import pytest
 
-from podwright.client import Client, GrpcTransport, UnixTransport
-from podwright.wire import messages
+from podwright.client import Client, Credentials, GrpcTransport, UnixTransport
+from podwright.wire import UserRequest, messages, read_certificates
 from podwright.wire.agent import AGENT_SERVICE, DescribeRequest, MachineState
+from tests.certificates import CLIENT, MACHINE, SERVER, folder_of
 from tests.whole.conftest import Pod
 from tests.whole.hostile import Hand
 
@@ -32,6 +37,7 @@ BIN = Path(sys.executable).parent
 #: Messages of one batch, by door. After each batch every door answers a good call.
 BATCH = {"unix": 200, "web": 80, "grpc": 100, "frames": 70, "agent": 50}
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
+_PORTS = {"server": "port", "agent": "agent"}
 PATIENCE = 15.0  #: seconds for an answer to what may never get one
 AT_ONCE = 24
 #: Bytes that a process may grow by between the middle of a run and its end.
@@ -40,6 +46,10 @@ GROWTH = 24 << 20
 
 class Target:
     """A server, an agent, and who bothers them."""
+
+    credentials = Credentials()
+    #: An answer that each run must have met, beside those of every run.
+    met: frozenset[str | bytes] = frozenset()
 
     def __init__(self, pod: Pod, agent: subprocess.Popen[bytes], folder: Path, seed: int) -> None:
         assert pod.process is not None
@@ -57,6 +67,10 @@ class Target:
         self.sent: Counter[str] = Counter()
         self.heard: Counter[str | bytes] = Counter()
         self._free = asyncio.Semaphore(AT_ONCE)
+
+    def channel(self, name: str) -> grpc.aio.Channel:
+        """A connection for good and bad calls to the server or the agent."""
+        return grpc.aio.insecure_channel(f"127.0.0.1:{getattr(self, _PORTS[name])}")
 
     def log(self, path: Path) -> str:
         return path.read_text(errors="replace")
@@ -129,7 +143,7 @@ class Target:
         def ask() -> None:
             for transport in (
                 UnixTransport(str(self.pod.socket)),
-                GrpcTransport("127.0.0.1", self.port),
+                GrpcTransport("127.0.0.1", self.port, credentials=self.credentials),
             ):
                 with Client(transport, timeout=300) as client:
                     assert client.get_server_info().version
@@ -153,6 +167,57 @@ class Target:
         return int(median(sizes[-quarter:]) - median(sizes[quarter : 2 * quarter]))
 
 
+class TlsTarget(Target):
+    """The same behind TLS, with callers who have the right certificates, others, or none."""
+
+    credentials = Credentials(certs=str(folder_of("chief")))
+    met = frozenset({"handshake"})
+
+    def channel(self, name: str) -> grpc.aio.Channel:
+        """As an administrator to the server; as the server to the agent."""
+        shown = folder_of("chief") if name == "server" else SERVER
+        tls = grpc.ssl_channel_credentials(*read_certificates(str(shown)))
+        place = f"127.0.0.1:{getattr(self, _PORTS[name])}"
+        hers = [("grpc.ssl_target_name_override", MACHINE)] if name == "agent" else []
+        return grpc.aio.secure_channel(place, tls, options=hers)
+
+    async def _stream(self, place: str | int, parts: list[bytes]) -> None:
+        """After a handshake, where the port wants one; one in four comes without."""
+        if place not in (self.port, self.agent) or self.hand.random.random() < 0.25:
+            await super()._stream(place, parts)
+            return
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(self.hand.random.choice([["h2"], ["http/1.1"], ["h2", "x"]]))
+        if self.hand.random.random() < 0.5:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+        who = self.hand.random.choice([SERVER, CLIENT, folder_of("nobody"), None])
+        if who is not None:
+            context.load_cert_chain(who / "cert.pem", who / "key.pem")
+        self.heard[await asyncio.to_thread(_say, int(place), context, parts)] += 1
+
+    def _frames(self) -> list[bytes]:
+        if self.hand.random.random() < 0.2:
+            return self.hand.records()
+        return super()._frames()
+
+
+def _say(port: int, context: ssl.SSLContext, parts: list[bytes]) -> str:
+    """Send messages after a handshake; how far that came. Whoever listens on is left."""
+    came = "no handshake"
+    with (
+        suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), PATIENCE) as plain,
+        context.wrap_socket(plain) as talk,
+    ):
+        came = "handshake"
+        talk.settimeout(0.3)
+        talk.sendall(b"".join(parts))
+        while talk.recv(1 << 16):
+            pass
+    return came
+
+
 def _found(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     assert match, text
@@ -160,33 +225,54 @@ def _found(pattern: str, text: str) -> str:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def start_agent(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """An agent of its own; what it says is in agent.log."""
-    command = [str(BIN / "vipu-agent"), "--machine", "ag1", "--port", "0"]
-    with (tmp_path / "agent.log").open("wb") as log:
-        process = subprocess.Popen([*command, "--state", str(tmp_path / "state")], stderr=log)
-    yield process
-    process.kill()
-    process.wait(300)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, *words: str) -> subprocess.Popen[bytes]:
+        command = [str(BIN / "vipu-agent"), "--machine", name, "--port", "0", *words]
+        with (tmp_path / "agent.log").open("wb") as log:
+            process = subprocess.Popen([*command, "--state", str(tmp_path / "state")], stderr=log)
+        started.append(process)
+        while b" on 127.0.0.1:" not in (tmp_path / "agent.log").read_bytes():
+            assert process.poll() is None
+            time.sleep(0.05)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait(300)
+
+
+_SERVED = ("--preset", "pod16", "--http-port", "0", "--agent-silence", "1")
 
 
 @pytest.fixture
-async def target(
-    make_pod: Callable[..., Pod], agent: subprocess.Popen[bytes], tmp_path: Path
+def target(
+    make_pod: Callable[..., Pod],
+    start_agent: Callable[..., subprocess.Popen[bytes]],
+    tmp_path: Path,
 ) -> Target:
-    pod = make_pod("--preset", "pod16", "--http-port", "0", "--agent-silence", "1")
-    while b" on 127.0.0.1:" not in (tmp_path / "agent.log").read_bytes():
-        assert agent.poll() is None
-        await asyncio.sleep(0.05)
-    return Target(pod, agent, tmp_path, seed=20)
+    return Target(make_pod(*_SERVED), start_agent("ag1"), tmp_path, seed=20)
+
+
+@pytest.fixture
+def behind_tls(
+    make_pod: Callable[..., Pod],
+    start_agent: Callable[..., subprocess.Popen[bytes]],
+    tmp_path: Path,
+) -> Target:
+    pod = make_pod(*_SERVED, "--secure", "--tls-certs", str(SERVER))
+    with Client(UnixTransport(str(pod.socket))) as client:
+        client.call("CreateUser", UserRequest(name="chief", role="administrator"))
+    agent = start_agent(MACHINE, "--tls-certs", str(folder_of(MACHINE)))
+    return TlsTarget(pod, agent, tmp_path, seed=21)
 
 
 async def bother(target: Target, count: int) -> None:
     """So many messages, and what must hold after them."""
-    async with (
-        grpc.aio.insecure_channel(f"127.0.0.1:{target.port}") as server,
-        grpc.aio.insecure_channel(f"127.0.0.1:{target.agent}") as agent,
-    ):
+    async with target.channel("server") as server, target.channel("agent") as agent:
         channels = {"server": server, "agent": agent}
         while target.sent.total() < count:
             await target.batch(channels)
@@ -209,12 +295,23 @@ async def bother(target: Target, count: int) -> None:
         assert target.grown(name) < GROWTH
     # They got as far as they could: parsed, refused for many reasons, and a few of them served.
     assert {b"200", b"400", b"404", "OK", "INVALID_ARGUMENT", "UNAUTHENTICATED"} <= {*target.heard}
+    assert target.met <= {*target.heard}
     assert not {b"500", "INTERNAL", "UNKNOWN"} & {*target.heard}
     assert target.pod.stop() == 0
 
 
 async def test_hostile_messages_change_nothing_for_others(target: Target) -> None:
     await bother(target, 2500)
+
+
+async def test_nor_do_they_behind_tls(behind_tls: Target) -> None:
+    await bother(behind_tls, 1000)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+async def test_a_hundred_thousand_behind_tls(behind_tls: Target) -> None:
+    await bother(behind_tls, 100_000)
 
 
 @pytest.mark.soak
