@@ -217,7 +217,11 @@ def node_killed(lab: NativeLab) -> str:
 
 def slurmctld_while_running(lab: NativeLab) -> str:
     job = begun(lab)
-    time.sleep(6)  # until its state is saved
+    lab.wait_state(job, "RUNNING")
+    now = time.time()
+    lab.ok("scontrol", "update", f"jobid={job}", "comment=to be saved, too")
+    saved = lab.folder / "state" / "job_state"
+    poll("its state is saved", lambda: saved.exists() and saved.stat().st_mtime > now)
     lab.kill_daemon("slurmctld")
     lab.start_daemon("slurmctld")
     poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
