@@ -24,45 +24,36 @@ from podwright.controller._core import Core, Entry
 from podwright.controller._keeper import Keeper
 from podwright.controller._leases import to_info
 from podwright.controller._oversight import Oversight, audited
+from podwright.controller._reading_calls import ReadingCalls
 from podwright.controller._requests import Remembered, Requests
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
+from podwright.controller._waiting_calls import WaitingCalls
 from podwright.fabric import Cluster
 from podwright.store import Opened, Store, backup_text
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
-    AllocationList,
     BackupReply,
     BackupRequest,
-    ClusterList,
     CreateRequest,
     Denied,
-    DeviceList,
     Empty,
     InvalidRequest,
     LeaseInfo,
-    LeaseList,
     LeaseRequest,
-    ListRequest,
     PartitionInfo,
-    PartitionList,
-    PartitionName,
     PodwrightError,
     RemoveRequest,
     ResetRequest,
     Unavailable,
-    WaiterList,
-    WaiterName,
-    WaitReply,
-    WaitRequest,
 )
 
 _T = TypeVar("_T")
 
 
 @audited
-class Controller(Oversight, Administration):
+class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
     """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
@@ -153,41 +144,6 @@ class Controller(Oversight, Administration):
     def simulated(self) -> bool:
         """Whether any cluster is simulated."""
         return any(cluster.simulated for cluster in self.clusters)
-
-    # -- reading -----------------------------------------------------------------------------
-
-    async def list_clusters(self, caller: Caller, request: ListRequest) -> ClusterList:
-        """Clusters, in the order of their definition."""
-        self._check()
-        return views.clusters(self._core, request)
-
-    async def list_allocations(self, caller: Caller, request: ListRequest) -> AllocationList:
-        """Allocations, in the order of their definition."""
-        self._check()
-        return views.allocations(self._core, request)
-
-    async def list_devices(self, caller: Caller, request: ListRequest) -> DeviceList:
-        """Devices, in the order of cluster, domain, offset."""
-        self._check()
-        return views.devices(self._core, request)
-
-    async def list_partitions(self, caller: Caller, request: ListRequest) -> PartitionList:
-        """Partitions, in the order of their names."""
-        self._check()
-        return views.partitions(self._core, request, self.version)
-
-    async def list_leases(self, caller: Caller, request: ListRequest) -> LeaseList:
-        """Leases, in the order of their ids."""
-        self._check()
-        return views.leases(self._core, request)
-
-    async def get_partition(self, caller: Caller, request: PartitionName) -> PartitionInfo:
-        """One partition. Raises NotFound."""
-        self._check()
-        entry = self._core.partitions.get(request.name)
-        if entry is None or entry.record is None:
-            raise self._core.missing(request.name, f"get partition {request.name}")
-        return self._info(entry)
 
     # -- partitions --------------------------------------------------------------------------
 
@@ -286,50 +242,6 @@ class Controller(Oversight, Administration):
         await self._run(ends.release(self._core, caller, request))
         return Empty()
 
-    # -- the waiting line --------------------------------------------------------------------
-
-    async def wait(self, caller: Caller, request: WaitRequest) -> WaitReply:
-        """Join the waiting line, or ask how it goes there.
-
-        Raises what CreatePartition and Acquire raise, but for NoCapacity and Held; NotFound.
-        """
-        self._check()
-        waiter = await self._waiting.wait(caller, request)
-        info = self._waiting.info(waiter)
-        if not waiter.partition:
-            return WaitReply(waiter=info)
-        entry = self._core.partitions.get(waiter.partition)
-        if entry is None or entry.record is None:
-            raise self._core.missing(waiter.partition, waiter.asked)
-        lease = self._core.leases.get(waiter.lease)
-        if waiter.lease and lease is None:
-            raise ends.over(waiter.lease, waiter.asked)
-        return WaitReply(
-            waiter=info,
-            partition=self._info(entry),
-            lease=to_info(lease, entry.known.size, self._core.now()) if lease else None,
-            created=waiter.created,
-        )
-
-    async def leave(self, caller: Caller, request: WaiterName) -> Empty:
-        """Leave the waiting line. Raises NotFound, Denied."""
-        self._check()
-        await self._run(self._waiting.leave(caller, request.id))
-        return Empty()
-
-    async def list_waiters(self, caller: Caller, request: ListRequest) -> WaiterList:
-        """The waiting line, first first."""
-        self._check()
-        views.check_filters(self._core, request, "list waiters")
-        return WaiterList(
-            waiters=[
-                self._waiting.info(waiter, place)
-                for place, waiter in enumerate(self._waiting.line, 1)
-                if request.cluster in ("", waiter.spec.cluster)
-                and request.allocation in ("", waiter.spec.allocation)
-            ]
-        )
-
     # -- administration ----------------------------------------------------------------------
 
     async def backup(self, caller: Caller, request: BackupRequest) -> BackupReply:
@@ -423,6 +335,3 @@ class Controller(Oversight, Administration):
     async def _aside(self, work: Coroutine[Any, Any, None]) -> None:
         with suppress(PodwrightError):  # it shows in the partition's state
             await work
-
-    def _info(self, entry: Entry) -> PartitionInfo:
-        return views.partition_info(self._core, entry, entry.known, self.version)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
+from podwright.placement._allocations import check_allocation
 from podwright.placement._memory import Memory, make_place
 from podwright.placement._place import Place
 from podwright.placement._pool import Pool
@@ -60,19 +61,12 @@ class Index:
         if self._implicit and any(pool.taken for pool in self._pools.values()):
             raise ValueError("there are partitions already, outside any allocation")
         pools = {} if self._implicit else self._pools
-        if name in pools:
-            raise ValueError(f"there is an allocation {name} already")
-        if not machines:
-            raise ValueError(f"allocation {name} has no machines")
-        seen: set[str] = set()
-        for machine in machines:
-            domain, mask = self._machine(machine)
-            if machine in seen:
-                raise ValueError(f"machine {machine} is named twice")
-            seen.add(machine)
-            for pool in pools.values():
-                if pool.owns(domain, mask):
-                    raise ValueError(f"machine {machine} is in allocation {pool.name}")
+
+        def home(machine: str) -> str:
+            place = self._machine(machine)
+            return next((pool.name for pool in pools.values() if pool.owns(*place)), "")
+
+        check_allocation(name, machines, pools, self._machine, home)
         if self._implicit:
             self._pools.clear()
             self._implicit = False

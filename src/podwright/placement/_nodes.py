@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from podwright.fabric import Cluster, ClusterTopology
+from podwright.placement._allocations import check_allocation
 from podwright.placement._node_pool import Harm, NodePool, best_first, spread
 from podwright.placement._node_rules import NodeShape, best_runs, node_shape
 from podwright.placement._refusals import unknown_allocation
@@ -53,19 +54,11 @@ class NodeIndex:
         if self._implicit and self._held:
             raise ValueError("there are partitions already, outside any allocation")
         pools = {} if self._implicit else self._pools
-        if name in pools:
-            raise ValueError(f"there is an allocation {name} already")
-        if not machines:
-            raise ValueError(f"allocation {name} has no machines")
-        seen: set[str] = set()
-        for machine in machines:
-            self._known(machine)
-            if machine in seen:
-                raise ValueError(f"machine {machine} is named twice")
-            seen.add(machine)
-            for other, theirs in pools.items():
-                if machine in theirs.places:
-                    raise ValueError(f"machine {machine} is in allocation {other}")
+
+        def home(machine: str) -> str:
+            return next((other for other, pool in pools.items() if machine in pool.places), "")
+
+        check_allocation(name, machines, pools, self._known, home)
         if self._implicit:
             self._pools.clear()
             self._home.clear()
