@@ -29,12 +29,13 @@ def server(tmp_path: Path, postgres: Postgres) -> Iterator[Server]:
     made.kill()
 
 
-@pytest.mark.timeout(3600 if SOAK else 600)
+@pytest.mark.timeout(10800 if SOAK else 600)
 def test_killed_at_named_steps_and_at_random(server: Server) -> None:
     chance = random.Random(SEED)
-    faults = faults_of({"commit": 80}, 40)
-    faults = chance.sample(faults, 200 if SOAK else 3)
+    faults = faults_of({"commit": 120, "driver": 120}, 540)
+    faults = chance.sample(faults, 1000 if SOAK else 3)
     answered = harass(server, faults, chance)
+    assert server.restarts >= len(faults)
     assert answered > ENOUGH
     print(f"\n{server.restarts} restarts, {answered} calls answered")
 

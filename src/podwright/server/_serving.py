@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from podwright import __version__
+from podwright.agents import Driver
 from podwright.controller import Controller, Machines
 from podwright.server._agents import reach
 from podwright.server._faults import Fault
@@ -139,6 +140,10 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
             server.make_secure()
         return hardware
 
+    def drivers(hardware: Hardware) -> Mapping[str, Driver]:
+        found = hardware.drivers()
+        return found if fault is None else fault.drivers(found)
+
     await serve_shared(
         store,
         server,
@@ -148,6 +153,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
         stop,
         lambda failed: _until_end(stop, failed),
         _machines(options, lambda: server.calls.identity.secure),
+        drivers,
     )
 
 

@@ -12,10 +12,11 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from podwright import __version__
+from podwright.agents import Driver
 from podwright.controller import Controller, Machines
 from podwright.server._hardware import Hardware
 from podwright.server._standby import Standby
@@ -133,11 +134,12 @@ async def serve_shared(
     stop: asyncio.Event,
     until_end: Callable[[Callable[[], PodwrightError | None]], Awaitable[None]],
     machines: Machines,
+    drivers: Callable[[Hardware], Mapping[str, Driver]] = Hardware.drivers,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby`, not started.
 
     until_end: returns when we are told to stop, or when what it asks names a failure, which
-    is raised here.
+    is raised here. drivers: those of the hardware.
     """
     active = Active(store, standby)
     failure: PodwrightError | None = None
@@ -149,7 +151,7 @@ async def serve_shared(
         _log.info("active from now on, epoch %d", opened.epoch)
         hardware = choose(opened)
         controller = Controller(
-            store, hardware.clusters, hardware.drivers(), version=__version__, machines=machines
+            store, hardware.clusters, drivers(hardware), version=__version__, machines=machines
         )
         await controller.start(opened)
         server.adopt(controller, active.refusal)
