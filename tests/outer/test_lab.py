@@ -85,11 +85,11 @@ def test_a_crashed_host_is_gone_and_comes_back(hosts_lab: Callable[..., HostsLab
     lab, other = hosts_lab("a", "b"), hosts_lab("a", "b")
     lab.kill("b")
     assert not lab.is_up("b")
-    options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=1")
-    assert lab.exec("a", "ssh", *options, "b", "true").returncode == 255
-    assert other.exec("a", "ssh", *options, "b", "hostname").stdout == "b\n"
+    ssh = ("ssh", "-o", "BatchMode=yes")
+    assert lab.exec("a", *ssh, "-o", "ConnectTimeout=1", "b", "true").returncode == 255
+    assert other.exec("a", *ssh, "b", "hostname").stdout == "b\n"
     lab.revive("b")
-    assert lab.exec("a", "ssh", *options, "b", "hostname").stdout == "b\n"
+    assert lab.exec("a", *ssh, "b", "hostname").stdout == "b\n"
 
 
 @pytest.mark.slurm

@@ -20,6 +20,7 @@ from podwright.wire import (
     Unavailable,
     Value,
     error_from_json,
+    prepared,
 )
 
 MAX_HEAD = 64 * 1024
@@ -153,8 +154,8 @@ class UnixTransport:
     def _understood(self, method: Method, status: int, body: bytes) -> Value:
         try:
             if status == 200:
-                return msgspec.json.decode(body, type=method.reply)
-            refusal = msgspec.to_builtins(msgspec.json.decode(body, type=ErrorBody))
+                return msgspec.json.decode(body, type=prepared(method.reply))
+            refusal = msgspec.to_builtins(msgspec.json.decode(body, type=prepared(ErrorBody)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._strange(f"status {status} and what is no reply ({error})") from None
         raise error_from_json(refusal)

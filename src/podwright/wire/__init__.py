@@ -66,6 +66,7 @@ from podwright.wire._places import (
     SYSTEM_SOCKET,
     user_socket,
 )
+from podwright.wire._prepared import prepared
 from podwright.wire._proof import (
     SERVER_URI,
     munge_payload,
@@ -207,6 +208,7 @@ __all__ = [
     "holder_words",
     "ipuof_gcds",
     "munge_payload",
+    "prepared",
     "read_certificates",
     "read_holder",
     "user_of",
