@@ -154,6 +154,8 @@ def test_instances_meet_over_ipv6(hosts: Hosts) -> None:
     )
     line = ("--host=a,b", "--num-replicas=2", "--num-instances=2", "--launcher=local")
     code, out, err = hosts.run("--host-subnet=fd00:77::/64", *line, sys.executable, "-c", program)
+    for number, name in enumerate("ab", 1):
+        hosts.lab.exec(name, "ip", "address", "del", f"fd00:77::{number}/64", "dev", "eth0")
     assert code == 0, err
     assert sorted(out.splitlines()) == [f"[1,{i}]<stdout>: 2.0 fd00:77::1" for i in range(2)]
 

@@ -193,8 +193,15 @@ def test_what_slurm_schedules_is_closed_to_others(lab: SiteLab) -> None:
     assert set(lab.partitions()) == {f"slurm_{job}"}
 
 
+def restart(lab: SiteLab) -> None:
+    """slurmctld, with what its files say now."""
+    lab.kill_daemon("slurmctld")
+    lab.start_daemon("slurmctld")
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+
+
 def test_taken_back_the_site_is_as_it_was(lab: SiteLab) -> None:
-    """The last one: Slurm goes on without us."""
+    """Slurm goes on without us; and, for the other tests, with us again."""
     conf = lab.folder / "slurm.conf"
     text = conf.read_text()
     conf.write_text(text + "PriorityWeightTRES=license/ipu=5\n")
@@ -203,12 +210,12 @@ def test_taken_back_the_site_is_as_it_was(lab: SiteLab) -> None:
     conf.write_text(text)
     lab.configure("--undo")
     assert lab.before_us() == lab.original
-    lab.kill_daemon("slurmctld")
-    lab.start_daemon("slurmctld")
-    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+    restart(lab)
     job = lab.batch("true", "-o", "/dev/null")
     assert lab.wait_over(job)[job].state == "COMPLETED"
     assert lab.seen("epilog", job)
     assert lab.job(job).fields["Comment"] == "seen by the site"
     done = lab.run("sbatch", "--ipus=4", "--wrap=true", user=ALICE)
     assert done.returncode != 0
+    lab.configure("--write")
+    restart(lab)
