@@ -14,7 +14,7 @@ from podwright.agents import KeptMachine
 from podwright.agents.gpu import Cgroups, Door, GpuMachine, open_machine
 from podwright.fabric import Machine
 from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
-from podwright.hosts.gpus import Library
+from podwright.hosts.gpus import Library, divided
 from podwright.hosts.gpus._standin import VARIABLE
 from podwright.launch._confine import enter_partition
 from podwright.wire import AGENT_SOCKET_VARIABLE, Denied, InvalidRequest, NotFound, WrongState
@@ -32,7 +32,9 @@ def machine(described: Path, groups: RecordedCgroups) -> Iterator[GpuMachine]:
     made = open_machine(
         Machine("n1"),
         {VARIABLE: str(described)},
-        guards=lambda gpus: [Cgroups(groups, gpus, "/nowhere/", patience=0)],
+        guards=lambda gpus: [
+            Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", patience=0)
+        ],
     )
     assert made is not None
     yield made
@@ -98,7 +100,9 @@ async def test_found_again_after_a_kill(
     again = open_machine(
         Machine("n1"),
         {VARIABLE: str(described)},
-        guards=lambda gpus: [Cgroups(groups, gpus, "/nowhere/", patience=0)],
+        guards=lambda gpus: [
+            Cgroups(groups, [d.gpu for d in divided(gpus)], "/nowhere/", patience=0)
+        ],
     )
     assert again is not None
     kept = KeptMachine(again, tmp_path / "state")

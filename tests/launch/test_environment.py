@@ -48,6 +48,11 @@ def test_gpus_are_named_by_the_variable_of_their_vendor() -> None:
     assert visible_gpus(gpus(("n1", "", AMD)), 1)["PODWRIGHT_GPUS_AS"] == "ROCR_VISIBLE_DEVICES"
     assert visible_gpus(gpus(("n1", "", "SIM-n1-0")), 1) == {}
     assert visible_gpus(gpus(("n1", "", NVIDIA)), 2) == {}
+    mig = gpus(("n1", "", "MIG-a"), ("n1", "", "MIG-b"))
+    assert visible_gpus(mig, 2)["PODWRIGHT_GPUS"] == "MIG-a;MIG-b"
+    together = msgspec.structs.replace(mig, gcds=[[d for gcd in mig.gcds for d in gcd]])
+    with pytest.raises(InvalidRequest, match=r"several slices .*--num-instances 2 "):
+        visible_gpus(together, 1)
 
 
 def test_instances_run_where_their_gpus_are() -> None:

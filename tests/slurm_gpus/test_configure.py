@@ -264,6 +264,27 @@ def test_notes_say_what_slurm_would_lose(tmp_path: Path) -> None:
     assert any("no switches are known" in note for note in notes)
 
 
+def test_slices_are_named_as_slurmd_finds_them(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("")
+    gpus = [
+        {"type": "h100_1g.10gb", "file": "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap3"},
+        {"type": "h100", "file": "/dev/nvidia1"},
+    ]
+    inventory = make_inventory({"nodes": [{**NODE, "gpus": gpus}]})
+
+    def written(detect: str) -> tuple[str, str]:
+        plan, _ = configure(conf, inventory, (24, 11), Wishes(detect=detect))
+        return plan.texts[conf] or "", plan.texts[tmp_path / "gres.conf"] or ""
+
+    nodes, gres = written("off")
+    assert " Gres=gpu:h100_1g.10gb:1,gpu:h100:1 " in nodes
+    assert " Type=h100_1g.10gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap3 " in gres
+    nodes, gres = written("nvml")
+    assert " Gres=gpu:1g.10gb:1,gpu:h100:1 " in nodes
+    assert "MultipleFiles" not in gres
+
+
 RACK = {**NODE, "names": "r1-[1-3]", "domain": "rack1"}
 ADDRESSES = {"r1-1": "10.0.1.1", "r1-2": "fd00::2", "ten": "10.0.0.10", "alone": "127.0.1.1"}
 

@@ -57,3 +57,35 @@ def test_what_is_said_of_them(node: Pod) -> None:
     refused = node.run("vipu", "create", "partition", "p2", "--size", "6")
     assert refused.code != 0
     assert "6 GPUs are asked for and 5 are free" in refused.err
+
+
+def test_slices_are_given_to_those_who_ask(node: Pod, tmp_path: Path) -> None:
+    node.stop()
+    node.storage = tmp_path / "cut.db"
+    (tmp_path / "gpus.toml").write_text(
+        'gpus = 2\n[[gpu]]\nindex = 0\nmig = "on"\nslices = ["1g.10gb", "1g.10gb", "3g.40gb"]\n'
+    )
+    node.start()
+    node.good("vipu", "create", "partition", "whole", "--size", "1")
+    refused = node.run("vipu", "create", "partition", "more", "--size", "1")
+    assert "1 GPUs are asked for and 0 are free" in refused.err
+    node.good("vipu", "create", "partition", "cut", "--size", "2", "--profile", "1g.10gb")
+    refused = node.run("vipu", "create", "partition", "more", "--size", "1", "--profile", "1g.10gb")
+    assert "no machine has more than 0 free" in refused.err
+    node.stop()
+    node.start()
+    ran = node.run(
+        *("poprun", "--vipu-partition", "cut", "--num-instances", "2", "--num-replicas", "2"),
+        *("sh", "-c", "echo $CUDA_VISIBLE_DEVICES"),
+    )
+    assert ran.code == 0, ran.err
+    (inventory,) = [json.loads(node.good("podwright", "inventory", "--json"))]
+    slices = [s["uuid"] for s in inventory["gpus"][0]["slices"] if s["profile"] == "1g.10gb"]
+    assert sorted(line.split()[-1] for line in ran.out.splitlines()) == sorted(slices)
+    ran = node.run(
+        *("poprun", "--vipu-partition", "cut", "--num-instances", "1", "--num-replicas", "1"),
+        *("--ipus-per-replica", "2", "true"),
+    )
+    assert ran.code != 0
+    assert "an instance would have several slices of GPUs" in ran.err
+    assert node.json("vipu", "list", "leases") == []

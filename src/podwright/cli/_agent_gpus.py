@@ -60,6 +60,7 @@ def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
     from podwright.agents.gpu import Cgroups, FabricManager, Files, Imex
     from podwright.cli._places import state_folder
     from podwright.hosts import find_device_cgroups, find_program
+    from podwright.hosts.gpus import divided
     from podwright.wire import InvalidRequest
 
     made: list[Guard] = []
@@ -82,7 +83,7 @@ def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
                 asked="--guard cgroups",
                 would_work="--guard files",
             )
-        guard = Cgroups(groups, gpus)
+        guard = Cgroups(groups, [device.gpu for device in divided(gpus)])
         guard.try_out()
         made.append(guard)
     if "files" in arguments.guard:

@@ -170,6 +170,7 @@ def command(spec: PartitionSpec) -> str:
     words = ["vipu create partition", spec.name or "NAME"]
     for option, value in (
         ("--size", spec.size),
+        ("--profile", spec.profile),
         ("--allocation", spec.allocation),
         ("--cluster", spec.cluster),
         ("--num-gcds", spec.num_gcds),

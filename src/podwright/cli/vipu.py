@@ -135,6 +135,7 @@ def _creation(parser: Parser) -> None:
     )
     add("--sync-type", default="", metavar="T", help="c2-compatible, pod-native-default, …")
     add("--devices", default="", metavar="D", help="exactly these: DOMAIN:OFFSETS, say 0:0-3,0:8")
+    add("--profile", default="", metavar="P", help="slices of GPUs (MIG) of this kind: 1g.10gb")
     add("--no-auto-reset", action="store_true", help="leave it alone when it is in error")
     add("--relocatable", action="store_true", help="it may move to other devices on an error")
     add(

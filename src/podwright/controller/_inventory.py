@@ -69,6 +69,8 @@ class Site:
         self.unhealthy[machine] = frozenset(d.index for d in report.devices if not d.healthy)
         if isinstance(self.index, NodeIndex):
             self.index.avoid(machine, self.unhealthy[machine])
+            found = {d.index: d.attributes.get("profile", "") for d in report.devices}
+            self.index.cut(machine, {i: profile for i, profile in found.items() if profile})
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
         """Blocks as indices of devices in each machine."""

@@ -25,6 +25,7 @@ from podwright.controller._spec import (
     check_counts,
     check_gateway_routing,
     check_name,
+    check_profile,
     check_reconfigurable,
     routing_for,
     sync_for,
@@ -73,6 +74,7 @@ def place(
     refused: PodwrightError | None = None
     for site in sites:
         check_reconfigurable(spec, site.cluster, asked)
+        check_profile(spec, site.cluster, asked)
         check_gateway_routing(spec.gw_routing, site.cluster, asked)
         check_blocks(site.cluster, spec.devices, asked)
         found = site.index.plan(to_request(spec, site.cluster))
@@ -161,6 +163,7 @@ def make_record(
         open_replicas=not (spec.num_replicas or spec.reconfigurable),
         auto_reset=spec.auto_reset,
         relocatable=spec.relocatable,
+        profile=spec.profile,
         transient=transient,
         until=core.now() + duration if duration else 0.0,
     )

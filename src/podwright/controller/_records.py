@@ -39,6 +39,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     routing order; a set bit must be reset before the next holder. transient: goes with the
     lease that created it. open_gcds, open_replicas: creation left the count open, so the one that
     stands here is that of the last launch. until: when its creator said that it ends; 0: unknown.
+    profile: of its slices; empty for whole devices.
     """
 
     name: str
@@ -72,6 +73,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     auto_resets: int = 0
     auto_reset_at: float = 0.0
     until: float = 0.0
+    profile: str = ""
 
     @property
     def placement(self) -> Placement:

@@ -35,7 +35,8 @@ async def relocate(core: Core, entry: Entry) -> bool:
     """Move a partition whose lock is held. Returns whether there was room."""
     record, site = entry.known, entry.site
     assert site is not None
-    shape = Request(record.size, record.allocation, record.num_ilds, record.num_gcds)
+    gcds = record.size if record.profile else record.num_gcds
+    shape = Request(record.size, record.allocation, record.num_ilds, gcds, profile=record.profile)
     found = site.index.find(shape)
     if found is None:
         entry.retry_at = core.now() + AGAIN

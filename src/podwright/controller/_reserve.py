@@ -9,7 +9,7 @@ in the way said when they end, a request that says that it ends before may use t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -152,6 +152,8 @@ def candidates(
             machines[at].name in usable for at in range(block.offset // per, last + 1)
         )
 
+    if spec.profile:
+        return  # what is kept is whole devices
     if spec.devices:
         named = blocks_of(spec.devices)
         if all(fits(block) for block in named):
@@ -200,7 +202,7 @@ def slip(core: Core, site: Site, request: Request, until: float) -> Placement | 
 
 
 def _within(request: Request, allocation: str) -> Request:
-    return Request(request.size, allocation, request.domains, request.gcds, request.blocks)
+    return replace(request, allocation=allocation)
 
 
 def _goal(

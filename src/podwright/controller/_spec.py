@@ -36,7 +36,9 @@ def check_name(name: str, what: str = "partition") -> None:
 def asked_for(spec: PartitionSpec, noun: str) -> str:
     """The request in words, for refusals."""
     size = spec.size or len(spec.devices)
-    words = f"{size} {noun}{'' if size == 1 else 's'}" if size else "any size"
+    noun = f"slice{'' if size == 1 else 's'} of {spec.profile}" if spec.profile else noun
+    plural = "" if size == 1 or spec.profile else "s"
+    words = f"{size} {noun}{plural}" if size else "any size"
     if spec.num_gcds > 1:
         words += f" in {spec.num_gcds} GCDs"
     if spec.num_ilds > 0:
@@ -129,6 +131,21 @@ def check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> N
         raise InvalidRequest(problem, asked=asked, would_work=would_work)
 
 
+def check_profile(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
+    """Raises InvalidRequest for slices of what is no GPU, or of devices that are named."""
+    if spec.profile and cluster.family.attachment is not Attachment.HOST:
+        noun = cluster.family.device_noun
+        raise InvalidRequest(
+            f"{noun}s are not cut into slices", asked=asked, would_work="leave out the profile"
+        )
+    if spec.profile and spec.devices:
+        raise InvalidRequest(
+            "devices are named, and a profile too",
+            asked=asked,
+            would_work="leave out one of them",
+        )
+
+
 def fewest_gcds(spec: PartitionSpec, cluster: Cluster) -> int:
     """The GCDs of a partition whose creator leaves them open: a GCD lies in one link domain,
     and in one machine where devices sit inside hosts."""
@@ -147,8 +164,9 @@ def to_request(spec: PartitionSpec, cluster: Cluster) -> Request:
         size=spec.size or len(spec.devices),
         allocation=spec.allocation or None,
         domains=spec.num_ilds or (1 if spec.reconfigurable else None),
-        gcds=spec.num_gcds or fewest_gcds(spec, cluster),
+        gcds=spec.num_gcds or (spec.size if spec.profile else fewest_gcds(spec, cluster)),
         blocks=blocks,
+        profile=spec.profile,
     )
 
 

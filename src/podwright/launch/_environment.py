@@ -85,11 +85,19 @@ def visible_gpus(partition: PartitionInfo, instances: int) -> dict[str, str]:
     """Which GPUs each instance is to see, for the script in front of it: it knows its number.
 
     Empty for devices that are none, which programs reach in another way. Names are UUIDs, so that
-    they mean the same whatever else is visible.
+    they mean the same whatever else is visible. Raises InvalidRequest for an instance with several
+    slices of GPUs (MIG): CUDA shows a program one.
     """
     names = [[device.chip_id for device in gcd] for gcd in partition.gcds]
-    if len(names) != instances or not all(n.startswith("GPU-") for gcd in names for n in gcd):
+    kinds = {name.partition("-")[0] for gcd in names for name in gcd}
+    if len(names) != instances or not kinds <= {"GPU", "MIG"}:
         return {}
+    if "MIG" in kinds and any(len(gcd) > 1 for gcd in names):
+        raise InvalidRequest(
+            "an instance would have several slices of GPUs, and a program uses one",
+            asked=f"a launch on partition {partition.name}",
+            would_work=f"--num-instances {partition.size} --ipus-per-replica 1",
+        )
     # AMD's are 16 digits, NVIDIA's are UUIDs.
     amd = all(n.count("-") == 1 for gcd in names for n in gcd)
     return {

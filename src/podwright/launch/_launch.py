@@ -269,13 +269,13 @@ class _Run:
         self._partition = partition_environment(
             lease.partition, plan.server_host or host, plan.server_port or port, self._environ
         )
-        gpus = visible_gpus(lease.partition, len(plan.instances))
-        if gpus:
-            try:
+        try:
+            gpus = visible_gpus(lease.partition, len(plan.instances))
+            if gpus:
                 check_hosts(lease.partition, [i.host for i in plan.instances])
-            except PodwrightError:
-                lease.release()
-                raise
+        except PodwrightError:
+            lease.release()
+            raise
         self._partition |= gpus
         return lease
 

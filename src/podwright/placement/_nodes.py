@@ -7,13 +7,14 @@ the fullest that has room is found first, and machines and link domains stay who
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement._allocations import check_allocation
 from podwright.placement._node_pool import Harm, NodePool, best_first, spread
 from podwright.placement._node_rules import NodeShape, best_runs, node_shape
+from podwright.placement._node_slices import Slices, check_slices
 from podwright.placement._refusals import unknown_allocation
 from podwright.placement._rules import Illegal
 from podwright.placement._values import Block, Placement, Refusal, Request
@@ -35,7 +36,9 @@ class NodeIndex:
         self._untaken = dict.fromkeys(self._machines, self._full)
         self._drained: set[str] = set()
         self._avoided: dict[str, int] = {}  # by machine that has any: devices that are ill
-        self._now = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
+        self._slices = Slices()
+        self._open = dict.fromkeys(self._machines, 0)  # neither taken, drained nor ill
+        self._now = dict.fromkeys(self._machines, 0)  # of these, the whole devices
         self._home: dict[str, NodePool] = {}
         self._pools: dict[str, NodePool] = {}
         self._add_pool(cluster.name, self._machines)
@@ -78,6 +81,8 @@ class NodeIndex:
         now = self._untaken[machine] & ~self._avoided.get(machine, 0)
         if machine in self._drained:
             now = 0
+        self._open[machine] = now
+        now &= ~self._slices.of(machine)
         before, self._now[machine] = self._now[machine], now
         if before != now and machine in self._home:
             self._home[machine].refile(machine, before.bit_count(), now.bit_count())
@@ -112,8 +117,15 @@ class NodeIndex:
             self._avoided[machine] = mask
         self._look(machine)
 
+    def cut(self, machine: str, profiles: Mapping[int, str]) -> None:
+        """These devices of a machine are slices, each of its profile, and go to nobody who does
+        not ask for it or name them. Raises ValueError for an unknown machine."""
+        self._slices.cut(self._known(machine), profiles)
+        self._look(machine)
+
     def free(self, allocation: str | None = None) -> int:
-        """Devices that are neither taken, drained nor ill. Raises ValueError for an unknown one."""
+        """Whole devices that are neither taken, drained nor ill. Raises ValueError for an unknown
+        allocation."""
         return sum(pool.free for pool in self._of(allocation))
 
     def size(self, allocation: str | None = None) -> int:
@@ -151,6 +163,8 @@ class NodeIndex:
         try:
             if request.blocks is not None:
                 return self._find_named(request)
+            if request.profile:
+                return self._find_slices(request)
             shape = node_shape(self.cluster, request)
         except Illegal:
             return None
@@ -228,8 +242,16 @@ class NodeIndex:
         bits, shape = self._named(request)
         for name, pool in self._pools.items():
             inside = request.allocation in (None, name) and pool.places.keys() >= bits.keys()
-            if inside and not any(mask & ~self._now[m] for m, mask in bits.items()):
+            if inside and not any(mask & ~self._open[m] for m, mask in bits.items()):
                 return _placement(name, self._blocks(bits), shape.gcd)
+        return None
+
+    def _find_slices(self, request: Request) -> Placement | None:
+        check_slices(request)
+        for name, pool in self._pools.items():
+            bits = self._slices.pick(request, pool.places, self._open)
+            if request.allocation in (None, name) and bits:
+                return _placement(name, self._blocks(bits), 1)
         return None
 
     def _named(self, request: Request) -> tuple[dict[str, int], NodeShape]:
@@ -277,6 +299,10 @@ class NodeIndex:
                 if not inside:
                     rule = "the devices named are not all in one allocation"
                 return Refusal(not inside, rule, free, largest)
+            if request.profile:
+                check_slices(request)
+                places = [name for pool in pools for name in pool.places]
+                return self._slices.refuse(request, places, self._open)
             shape = node_shape(self.cluster, request)
         except Illegal as illegal:
             nearest = self._nearest(request.size, pools) if illegal.of_size else ()

@@ -23,6 +23,7 @@ class Request:
     domains: link domains to span; None lets the family decide (the fewest).
     gcds: parts of equal size that each lie in one link domain.
     blocks: the very devices wanted, or None.
+    profile: slices of this kind; empty for whole devices.
     """
 
     size: int
@@ -30,6 +31,7 @@ class Request:
     domains: int | None = None
     gcds: int = 1
     blocks: tuple[Block, ...] | None = None
+    profile: str = ""
 
 
 class _Made:

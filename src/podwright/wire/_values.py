@@ -139,7 +139,8 @@ class PartitionSpec(Value):
     that its link domains allow), until a launch divides it. num_replicas: over all GCDs; 0 leaves
     it open: as many as GCDs.
     num_ilds: link domains to span; 0 lets the server decide. devices: explicit (domain, offset)
-    pairs, or none. auto_reset: the server resets a partition in error by itself.
+    pairs, or none. auto_reset: the server resets a partition in error by itself. profile: slices
+    of GPUs (MIG) of this kind, such as `1g.10gb`; empty takes whole devices.
     """
 
     name: str
@@ -156,6 +157,7 @@ class PartitionSpec(Value):
     devices: list[tuple[int, int]] = []
     auto_reset: bool = True
     relocatable: bool = False
+    profile: str = ""
 
 
 class LeaseInfo(Value):

@@ -28,7 +28,7 @@ _PATIENCE = 2.0
 
 
 class Cgroups:
-    """A Guard and a Keeper. gpus: all of the machine's. root: where /dev is."""
+    """A Guard and a Keeper. gpus: all that the machine can give. root: where /dev is."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Cgroups:
         self._groups = groups
         self._root = root
         self._patience = patience
-        self._all = {gpu.index: gpu for gpu in gpus}
-        self._own: dict[str, set[int]] = {}  # by group that was made or found: its GPUs
+        self._all = {gpu.uuid: gpu for gpu in gpus}
+        self._own: dict[str, set[str]] = {}  # by group that was made or found: its GPUs
 
     def try_out(self) -> None:
         """Whether this machine has such groups for us. Raises wire.InvalidRequest."""
@@ -64,11 +64,11 @@ class Cgroups:
         """See `Guard.join`."""
         if partition not in self._own and partition in self._groups.names():
             self._must_be_empty(partition)
-        self._let(partition, self._own.get(partition, set()) | {gpu.index for gpu in gpus})
+        self._let(partition, self._own.get(partition, set()) | {gpu.uuid for gpu in gpus})
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
-        leaving = {gpu.index for gpu in gpus}
+        leaving = {gpu.uuid for gpu in gpus}
         for name, own in list(self._own.items()):
             if own & leaving:
                 self._let(name, own - leaving)
@@ -76,9 +76,9 @@ class Cgroups:
                     del self._own[name]
                     self._remove(name, self._patience)
 
-    def keep(self, held: Sequence[Held]) -> Mapping[int, str]:
+    def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
-        wanted = {one.partition: {gpu.index for gpu in one.gpus} for one in held}
+        wanted = {one.partition: {gpu.uuid for gpu in one.gpus} for one in held}
         for name in self._groups.names():
             if name not in wanted:
                 self._own.pop(name, None)
@@ -100,9 +100,9 @@ class Cgroups:
                 f"{error.strerror}"
             ) from None
 
-    def _let(self, name: str, own: set[int]) -> None:
+    def _let(self, name: str, own: set[str]) -> None:
         """Only these GPUs may be opened from now on."""
-        mine = self._numbers(self._all[index] for index in own)
+        mine = self._numbers(self._all[uuid] for uuid in own)
         try:
             self._groups.confine(name, self._numbers(self._all.values()) - mine, mine)
         except OSError as error:
@@ -132,7 +132,7 @@ class Cgroups:
         )
 
     def _numbers(self, gpus: Iterable[Gpu]) -> set[tuple[int, int]]:
-        files = {f for gpu in gpus for f in (*gpu.files, *(f for s in gpu.slices for f in s.files))}
+        files = {file for gpu in gpus for file in (*gpu.files, *gpu.shared)}
         return {self._number(file) for file in files}
 
     def _number(self, file: str) -> tuple[int, int]:

@@ -51,23 +51,27 @@ class Supported(NamedTuple):
 
 class FabricManager:
     """A Guard and a Keeper. command: `fmpm` with what leads to the daemon. gpus: all of the
-    machine's."""
+    machine's, in their order."""
 
     def __init__(
         self, command: Sequence[str], gpus: Sequence[Gpu], environ: Mapping[str, str]
     ) -> None:
         self._command = list(command)
         self._gpus = tuple(gpus)
+        self._at = {gpu.uuid: gpu.index for gpu in gpus}
         self._environ = dict(environ)
         self._known: list[Supported] = []  # when it was last asked; ids and GPUs stay the same
         self._strange: set[int] = set()
 
     def check(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.check`."""
-        self._named(gpus, self.supported())
+        if self._indices(gpus):
+            self._named(gpus, self.supported())
 
     def join(self, partition: str, owner: str, gpus: Sequence[Gpu]) -> None:
         """See `Guard.join`."""
+        if not self._indices(gpus):
+            return
         known = self.supported()
         wanted = self._named(gpus, known)
         for other in known:
@@ -85,17 +89,18 @@ class FabricManager:
 
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
-        indices = {gpu.index for gpu in gpus}
+        indices = self._indices(gpus)
         for other in self.supported():
             if other.active and other.gpus & indices:
                 self._tell("-d", other.id)
 
-    def keep(self, held: Sequence[Held]) -> Mapping[int, str]:
+    def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
         """See `Keeper.keep`.
 
         Partitions that are active and nobody's are told of, and left as they are.
         """
-        ours = {frozenset(gpu.index for gpu in one.gpus): one.partition for one in held}
+        ours = {self._indices(one.gpus): one.partition for one in held}
+        ours.pop(frozenset(), None)
         try:
             known = self.supported()
         except Internal:
@@ -114,7 +119,7 @@ class FabricManager:
                 _log.warning("Fabric Manager was restarted, and knows of its partitions again")
         self._known = known
         return {
-            index: f"Fabric Manager has lost partition {name}: reset it"
+            self._gpus[index].uuid: f"Fabric Manager has lost partition {name}: reset it"
             for gpus, name in ours.items()
             if gpus not in active
             for index in gpus
@@ -132,6 +137,10 @@ class FabricManager:
             for one in listed.partitionInfo
         ]
 
+    def _indices(self, gpus: Sequence[Gpu]) -> frozenset[int]:
+        """Of these, the whole GPUs. Slices have no NVLink."""
+        return frozenset(self._at[gpu.uuid] for gpu in gpus if gpu.uuid in self._at)
+
     def _index(self, member: _Member) -> int:
         """Which GPU of this machine that is. Inactive partitions may tell its module alone."""
         for gpu in self._gpus:
@@ -144,7 +153,7 @@ class FabricManager:
         raise Internal(f"Fabric Manager tells of a GPU module {member.physicalId} that is not here")
 
     def _named(self, gpus: Sequence[Gpu], known: Sequence[Supported]) -> Supported:
-        indices = frozenset(gpu.index for gpu in gpus)
+        indices = self._indices(gpus)
         for one in known:
             if one.gpus == indices:
                 return one

@@ -44,11 +44,11 @@ class Held(NamedTuple):
 class Keeper(Protocol):
     """A guard that looks after what it set up: others may have undone it meanwhile."""
 
-    def keep(self, held: Sequence[Held]) -> Mapping[int, str]:
+    def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
         """These partitions are all that there are: let what they need stand, and nothing else.
 
         Called whenever the machine is looked at, and before each change. Returns what is wrong
-        and cannot be mended here, by index of the GPU. Raises wire.PodwrightError.
+        and cannot be mended here, by UUID of the GPU. Raises wire.PodwrightError.
         """
         ...
 
@@ -64,6 +64,9 @@ class Files:
 
     def check(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.check`."""
+        for gpu in gpus:
+            if not gpu.files:
+                raise Internal(f"{gpu.name} {gpu.uuid} has no device file of its own")
         for path in self._paths(gpus):
             if not os.path.exists(path):
                 raise Internal(f"there is no device file {path}")

@@ -9,7 +9,7 @@ from podwright.agents.gpu._guards import Guard
 from podwright.agents.gpu._machine import PATIENCE, GpuMachine
 from podwright.agents.gpu._reset import resetter
 from podwright.fabric import HGX8, NVL72, Family, Machine, gpu_family
-from podwright.hosts.gpus import Gpu, take_gpus
+from podwright.hosts.gpus import Gpu, divided, take_gpus
 from podwright.wire import InvalidRequest, Unavailable
 
 
@@ -35,12 +35,19 @@ def open_machine(
         if found.notes:
             raise Unavailable(f"the GPUs of this machine cannot be read: {found.notes[0]}")
         return None
-    family = family or family_of(found.gpus)
-    if family.devices_per_machine != len(found.gpus):
+    parts = tuple(part.gpu for part in divided(found.gpus))
+    if not parts:
+        raise Unavailable(
+            "the GPUs of this machine are in MIG mode, and cut into nothing",
+            would_work="nvidia-smi mig -cgi PROFILES -C, or leave MIG mode",
+        )
+    looks = family_of(parts)
+    family = family or looks
+    if family.devices_per_machine != len(parts):
         raise InvalidRequest(
-            f"this machine has {len(found.gpus)} GPUs, and one of family {family.name} has "
+            f"this machine has {len(parts)} GPUs, and one of family {family.name} has "
             f"{family.devices_per_machine}",
-            would_work=f"--family {family_of(found.gpus).name}",
+            would_work=f"--family {looks.name}",
         )
     return GpuMachine(
         machine,
@@ -56,6 +63,8 @@ def open_machine(
 def family_of(gpus: Sequence[Gpu]) -> Family:
     """What a machine with these GPUs looks like."""
     count = len(gpus)
+    if any(gpu.profile for gpu in gpus):
+        return gpu_family(f"gpu{count}", count, count)
     if count == NVL72.devices_per_machine and all(gpu.fabric for gpu in gpus):
         return NVL72
     if count == HGX8.devices_per_machine:

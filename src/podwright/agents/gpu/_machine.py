@@ -18,7 +18,7 @@ from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._guards import Guard, Held, Keeper, user_number
 from podwright.fabric import Family, Machine
-from podwright.hosts.gpus import Gpu, Health, Holder, Library, LibraryError
+from podwright.hosts.gpus import Gpu, Health, Holder, Library, LibraryError, divided
 from podwright.wire import (
     Denied,
     Fenced,
@@ -42,7 +42,8 @@ class GpuMachine:
 
     reset: brings a GPU to its initial state; None where that is not allowed: then it is enough
     that nobody holds it, since a driver clears what a process leaves behind. guards: applied in
-    their order, lifted in the other.
+    their order, lifted in the other. gpus: of the machine; those in MIG mode are as many devices
+    as they have slices.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class GpuMachine:
     ) -> None:
         self.machine = machine
         self.family = family
-        self.devices = [SimulatedDevice() for _ in gpus]
-        self.gpus = tuple(gpus)
+        self._parts = divided(gpus)
+        self.gpus = tuple(part.gpu for part in self._parts)
+        self.devices = [SimulatedDevice() for _ in self.gpus]
         self.simulated = any(library.simulated for library in libraries)
         self._reset = reset
         self._guards = tuple(guards)
@@ -208,9 +210,9 @@ class GpuMachine:
 
     # -- inside, in the thread ---------------------------------------------------------------
 
-    def _keep(self, held: Sequence[Held]) -> dict[int, str]:
-        """What is wrong with GPUs of partitions, and cannot be mended, by index."""
-        wrong: dict[int, str] = {}
+    def _keep(self, held: Sequence[Held]) -> dict[str, str]:
+        """What is wrong with GPUs of partitions, and cannot be mended, by UUID."""
+        wrong: dict[str, str] = {}
         said: list[str] = []
         for guard in self._guards:
             if isinstance(guard, Keeper):
@@ -239,15 +241,21 @@ class GpuMachine:
             raise Unavailable(f"machine {self.machine.name}: {error}") from None
 
     def _asked(self, gpu: Gpu) -> tuple[Library, int]:
-        return self._libraries[gpu.vendor], gpu.index - self._first[gpu.vendor]
+        whole = self._parts[gpu.index].whole
+        return self._libraries[gpu.vendor], whole.index - self._first[gpu.vendor]
 
-    def _describe(self, wrong: Mapping[int, str]) -> tuple[DeviceReport, ...]:
+    def _holders(self, gpu: Gpu) -> tuple[Holder, ...]:
+        library, index = self._asked(gpu)
+        found, part = library.holders(index), self._parts[gpu.index].part
+        return tuple(h for h in found if h.slice in ("", part)) if part else found
+
+    def _describe(self, wrong: Mapping[str, str]) -> tuple[DeviceReport, ...]:
         reports = []
         for gpu in self.gpus:
             library, index = self._asked(gpu)
-            health, holders = library.health(index), library.holders(index)
-            if gpu.index in wrong:
-                health = health._replace(problems=(*health.problems, wrong[gpu.index]))
+            health, holders = library.health(index), self._holders(gpu)
+            if gpu.uuid in wrong:
+                health = health._replace(problems=(*health.problems, wrong[gpu.uuid]))
             reports.append(
                 DeviceReport(
                     index=gpu.index,
@@ -272,8 +280,7 @@ class GpuMachine:
         """Nobody holds them any more, within the patience that ended processes are owed."""
         until = time.monotonic() + self._patience
         for gpu in gpus:
-            library, index = self._asked(gpu)
-            while holders := library.holders(index):
+            while holders := self._holders(gpu):
                 if time.monotonic() >= until:
                     raise Internal(
                         f"{self._named(gpu)} is held by {_named(holders)}",
@@ -285,6 +292,8 @@ class GpuMachine:
         self._must_be_free(gpus)
         if self._reset is not None:
             for gpu in gpus:
+                if gpu.profile:
+                    continue  # the others of its GPU would go with it
                 self._reset(gpu)
                 library, index = self._asked(gpu)
                 library.forget(index)
@@ -315,7 +324,8 @@ def attributes(gpu: Gpu, version: str, health: Health, holders: Sequence[Holder]
         "near threads": gpu.cpus or None,
         "links": str(links) if links else None,
         "fabric": gpu.fabric or None,
-        "mig": ", ".join(part.profile for part in gpu.slices) or gpu.mig or None,
+        "mig": gpu.mig or None,
+        "profile": gpu.profile or None,
         "ecc errors": ecc,
         "row remapping": health.row_remap or None,
         "last xid": str(health.xid) if health.xid else None,

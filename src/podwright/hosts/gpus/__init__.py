@@ -1,5 +1,6 @@
 """The GPUs of a machine, and what lies around them: read here, used anywhere."""
 
+from podwright.hosts.gpus._divided import Device, divided
 from podwright.hosts.gpus._library import (
     STANDINS,
     Health,
@@ -26,6 +27,7 @@ __all__ = [
     "STANDINS",
     "VARIABLES",
     "BadInventory",
+    "Device",
     "Found",
     "Gpu",
     "Health",
@@ -36,6 +38,7 @@ __all__ = [
     "Nic",
     "Sample",
     "Slice",
+    "divided",
     "near_cores",
     "open_libraries",
     "read_inventories",

@@ -176,6 +176,7 @@ class Nvml:
                     profile=name.rpartition("MIG ")[2],
                     memory=memory.total >> 20 if memory else 0,
                     files=files + self._caps(minor, instance, compute),
+                    number=-1 if instance is None else int(instance),
                 )
             )
         return tuple(out)

@@ -18,12 +18,14 @@ PATHS = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """A part of a GPU that acts as one (NVIDIA's MIG). memory: MiB. files: what opens it."""
+    """A part of a GPU that acts as one (NVIDIA's MIG). memory: MiB. files: what opens it.
+    number: of its GPU instance, as a `Holder` names it; -1 where nothing tells."""
 
     uuid: str
     profile: str
     memory: int
     files: tuple[str, ...] = ()
+    number: int = -1
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -37,6 +39,8 @@ class Gpu(msgspec.Struct, frozen=True):
     -1 for itself. paths: alike, the way over PCIe, one of PATHS. fabric: equal for GPUs that
     reach each other by NVLink over machines; empty where none do. mig: `on`, `off`, or empty
     where the GPU cannot be cut. module: its place on the board, from 1 on; -1 where nothing tells.
+    profile: of a slice that is a device of its own (`divided`), such as `1g.10gb`. shared: files
+    that it opens, and others do.
     """
 
     index: int
@@ -56,6 +60,8 @@ class Gpu(msgspec.Struct, frozen=True):
     mig: str = ""
     slices: tuple[Slice, ...] = ()
     module: int = -1
+    profile: str = ""
+    shared: tuple[str, ...] = ()
 
 
 class Nic(msgspec.Struct, frozen=True):

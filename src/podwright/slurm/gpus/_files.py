@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -56,8 +57,11 @@ def _files(files: Sequence[str]) -> str:
     return ",".join(files)
 
 
-def node_row(row: Row, kind: Kind) -> Row:
-    """A node's line, with what the inventory knows; what else it says stays."""
+def node_row(row: Row, kind: Kind, detect: str) -> Row:
+    """A node's line, with what the inventory knows; what else it says stays.
+
+    Where slurmd detects, a type must be part of the name that it makes: of a slice the profile is.
+    """
     gone = ("cpus", "procs", "boards", "socketsperboard")
     mine = ("sockets", "corespersocket", "threadspercore", "gres", "feature", "features")
     state = value(row, "state")
@@ -75,7 +79,8 @@ def node_row(row: Row, kind: Kind) -> Row:
     others = [
         word for word in value(row, "gres").split(",") if word and word.split(":")[0] != "gpu"
     ]
-    out["Gres"] = ",".join([kind.gres, *others])
+    gres = re.sub(r"gpu:\w+_(\d+g\.)", r"gpu:\1", kind.gres) if detect == "nvml" else kind.gres
+    out["Gres"] = ",".join([gres, *others])
     said = value(row, "feature") or value(row, "features")
     out["Feature"] = ",".join(dict.fromkeys([*filter(None, said.split(",")), *kind.words]))
     out["State"] = state or "UNKNOWN"

@@ -61,7 +61,7 @@ def configure(
     topology = _topology(inventory, version, wishes.topology)
     notes = _notes(inventory, now, topology)
     text = changed(base, _settings(inventory, now, topology, wishes), str(conf), MARK)
-    text = _nodes(text, inventory, str(conf))
+    text = _nodes(text, inventory, str(conf), wishes.detect)
     text = _partitions(text, inventory, str(conf))
     plan = Plan()
     domains = imex.imex_texts(etc, base, inventory, resolve) if wishes.imex else {}
@@ -172,7 +172,7 @@ def _settings(
     return {key: wanted for key, wanted in out.items() if now.get(key.lower()) != wanted}
 
 
-def _nodes(text: str, inventory: Inventory, path: str) -> str:
+def _nodes(text: str, inventory: Inventory, path: str, detect: str) -> str:
     seen: set[str] = set()
 
     def rows(row: Row, names: tuple[str, ...]) -> list[Row] | None:
@@ -186,14 +186,14 @@ def _nodes(text: str, inventory: Inventory, path: str) -> str:
             groups.setdefault(id(inventory.nodes[name]), []).append(name)
         for those in groups.values():
             cut = part(row, names, those, "NodeName")
-            out.append(node_row(cut, inventory.nodes[those[0]]))
+            out.append(node_row(cut, inventory.nodes[those[0]], detect))
         if rest := [name for name in names if name not in inventory.nodes]:
             out.append(part(row, names, rest, "NodeName"))
         return out
 
     text = replaced(text, "NodeName", rows, path)
     new = [
-        node_row({"NodeName": fold(left)}, kind)
+        node_row({"NodeName": fold(left)}, kind, detect)
         for kind, names in inventory.kinds().items()
         if (left := [name for name in names if name not in seen])
     ]

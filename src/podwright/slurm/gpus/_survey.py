@@ -60,7 +60,7 @@ def _rows(gpu: Gpu, shared: Counter[str]) -> list[dict[str, Any]]:
             {
                 **common,
                 "uuid": piece.uuid,
-                "type": f"{gpu.type}_{piece.profile}",
+                "type": f"{gpu.type}_{piece.profile}".replace("+", "."),
                 "memory": round(piece.memory / 1024),
                 "file": ",".join(piece.files or gpu.files),
             }
