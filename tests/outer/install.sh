@@ -9,7 +9,7 @@ packages=(
     munge libmunge-dev libpmix-dev
     openssh-server openssh-client rsync
     hwloc postgresql mariadb-server
-    iproute2 util-linux debootstrap
+    iproute2 util-linux debootstrap systemd keepalived curl
     gcc libc6-dev make valgrind
     lua5.1
 )
