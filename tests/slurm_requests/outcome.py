@@ -1,7 +1,7 @@
 """Outcomes as one line, as the record of real Slurm has them.
 
-`2 nodes: 0[0,1] 1[0,1]` lists each task in the order of ranks as node[CUDA_VISIBLE_DEVICES];
-otherwise it is the stage at which Slurm refuses.
+`2 nodes: 0[0,1] 1[0,1]` lists each task in the order of ranks as node[CUDA_VISIBLE_DEVICES], the
+nodes counted in the order of their first tasks; otherwise it is the stage at which Slurm refuses.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import shlex
 
 from podwright.slurm.requests import OLDEST, Refusal, Shape, Version, explain, parse_request
 from podwright.wire import PodwrightError
+from tests.slurm_requests.shapes import LAYOUTS
 
-SHAPE = Shape(nodes=4, sockets=2, cores_per_socket=4, gpus=4, kinds=("a100",), confined=False)
+SHAPE = LAYOUTS["even"].shape()
 
 
-def line(nodes: int, tasks: list[tuple[int, str]]) -> str:
-    """An outcome as one line."""
-    return f"{nodes} nodes: " + " ".join(f"{node}[{text}]" for node, text in tasks)
+def line(tasks: list[tuple[str, str]]) -> str:
+    """An outcome as one line; tasks are (node, CUDA_VISIBLE_DEVICES) in the order of ranks."""
+    nodes = list(dict.fromkeys(node for node, _ in tasks))
+    return f"{len(nodes)} nodes: " + " ".join(
+        f"{nodes.index(node)}[{seen}]" for node, seen in tasks
+    )
 
 
 def expected(command: str, options: str, shape: Shape = SHAPE, *, version: Version = OLDEST) -> str:
@@ -27,6 +31,6 @@ def expected(command: str, options: str, shape: Shape = SHAPE, *, version: Versi
         return "submit"
     if isinstance(answer, Refusal):
         return answer.stage
-    used = {task.node for task in answer.tasks}
-    texts = [(t.node, "unset" if t.variable is None else t.variable) for t in answer.tasks]
-    return line(len(used), texts)
+    return line(
+        [(str(t.node), "unset" if t.variable is None else t.variable) for t in answer.tasks]
+    )

@@ -137,9 +137,20 @@ def test_the_site_is_read_from_scontrol() -> None:
     shape = requests.read_shape(nodes, config)
     assert shape == requests.Shape(2, 2, 32, 8, ("h100",), True)
     old = requests.read_shape(nodes, "", "old")
-    assert old == requests.Shape(1, 2, 16, 4, ("v100",), False)
+    assert old == requests.Shape(1, 2, 16, 4, ("v100",), False, beside=(-1,) * 4)
     assert requests.read_shape(nodes, "", "cpu") is None
     assert requests.read_version(config) == (24, 11)
+
+
+def test_types_and_sockets_of_gpus_are_read_from_scontrol() -> None:
+    row = "NodeName=m1 CoresPerSocket=8 Gres={} Sockets=2 Partitions=gpu\n"
+    mixed = requests.read_shape(row.format("gpu:a100:1(S:0),gpu:v100:3(S:0-1)"), "")
+    assert mixed is not None
+    assert mixed.types == ("a100", "v100", "v100", "v100")
+    assert mixed.beside == (0, 0, 0, 1)
+    one = requests.read_shape(row.format("gpu:4(S:1)"), "")
+    assert one is not None
+    assert (one.beside, one.types, one.kinds) == ((1, 1, 1, 1), (), ())
 
 
 def test_options_are_read_as_getopt_reads_them() -> None:

@@ -1,25 +1,25 @@
 """What a real Slurm grants for a request, read from inside the job by every task.
 
-Four nodes of two sockets with four cores and two GPUs each; the GPUs are device files of a major
-number that nothing serves. An outcome is one line: `4 nodes: 0[0,1] 0[0,1] 1[0] …` lists each
-task in the order of ranks as node[CUDA_VISIBLE_DEVICES]; otherwise it is the stage at which
-Slurm refuses (tests/slurm_requests/outcome.py).
+Nodes are laid out as tests/slurm_requests/shapes.py says; the GPUs are device files of a major
+number that nothing serves. An outcome is one line, as tests/slurm_requests/outcome.py writes it.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 import stat
-import subprocess
 from pathlib import Path
 
-from tests.outer.lab import SlurmLab
+from tests.outer.lab import LabError, SlurmLab
 from tests.slurm_requests.outcome import line
+from tests.slurm_requests.shapes import LAYOUTS, NODES, Layout
 
 _TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
 _PROBE = 'echo "@$SLURM_PROCID $SLURMD_NODENAME [${CUDA_VISIBLE_DEVICES-unset}]@"'
+_NAMES = itertools.count()
 
 
 def gres(first: str, second: str) -> str:
@@ -29,42 +29,57 @@ def gres(first: str, second: str) -> str:
     return "\n".join(["AutoDetect=off", *lines]) + "\n"
 
 
-def make_gpus(lab: SlurmLab) -> None:
-    """The device files of four GPUs."""
-    for number in range(4):
+def make_gpus(lab: SlurmLab, count: int = 4) -> None:
+    """The device files of GPUs."""
+    for number in range(count):
         os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
 
 
-def gpu_lab(release: Path | None = None, **conf: str) -> SlurmLab:
+def gpu_lab(release: Path | None = None, layout: Layout = LAYOUTS["even"], **conf: str) -> SlurmLab:
     """A lab, not yet started, whose nodes have GPUs."""
     lab = SlurmLab(
-        nodes=4,
-        cpus=8,
+        nodes=NODES,
+        cpus=layout.sockets * layout.cores,
         conf={"GresTypes": "gpu", **conf},
-        files={"gres.conf": gres("0-3", "4-7")},
-        node_extra="Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 Gres=gpu:a100:4",
+        files={"gres.conf": layout.gres_conf()},
+        node_extra=layout.node(),
         release=release,
     )
-    make_gpus(lab)
+    make_gpus(lab, sum(row.gpus for row in layout.rows))
     return lab
 
 
-def granted(lab: SlurmLab, command: str, options: str) -> str:
-    """What Slurm does with these options of srun, or of salloc with a plain srun inside."""
-    argv = [command, *shlex.split(options)]
-    argv += ["srun", "sh", "-c", _PROBE] if command != "srun" else ["sh", "-c", _PROBE]
+def granted(lab: SlurmLab, command: str, options: str, *, patience: float = 60) -> str:
+    """What Slurm does with these options of srun, or of sbatch or salloc with a plain srun inside.
+
+    patience: seconds after which a job that has not started is taken to wait for ever.
+    """
+    name = f"request{next(_NAMES)}"
+    words = [*shlex.split(options), f"--job-name={name}"]
+    file = lab.folder / "out" / f"{name}.out"
+    if command == "srun":
+        argv = ["srun", *words, "sh", "-c", _PROBE]
+    elif command == "salloc":
+        argv = ["salloc", *words, "srun", "sh", "-c", _PROBE]
+    else:
+        argv = ["sbatch", "--wait", *words, f"--output={file}", "--wrap", f"srun sh -c '{_PROBE}'"]
     try:
-        done = lab.run(*argv, timeout=6)
-    except subprocess.TimeoutExpired:
+        said = lab.run(*argv, timeout=patience).stdout
+    except LabError:
+        waiting = "PENDING" in lab.ok("squeue", "--noheader", "--format=%T")
         lab.run("scancel", "--user=root")
+        assert waiting, f"{command} {options}: it runs, and does not end"
         return "waits"
-    if "@" not in done.stdout:
-        return "step" if "create step" in done.stderr else "submit"
-    return outcome(done.stdout)
+    if command == "sbatch" and file.exists():
+        said = file.read_text()
+    if "@" in said:
+        return outcome(said)
+    jobs = lab.ok("scontrol", "--oneliner", "show", "jobs")
+    started = re.search(rf" JobName={name} .* NodeList=n", jobs)
+    return "step" if started else "submit"
 
 
 def outcome(text: str) -> str:
     """The outcome out of what the tasks printed."""
     tasks = sorted((int(rank), node, seen) for rank, node, seen in _TASK.findall(text))
-    names = list(dict.fromkeys(node for _, node, _ in tasks))
-    return line(len(names), [(names.index(node), seen) for _, node, seen in tasks])
+    return line([(node, seen) for _, node, seen in tasks])

@@ -26,11 +26,19 @@ from podwright.slurm.requests._request import (
     read_request,
 )
 from podwright.slurm.requests._site import ask_slurm, read_kinds, read_shape, read_version, site
-from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape, TaskView
+from podwright.slurm.requests._values import (
+    EVERY_SOCKET,
+    Grant,
+    NodeGrant,
+    Refusal,
+    Shape,
+    TaskView,
+)
 from podwright.slurm.requests._words import as_json, picture, sentence
 
 __all__ = [
     "COMMANDS",
+    "EVERY_SOCKET",
     "NEWEST",
     "OLDEST",
     "OPTIONS",

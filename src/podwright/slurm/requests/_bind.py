@@ -6,8 +6,12 @@ Without --gpu-bind every task sees all GPUs that its job has on the node, except
 
 from __future__ import annotations
 
+import re
+
+from podwright.slurm.requests._near import Cores, bound_cores, near, per_task, single
 from podwright.slurm.requests._request import Request
-from podwright.slurm.requests._values import NodeGrant, Shape, TaskView
+from podwright.slurm.requests._step import Held, Placed
+from podwright.slurm.requests._values import Shape, TaskView
 
 
 def binding(request: Request) -> tuple[str, str]:
@@ -27,59 +31,62 @@ def binding(request: Request) -> tuple[str, str]:
     return "all", ""
 
 
-def view(
+def _view(
     request: Request,
     shape: Shape,
-    node: NodeGrant,
-    index: int,
+    tasks: list[Cores],
+    place: Placed,
     rank: int,
     local: int,
-    mended: bool = False,
+    *,
+    newer: bool,
 ) -> TaskView:
     """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES.
 
-    Before 23.02 (`mended` false) Slurm unset the variable for --gpu-bind=none, and for a type
-    in --gpus-per-task.
+    Before 23.02 Slurm unset the variable for --gpu-bind=none, and for a type in --gpus-per-task.
     """
     way, argument = binding(request)
-    if mended and way == "none":
+    if newer and way == "none":
         way = "all"
-    if mended and way == "typed" and request.per_task:
+    if newer and way == "typed" and request.per_task:
         way, argument = "per_task", str(request.per_task.count)
-    if node.tasks == 1:
+    if place.tasks == 1:
         way = "all"  # Slurm binds nothing for a task that is alone on its node
-    held = list(node.gpus)
-    if not held:
-        return TaskView(rank, index, local, (), None)
+    gpus = list(place.gpus)
+    if not gpus:
+        return TaskView(rank, place.node, local, (), None)
     if way in ("none", "typed"):
-        sees = held if shape.confined else list(range(shape.gpus))
-        return TaskView(rank, index, local, tuple(sees), None)
-    if way == "closest" and shape.affinity and request.other.get("cpu-bind") != "none":
-        near = shape.gpus_on(_socket(node, shape, request.cpus_per_task or 1, local))
-        sees = [gpu for gpu in held if gpu in near] or held[:1]
+        sees = gpus if shape.confined else list(range(shape.gpus))
+        return TaskView(rank, place.node, local, tuple(sees), None)
+    if shape.affinity and request.other.get("cpu-bind") != "none":
+        sees = _beside(way, argument, gpus, shape, tasks, local, newer=newer)
     else:
-        sees = _bound(way, argument, held, shape, local)
+        sees = _bound(way, argument, gpus, shape, local)
     names = list(range(len(sees))) if shape.confined else sees
-    return TaskView(rank, index, local, tuple(sees), ",".join(map(str, names)))
+    return TaskView(rank, place.node, local, tuple(sees), ",".join(map(str, names)))
 
 
-def _socket(node: NodeGrant, shape: Shape, cpus: int, local: int) -> int:
-    """The socket of a task that is bound to cores: Slurm lays tasks over the sockets in turns.
-
-    Measured with one core on each socket; with more, Slurm's own words (-m block:cyclic).
-    """
-    left = list(node.cores)
-    socket = -1
-    for _ in range(local + 1):
-        for step in range(1, shape.sockets + 1):
-            at = (socket + step) % shape.sockets
-            if left[at] >= cpus:
-                break
-        else:
-            at = (socket + 1) % shape.sockets
-        socket = at
-        left[socket] -= cpus
-    return socket
+def _beside(
+    way: str,
+    argument: str,
+    gpus: list[int],
+    shape: Shape,
+    tasks: list[Cores],
+    local: int,
+    *,
+    newer: bool,
+) -> list[int]:
+    """As _bound, where tasks are bound to cores."""
+    if way == "closest":
+        return near(gpus, tasks[local], shape) or gpus[:1]
+    if way == "single" and newer:
+        return single(gpus, tasks, int(argument), shape, local)
+    if way == "single":
+        mine = near(gpus, tasks[local], shape) or gpus[:1]
+        return [mine[(local // int(argument)) % len(mine)]]
+    if way == "per_task" and newer:
+        return per_task(gpus, tasks, int(argument), shape, local) or gpus[:1]
+    return _bound(way, argument, gpus, shape, local)
 
 
 def _bound(way: str, argument: str, held: list[int], shape: Shape, local: int) -> list[int]:
@@ -98,7 +105,7 @@ def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) 
     entries: list[int] = []
     for item in argument.split(","):
         value, _, times = item.partition("*")
-        entries += [int(value, 0)] * (int(times) if times.isdigit() and int(times) else 1)
+        entries += [_number(value)] * (int(times) if times.isdigit() and int(times) else 1)
     entry = entries[local % len(entries)]
     wanted = [entry] if way == "map_gpu" else [g for g in range(64) if entry >> g & 1]
     if way == "mask_gpu" and entry >= 1 << shape.gpus:
@@ -109,11 +116,28 @@ def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) 
 
 
 def tasks_of(
-    request: Request, shape: Shape, nodes: list[NodeGrant], *, mended: bool = False
+    request: Request,
+    shape: Shape,
+    held: list[Held],
+    placed: list[Placed],
+    cpus: int,
+    *,
+    newer: bool,
 ) -> list[TaskView]:
-    """All tasks in the order of ranks, block by block."""
+    """All tasks in the order of ranks, block by block; cpus: of each."""
     views: list[TaskView] = []
-    for index, node in enumerate(nodes):
-        for local in range(node.tasks):
-            views.append(view(request, shape, node, index, len(views), local, mended))
+    for place in placed:
+        tasks = bound_cores(held[place.node].cores, shape, cpus, place.tasks)
+        for local in range(place.tasks):
+            rank = len(views)
+            views.append(_view(request, shape, tasks, place, rank, local, newer=newer))
     return views
+
+
+def _number(text: str) -> int:
+    """As C reads it: 0x is hexadecimal, 0 octal, and what is no digit ends it."""
+    found = re.match(r"0x[\da-fA-F]+|\d+", text)
+    if not found:
+        return 0
+    word = found[0]
+    return int(word, 16) if word.startswith("0x") else int(word, 8 if word[0] == "0" else 10)

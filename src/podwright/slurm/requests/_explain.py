@@ -1,22 +1,30 @@
 """The decision: a request and a shape of nodes in, what Slurm gives (or refuses) out.
 
-Measured on Slurm 22.05.8 and 24.11.5. Where the two differ, releases from 23.02 on are taken to
-do as 24.11 does: their change logs name the corrections.
+A model of what Slurm 22.05.8 and 24.11.5 do, written from their sources and held against both.
+Where the two differ, releases from 23.02 on are taken to do as 24.11 does.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 
 from podwright.slurm.requests._bind import tasks_of
+from podwright.slurm.requests._choose import choose
 from podwright.slurm.requests._options import OLDEST, Version
-from podwright.slurm.requests._place import place
+from podwright.slurm.requests._pick import pick
 from podwright.slurm.requests._request import Request
+from podwright.slurm.requests._spread import Laid, spread
+from podwright.slurm.requests._step import Held, Placed, run_step
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape
 from podwright.slurm.requests._wants import Wants, wants_of
 
 MENDED: Version = (23, 2)
 TASKS_ALONE: tuple[Version, Version] = ((22, 5), (23, 11))  # srun ignores its job's -c
+
+_BIND = re.compile(
+    r"(verbose,)?(none|closest|single:[1-9]\d*|per_task:[1-9]\d*"
+    r"|map_gpu:[\dx*,a-fA-F]+|mask_gpu:[\dxa-fA-F*,]+)$"
+)
 
 
 def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant | Refusal:
@@ -24,121 +32,127 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
 
     For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
     """
-    kind = request.kind()
-    if kind and shape.kinds and kind not in shape.kinds:
-        return Refusal(
-            "submit",
-            f"no node has GPUs of type {kind}",
-            "Types here: " + ", ".join(shape.kinds),
-        )
-    wants = wants_of(request, newer=version >= MENDED)
+    newer = version >= MENDED
+    wants = _wanted(request, newer=newer)
     if isinstance(wants, Refusal):
         return wants
     if not request.asks_for_gpus:
         return Refusal("submit", "nothing here asks for GPUs", "Add --gpus-per-node=N")
-    refused = _never(wants, shape)
+    if not any(ask.counts for ask in wants.asks):
+        each = request.tasks_per_gpu or 1
+        return Refusal(
+            "step",
+            f"{wants.tasks} tasks at {each} per GPU come to no whole GPU: the job gets none, and "
+            "its srun asks for one",
+            f"--ntasks={each}",
+        )
+    missing = [a.kind for a in wants.asks if a.kind and shape.kinds and a.kind not in shape.kinds]
+    if missing:
+        return Refusal(
+            "submit",
+            f"no node has GPUs of type {missing[0]}",
+            "Types here: " + ", ".join(shape.kinds),
+        )
+    refused = None if newer else _never(wants, shape)
     if refused:
         return refused
-    nodes = place(wants, shape)
-    if nodes is None:
+    rooms = choose(wants, shape, newer=newer)
+    if rooms is None:
         return Refusal("submit", "no idle set of these nodes can hold it", _smaller(wants, shape))
-    return _with_step(request, wants, shape, nodes, version)
+    laid = spread(wants, rooms, newer=newer)
+    picked = pick(wants, laid, newer=newer) if laid else None
+    if not laid or not picked:
+        return Refusal("waits", "its tasks and GPUs never fit together", _smaller(wants, shape))
+    held = [
+        Held(tuple(node.cores), tuple(sorted(set().union(*gpus))))
+        for node, gpus in zip(laid, picked, strict=True)
+    ]
+    alone = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
+    placed = run_step(request, wants, shape, held, newer=newer, alone=alone)
+    if isinstance(placed, Refusal):
+        return placed
+    tasks = {one.node: one.tasks for one in placed}
+    nodes = tuple(NodeGrant(one.gpus, tasks.get(n, 0), one.cores) for n, one in enumerate(held))
+    cpus = 1 if alone and request.command != "srun" else request.cpus_per_task or 1
+    views = tasks_of(request, shape, held, placed, cpus, newer=newer)
+    return Grant(nodes, tuple(views), tuple(_notes(request, wants, laid, held, placed)))
+
+
+def _wanted(request: Request, *, newer: bool) -> Wants | Refusal:
+    return _conflict(request) or wants_of(request, newer=newer)
 
 
 def refusal(request: Request) -> Refusal | None:
     """Why Slurm refuses these options on any nodes whatever; None where it may not."""
-    wants = wants_of(request)
+    wants = _wanted(request, newer=False)
     return wants if isinstance(wants, Refusal) else None
 
 
+def _conflict(request: Request) -> Refusal | None:
+    if request.bind and request.bind != "verbose" and not _BIND.match(request.bind):
+        return Refusal(
+            "submit",
+            f"--gpu-bind={request.bind} is none of the ways to bind",
+            "Write closest, single:N, per_task:N, map_gpu:… , mask_gpu:… or none",
+        )
+    if request.tasks_per_gpu:
+        for name, given in (
+            ("gpus-per-task", request.per_task),
+            ("gpus-per-socket", request.per_socket),
+            ("ntasks-per-node", request.tasks_per_node),
+        ):
+            if given:
+                return Refusal(
+                    "submit",
+                    f"--ntasks-per-gpu and --{name} exclude each other",
+                    f"Keep one of them; --ntasks-per-gpu with --gpus, or --{name} alone",
+                )
+    return None
+
+
 def _never(w: Wants, shape: Shape) -> Refusal | None:
-    if w.min_nodes > shape.nodes:
+    """What waits for ever: slurmctld looks at these two counts before it looks for nodes."""
+    low = w.min_nodes or 1
+    if low > shape.nodes:
         return Refusal(
             "waits",
-            f"{w.min_nodes} nodes are asked for, there are {shape.nodes}",
+            f"{low} nodes are asked for, there are {shape.nodes}",
             f"--nodes={shape.nodes}",
         )
-    for count, what in ((w.per_node, "node"), (w.per_task, "task")):
-        if count > shape.gpus:
-            return Refusal(
-                "submit",
-                f"{count} GPUs for one {what}, but a node has {shape.gpus}",
-                f"At most {shape.gpus} per node; more nodes give more",
-            )
-    cpus = max(w.cpus, (w.tasks or 0) * w.cpus_per_task)
-    if cpus > shape.cores * shape.nodes:
+    if w.min_cpus > shape.cores * shape.nodes:
         return Refusal(
-            "waits", f"{cpus} cores are asked for, there are {shape.cores * shape.nodes}"
-        )
-    if w.per_job > shape.gpus * shape.nodes:
-        return Refusal(
-            "submit", f"{w.per_job} GPUs are asked for, there are {shape.gpus * shape.nodes}"
+            "waits", f"{w.min_cpus} cores are asked for, there are {shape.cores * shape.nodes}"
         )
     return None
 
 
 def _smaller(w: Wants, shape: Shape) -> str:
-    if w.tasks_per_gpu and not w.min_nodes:
+    for ask in w.asks:
+        here = len(shape.gpus_of(ask.kind))
+        if max(ask.per_node, ask.per_task) > here:
+            return f"At most {here} per node; more nodes give more"
+    if w.tasks_per_gpu and not w.options.nodes_said:
         return "With --ntasks-per-gpu say --nodes=N: without it all tasks must fit one node"
     return f"A node here has {shape.cores} cores and {shape.gpus} GPUs"
 
 
-def _with_step(
-    request: Request, w: Wants, shape: Shape, nodes: list[NodeGrant], version: Version
-) -> Grant | Refusal:
+def _notes(
+    request: Request, w: Wants, laid: list[Laid], held: list[Held], placed: list[Placed]
+) -> list[str]:
     notes: list[str] = []
-    if request.step_per_node and request.command != "srun":
-        asked = request.step_per_node.count
-        if asked > w.per_node:
-            return Refusal(
-                "step",
-                f"--gres grants {w.per_node} GPUs per node, and srun then asks for the {asked} "
-                "of --gpus-per-node",
-                "Keep one of --gres and --gpus-per-node",
-            )
-        nodes = [replace(node, gpus=node.gpus[:asked]) for node in nodes]
-    per_step = _step_gpus(request, w)
-    if per_step and per_step < len(nodes):
-        return Refusal(
-            "step",
-            f"the job gets {len(nodes)} nodes for its cores, and srun asks for only {per_step} "
-            "GPUs: it wants one on every node at least",
-            f"--nodes={per_step}, or fewer tasks",
-        )
     if _contradicts(request):
         notes.append(
             "these counts contradict each other, and releases of Slurm settle that differently: "
             "leave one out"
         )
-    count = _step_tasks(request, w, nodes, version)
-    held = sum(node.tasks for node in nodes)
-    if count < held:
+    count, sized = sum(one.tasks for one in placed), sum(node.tasks for node in laid)
+    if count < sized:
         notes.append(
-            f"srun starts {count} of the {held} tasks that the job is sized for: say --ntasks"
+            f"srun starts {count} of the {sized} tasks that the job is sized for: say --ntasks"
         )
-    alone = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
-    evenly = request.command != "srun" and w.cpus_per_task > 1 and alone
-    counted = request.command != "srun" and not request.tasks_per_node
-    if version >= MENDED and counted and count == _step_total(request):
-        # As many tasks as GPUs: newer releases lay them over the nodes as the GPUs lie.
-        given = [replace(node, tasks=len(node.gpus)) for node in nodes]
-    else:
-        given = _lay(nodes, count, evenly=evenly or bool(w.tasks_per_node))
-    if per_step:
-        given = _share(given, per_step)
-    again = w.per_node and not (request.by_gres and request.command != "srun")
-    if w.per_task and not again:
-        given = [replace(n, gpus=n.gpus[: n.tasks * w.per_task]) for n in given]
-    views = tasks_of(request, shape, given, mended=version >= MENDED)
-    if sum(len(n.gpus) for n in given) < sum(len(n.gpus) for n in nodes):
+    if sum(len(one.gpus) for one in placed) < sum(len(node.gpus) for node in held):
         notes.append("the job holds more GPUs than its tasks are given")
-    nodes = [replace(n, tasks=g.tasks) for n, g in zip(nodes, given, strict=True)]
-    return Grant(tuple(nodes), tuple(views), tuple(notes))
-
-
-def _step_total(request: Request) -> int:
-    """GPUs of the whole job as --gpus says, 0 where it does not."""
-    return request.per_job.count if request.per_job else 0
+    return notes
 
 
 def _contradicts(request: Request) -> bool:
@@ -151,54 +165,3 @@ def _contradicts(request: Request) -> bool:
         nodes = 1 if request.per_job else request.min_nodes or 1
         return gpus is not None and said != gpus.count * nodes * request.tasks_per_gpu
     return False
-
-
-def _step_gpus(request: Request, w: Wants) -> int:
-    """GPUs that srun asks for in all, 0 where it asks by another count."""
-    if request.per_job:
-        return 0 if w.per_task else request.per_job.count
-    if w.tasks_per_gpu and not w.per_node:
-        return (w.step_tasks if request.command == "srun" else w.tasks or 0) // w.tasks_per_gpu
-    return 0
-
-
-def _share(nodes: list[NodeGrant], count: int) -> list[NodeGrant]:
-    """A total shared over the nodes: the first take what they hold, one is left for each."""
-    shared: list[NodeGrant] = []
-    for n, node in enumerate(nodes):
-        take = min(len(node.gpus), count - (len(nodes) - n - 1))
-        shared.append(replace(node, gpus=node.gpus[:take]))
-        count -= take
-    return shared
-
-
-def _step_tasks(request: Request, w: Wants, nodes: list[NodeGrant], version: Version) -> int:
-    """How many tasks `srun` starts in the job."""
-    if request.command != "srun":
-        if version >= MENDED and request.tasks and not w.tasks_per_gpu:
-            return max(request.tasks, len(nodes))
-        if request.tasks_per_node or (request.tasks and w.tasks_per_node):
-            return w.tasks_per_node * len(nodes)
-        return w.tasks if w.tasks is not None else len(nodes)
-    count = w.step_tasks
-    if request.tasks is None and request.tasks_per_node is None:
-        count = max(count, len(nodes))
-    if w.tasks_per_gpu:
-        gpus = w.per_node or _step_gpus(request, w)
-        if w.per_node and version >= MENDED:
-            gpus *= len(nodes)
-        count = max(count, gpus * w.tasks_per_gpu)
-    return count
-
-
-def _lay(nodes: list[NodeGrant], count: int, *, evenly: bool) -> list[NodeGrant]:
-    """Lay `count` tasks over the nodes in blocks; as the job is sized, where that fits."""
-    held = [node.tasks for node in nodes]
-    tasks = held
-    if evenly or count < sum(held):
-        share, more = divmod(count, len(nodes))
-        tasks = [share + (n < more) for n in range(len(nodes))]
-    elif count > sum(held):
-        share, more = divmod(count - sum(held), len(nodes))
-        tasks = [t + share + (n < more) for n, t in enumerate(held)]
-    return [replace(node, tasks=t) for node, t in zip(nodes, tasks, strict=True)]

@@ -26,8 +26,11 @@ class Gpus:
 class Request:
     """What one sbatch, salloc or srun asks for. None is what was not said.
 
-    `bind` is the text of --gpu-bind. `constraint`, `exclusive` and the like are kept in
-    `other`, by name, for those who read more than GPUs.
+    `asked` has every count of GPUs as (job, node, socket or task; count and type), in the order
+    in which Slurm reads them; `per_job` and the like sum them up. `step_asked` is what an srun
+    inside the job asks for again, by its environment. `bind` is the text of --gpu-bind.
+    `constraint`, `exclusive` and the like are kept in `other`, by name, for those who read more
+    than GPUs.
     """
 
     command: str
@@ -39,7 +42,6 @@ class Request:
     sockets_per_node: int | None = None
     per_job: Gpus | None = None
     per_node: Gpus | None = None
-    step_per_node: Gpus | None = None
     by_gres: bool = False
     per_socket: Gpus | None = None
     per_task: Gpus | None = None
@@ -47,6 +49,8 @@ class Request:
     cpus_per_gpu: int | None = None
     bind: str = ""
     exclusive: bool = False
+    asked: tuple[tuple[str, Gpus], ...] = ()
+    step_asked: tuple[tuple[str, Gpus], ...] = ()
     given: tuple[Given, ...] = ()
     other: dict[str, str] = field(default_factory=dict)
 
@@ -58,11 +62,8 @@ class Request:
         )
 
     def kind(self) -> str:
-        """The GPU type asked for, or empty."""
-        for asked in (self.per_job, self.per_node, self.per_socket, self.per_task):
-            if asked and asked.kind:
-                return asked.kind
-        return ""
+        """The GPU type asked for, the first of several, or empty."""
+        return next((gpus.kind for _, gpus in self.asked if gpus.kind), "")
 
     def option(self, name: str) -> Given | None:
         """The last time that this option was given: the last one counts."""
@@ -98,9 +99,9 @@ def parse_gpus(text: str, option: str) -> Gpus:
     return Gpus(parse_count(count, option), kind)
 
 
-def parse_gres(text: str) -> Gpus | None:
-    """The GPUs in a --gres list: `gpu`, `gpu:4`, `gpu:a100:4`; None where it names none."""
-    found: Gpus | None = None
+def parse_gres(text: str) -> list[Gpus]:
+    """The GPUs in a --gres list: `gpu`, `gpu:4`, `gpu:a100:4`; one of each type, the last said."""
+    found: dict[str, Gpus] = {}
     for part in text.removeprefix("gres:").split(","):
         words = part.removeprefix("gres:").split(":")
         if words[0] != "gpu":
@@ -124,8 +125,15 @@ def parse_gres(text: str) -> Gpus | None:
                 )
             one = Gpus(parse_count(words[2], "gres"), words[1])
         if one.count:
-            found = one if found is None else Gpus(found.count + one.count, "")
-    return found
+            found[one.kind] = one
+    return list(found.values())
+
+
+def _sum(counts: list[Gpus]) -> Gpus | None:
+    """All of them in one; of any type, where there are several."""
+    if not counts:
+        return None
+    return counts[0] if len(counts) == 1 else Gpus(sum(one.count for one in counts))
 
 
 def _type_or_multiple(word: str) -> Gpus:
@@ -163,11 +171,12 @@ _COUNTS = {
     "ntasks-per-gpu": "tasks_per_gpu",
     "cpus-per-gpu": "cpus_per_gpu",
 }
-_GPUS = {
-    "gpus": "per_job",
-    "gpus-per-node": "per_node",
-    "gpus-per-socket": "per_socket",
-    "gpus-per-task": "per_task",
+_WAYS = {
+    "gpus": "job",
+    "gpus-per-node": "node",
+    "gres": "node",
+    "gpus-per-socket": "socket",
+    "gpus-per-task": "task",
 }
 
 
@@ -175,7 +184,7 @@ def read_request(given: list[Given], command: str) -> Request:
     """The request of these options; InvalidRequest for a value that Slurm cannot read."""
     values: dict[str, object] = {}
     other: dict[str, str] = {}
-    gres: Gpus | None = None
+    gpus: dict[str, list[Gpus]] = {}
     for name, value, _ in given:
         if name == "nodes":
             values["min_nodes"], values["max_nodes"] = parse_nodes(value)
@@ -184,11 +193,11 @@ def read_request(given: list[Given], command: str) -> Request:
             if count < 1:
                 raise invalid(f"--{name}={value}: must be 1 or more", option=name)
             values[_COUNTS[name]] = count
-        elif name in _GPUS:
-            values[_GPUS[name]] = parse_gpus(value, name)
         elif name == "gres":
-            gres = None if value.lower() == "none" else parse_gres(value)
+            gpus[name] = [] if value.lower() == "none" else parse_gres(value)
             other[name] = value
+        elif name in _WAYS:
+            gpus[name] = [parse_gpus(part, name) for part in value.split(",")]
         elif name == "gpu-bind":
             values["bind"] = value
         elif name == "exclusive":
@@ -196,13 +205,24 @@ def read_request(given: list[Given], command: str) -> Request:
             other[name] = value
         else:
             other[name] = value
-    if gres is not None:
-        # Slurm puts --gres behind --gpus-per-node in one list, where the last counts; a step
-        # in the job then asks for --gpus-per-node again.
-        values["step_per_node"] = values.get("per_node")
-        values["per_node"] = gres
-        values["by_gres"] = values["step_per_node"] is None
-    return Request(command=command, given=tuple(given), other=other, **values)  # type: ignore[arg-type]
+    # --gres stands behind --gpus-per-node in one list, where the last count of a type holds. A
+    # job's environment has the other options, but not --gres.
+    order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")
+    asked = [(name, one) for name in order for one in gpus.get(name, [])]
+    by_gres = gpus.get("gres", [])
+    return Request(
+        command=command,
+        given=tuple(given),
+        other=other,
+        asked=tuple((_WAYS[name], one) for name, one in asked),
+        step_asked=tuple((_WAYS[n], one) for n, one in asked if n != "gres" or command == "srun"),
+        per_job=_sum(gpus.get("gpus", [])),
+        per_node=_sum(by_gres or gpus.get("gpus-per-node", [])),
+        per_socket=_sum(gpus.get("gpus-per-socket", [])),
+        per_task=_sum(gpus.get("gpus-per-task", [])),
+        by_gres=bool(by_gres) and "gpus-per-node" not in gpus,
+        **values,  # type: ignore[arg-type]
+    )
 
 
 def parse_request(words: list[str], command: str = "sbatch") -> Request:

@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 
 from podwright.slurm.requests._options import Version, parse_version
-from podwright.slurm.requests._values import Shape
+from podwright.slurm.requests._values import EVERY_SOCKET, Shape
 
 Ask = Callable[[list[str]], str]
-_GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)")
+_GPU = re.compile(r"gpu(?::([^:(,]+))??:(\d+)(?:\(S:([\d,-]+)\))?")
 
 
 def read_kinds(gres: str) -> dict[str, int]:
     """How many GPUs of each type a node's Gres names; the type is empty where it names none."""
     found: dict[str, int] = {}
-    for kind, count in _GPU.findall(gres):
+    for kind, count, _ in _GPU.findall(gres):
         found[kind] = found.get(kind, 0) + int(count)
     return found
 
@@ -26,30 +26,61 @@ def read_shape(nodes: str, config: str, partition: str = "") -> Shape | None:
 
     nodes: output of `scontrol --oneliner show node`; config: of `scontrol show config`.
     """
-    counted: Counter[tuple[int, int, int, tuple[str, ...]]] = Counter()
+    counted: Counter[tuple[int, int, str]] = Counter()
     for row in nodes.splitlines():
         fields = dict(word.split("=", 1) for word in row.split() if "=" in word)
-        gpus = _GPU.findall(fields.get("Gres", ""))
-        if not gpus or (partition and partition not in fields.get("Partitions", "").split(",")):
+        gres = fields.get("Gres", "")
+        if not _GPU.search(gres):
             continue
-        kinds = tuple(sorted(kind for kind, _ in gpus if kind))
-        count = sum(int(number) for _, number in gpus)
+        if partition and partition not in fields.get("Partitions", "").split(","):
+            continue
         sockets = int(fields.get("Sockets", "1"))
-        counted[(sockets, int(fields.get("CoresPerSocket", "1")), count, kinds)] += 1
+        counted[(sockets, int(fields.get("CoresPerSocket", "1")), gres)] += 1
     if not counted:
         return None
-    (sockets, cores, count, kinds), nodes_alike = counted.most_common(1)[0]
+    (sockets, cores, gres), nodes_alike = counted.most_common(1)[0]
     affinity = re.search(r"^TaskPlugin\s*=.*\baffinity", config, re.M)
     confined = re.search(r"^ConstrainDevices\s*=\s*yes", config, re.M | re.I)
+    types, beside = _each_gpu(gres, sockets)
+    kinds = tuple(sorted({kind for kind in types if kind}))
+    evenly = beside == _evenly(len(types), sockets)
     return Shape(
         nodes=nodes_alike,
         sockets=sockets,
         cores_per_socket=cores,
-        gpus=count,
+        gpus=len(types),
         kinds=kinds,
         confined=bool(confined),
         affinity=bool(affinity),
+        beside=() if evenly else beside,
+        types=types if len(set(types)) > 1 else (),
     )
+
+
+def _each_gpu(gres: str, sockets: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Type and socket of every GPU, in the order of Gres; of several sockets each has its share."""
+    types: list[str] = []
+    beside: list[int] = []
+    for kind, number, named in _GPU.findall(gres):
+        count = int(number)
+        types += [kind] * count
+        on = _sockets(named, sockets)
+        beside += [on[at] for at in _evenly(count, len(on))] if on else [EVERY_SOCKET] * count
+    return tuple(types), tuple(beside)
+
+
+def _sockets(named: str, sockets: int) -> list[int]:
+    """The sockets of `S:0-1`; none where gres.conf names no cores."""
+    found: list[int] = []
+    for part in named.split(",") if named else []:
+        low, _, high = part.partition("-")
+        found += range(int(low), min(int(high or low), sockets - 1) + 1)
+    return found
+
+
+def _evenly(gpus: int, sockets: int) -> tuple[int, ...]:
+    share, more = divmod(gpus, sockets)
+    return tuple(at for at in range(sockets) for _ in range(share + (at < more)))
 
 
 def read_version(config: str) -> Version | None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+EVERY_SOCKET = -1
+
 
 @dataclass(frozen=True)
 class Shape:
     """The nodes that a request is laid over: equal and idle.
 
-    GPUs sit evenly on the sockets, in the order of their numbers. `confined` says whether the
-    site confines devices (ConstrainDevices=yes in cgroup.conf): then programs number the GPUs
+    `beside` is the socket of each GPU by number, EVERY_SOCKET where gres.conf names no cores for
+    it; empty, the GPUs sit evenly on the sockets, in the order of their numbers. `types` is the
+    type of each GPU by number; empty, all are of the first of `kinds`. `confined` says whether
+    the site confines devices (ConstrainDevices=yes in cgroup.conf): then programs number the GPUs
     from zero, and see no others. `affinity`: tasks are bound to cores (task/affinity).
     """
 
@@ -21,17 +25,33 @@ class Shape:
     kinds: tuple[str, ...] = ()
     confined: bool = True
     affinity: bool = False
+    beside: tuple[int, ...] = ()
+    types: tuple[str, ...] = ()
 
     @property
     def cores(self) -> int:
         """Cores of one node."""
         return self.sockets * self.cores_per_socket
 
-    def gpus_on(self, socket: int) -> list[int]:
-        """The numbers of the GPUs beside this socket."""
+    def socket_of(self, gpu: int) -> int:
+        """The socket beside which a GPU sits, or EVERY_SOCKET."""
+        if self.sockets == 1:
+            return EVERY_SOCKET  # Slurm makes no difference then
+        if self.beside:
+            return self.beside[gpu]
         share, more = divmod(self.gpus, self.sockets)
-        first = socket * share + min(socket, more)
-        return list(range(first, first + share + (socket < more)))
+        ahead = more * (share + 1)
+        return gpu // (share + 1) if gpu < ahead else more + (gpu - ahead) // share
+
+    def gpus_of(self, kind: str = "") -> list[int]:
+        """The numbers of the GPUs of this type; of all where none is named."""
+        if not kind or not self.types:
+            return list(range(self.gpus))
+        return [gpu for gpu in range(self.gpus) if self.types[gpu] == kind]
+
+    def gpus_on(self, socket: int) -> list[int]:
+        """The numbers of the GPUs beside this socket, those beside every socket among them."""
+        return [g for g in range(self.gpus) if self.socket_of(g) in (socket, EVERY_SOCKET)]
 
 
 @dataclass(frozen=True)
