@@ -15,14 +15,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from tests.outer.lab import ALICE, LabError, poll
 from tests.outer.slurm.native import NativeLab
 
-from bench import Figures, figure
+from bench import Figures, _slurm_ways, figure
+from bench._slurm_load import array, loose, restart, timed, undone
 
 JOBS, TASKS = 300, 200
 ROUNDS = 2
@@ -45,15 +46,17 @@ def run() -> Figures:
         return
     with NativeLab(preset="pod256", nodes=4, cpus=32) as lab:
         yield from _latency(lab)
-        ways = {"plain": _plain, "empty": _empty, "native": _native}
+        ways = {"plain": undone, "empty": _empty, "native": _native}
         took: dict[str, dict[str, list[float]]] = {w: {"loose": [], "array": []} for w in ways}
         looks: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(ROUNDS):
             for way, set_up in ways.items():
                 options = [] if way == "plain" else DEVICES
                 with set_up(lab), _sinfo(lab, looks[way]):
-                    took[way]["loose"].append(_timed(lab, JOBS, partial(_loose, lab, options)))
-                    took[way]["array"].append(_timed(lab, TASKS, partial(_array, lab, options)))
+                    took[way]["loose"].append(timed(lab, JOBS, partial(loose, lab, JOBS, options)))
+                    took[way]["array"].append(
+                        timed(lab, TASKS, partial(array, lab, TASKS, options))
+                    )
         waited = lab.state()["figures"]["waited"]
     for kind, count, least in (("loose", JOBS, LOOSE), ("array", TASKS, ARRAY)):
         plain = min(took["plain"][kind])
@@ -69,6 +72,7 @@ def run() -> Figures:
         middle, limit = statistics.median(times), None if way == "plain" else unharmed
         params = {"worst": round(max(times), 3), "looks": len(times)}
         yield figure(f"slurm.sinfo_{way}", middle, "s", limit=limit, **params)
+    yield from _slurm_ways.run()
 
 
 def _latency(lab: NativeLab) -> Figures:
@@ -92,15 +96,6 @@ def _latency(lab: NativeLab) -> Figures:
 
 
 @contextmanager
-def _plain(lab: NativeLab) -> Iterator[None]:
-    lab.configure("--undo")
-    _restart(lab)
-    yield
-    lab.configure("--write")
-    _restart(lab)
-
-
-@contextmanager
 def _empty(lab: NativeLab) -> Iterator[None]:
     """The hooks' links show elsewhere for a while."""
     links = [lab.folder / "podwright" / name for name in HOOKS]
@@ -119,55 +114,10 @@ def _empty(lab: NativeLab) -> Iterator[None]:
 
 @contextmanager
 def _native(lab: NativeLab) -> Iterator[None]:
-    _restart(lab)
+    restart(lab)
     poll("the reservation", lambda: "podwright" in lab.run("scontrol", "show", "res").stdout)
     yield
     lab.wait_free()
-
-
-def _restart(lab: NativeLab) -> None:
-    lab.kill_daemon("slurmctld")
-    lab.start_daemon("slurmctld", clean=True)
-    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
-    lab.wait_for_nodes()
-
-
-# -- the load ------------------------------------------------------------------------------------
-
-
-def _loose(lab: NativeLab, options: list[str]) -> None:
-    """One by one from a single shell, as a user's loop does."""
-    lab.write("out/one.sh", "#!/bin/sh\ntrue\n")
-    one = f"sbatch -Q -n1 -o /dev/null {' '.join(options)} one.sh >&2 || exit 1"
-    line = f"i=0; while [ $i -lt {JOBS} ]; do {one}; i=$((i+1)); done"
-    done = lab.run("sh", "-c", line, user=ALICE, timeout=300)
-    if done.returncode:
-        raise LabError(done.stderr[-1000:])
-
-
-def _array(lab: NativeLab, options: list[str]) -> None:
-    lab.batch("true", "-n1", "-o", "/dev/null", f"--array=1-{TASKS}", *options)
-
-
-def _timed(lab: NativeLab, count: int, submit: Callable[[], None]) -> float:
-    """Seconds from the first submission to the last end. Raises where one did not complete."""
-    known = _states(lab).count("COMPLETED")
-    start = time.perf_counter()
-    submit()
-    poll("the last end", lambda: _all_over(lab), seconds=300, every=0.1)
-    took = time.perf_counter() - start
-    done = _states(lab).count("COMPLETED") - known
-    if done != count:
-        raise LabError(f"{done} of {count} jobs completed")
-    return took
-
-
-def _all_over(lab: NativeLab) -> bool:
-    return not lab.ok("squeue", "-h", "-o", "%T").split()
-
-
-def _states(lab: NativeLab) -> list[str]:
-    return lab.ok("squeue", "-h", "-a", "-r", "-t", "all", "-o", "%T").split()
 
 
 @contextmanager

@@ -121,7 +121,7 @@ async def test_a_partition_that_moved_is_where_it_went(service: Service, server:
 
 def part(job: int, leader: int, size: int, pod: str = "pod16") -> Listed:
     comment = f"ipus={size} gcds=1 pod={pod}"
-    return Listed(job, "PENDING", 0, leader, 9, "Licenses", "", "podwright_het_wait", comment)
+    return Listed(job, "PENDING", 0, leader, 9, "Resources", "", "podwright_het_wait", comment)
 
 
 async def hold_all(service: Service, *ends: str) -> dict[int, Listed]:
@@ -154,7 +154,7 @@ async def test_a_heterogeneous_job_gets_a_block_for_each_part_and_they_wait_for_
     assert [book.take(job, 2, leader=20) for job in (20, 21)] != [None, None]
 
 
-async def test_who_did_not_take_what_was_offered_waits_as_long_again(
+async def test_who_did_not_take_what_was_offered_waits_twice_as_long(
     service: Service, clock: Clock
 ) -> None:
     book = service.books["pod16"]
@@ -168,10 +168,10 @@ async def test_who_did_not_take_what_was_offered_waits_as_long_again(
     service.het.declined.add(20)
     room.look(jobs)
     assert book.closed == 0
-    clock.now = 119
+    clock.now = 179
     room.look(jobs)
     assert book.closed == 0
-    clock.now = 120
+    clock.now = 180
     room.look(jobs)
     assert book.closed
 

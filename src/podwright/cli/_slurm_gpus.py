@@ -49,7 +49,7 @@ def add_configure(parser: Any) -> None:
 def add_check(parser: Any) -> None:
     """Add what concerns GPUs to `check`."""
     parser.add_argument("--gpus", metavar="FILE", help="prove what configure --gpus FILE set up")
-    parser.add_argument("--json", action="store_true", help="print JSON (with --gpus)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def configure(arguments: argparse.Namespace) -> int:

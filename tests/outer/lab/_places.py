@@ -54,6 +54,36 @@ class Inside:
         return self._root / inside.lstrip("/")
 
 
+_MOUNTS = (
+    'set -e; root="$1"; '
+    'for d in proc sys dev; do mount --rbind "/$d" "$root/$d"; done; '
+    'mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"; mount -t tmpfs tmpfs "$root/run"; '
+    'mkdir -p "$root/var/tmp"; mount --rbind /var/tmp "$root/var/tmp"; '
+    'touch "$root/etc/hosts"; mount --bind /etc/hosts "$root/etc/hosts"; '
+)
+
+
+class HostsRoot:
+    """The other release on a host of a HostsLab, whose mounts are its own and go with it."""
+
+    def __init__(self, root: Path, host: Inside) -> None:
+        self._root, self._host = root, host
+        made = subprocess.run(
+            host.wrap(["bash", "-c", _MOUNTS, "-", str(root)]),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode != 0:
+            raise LabError(f"{root}: {made.stderr}")
+
+    def wrap(self, argv: Sequence[str]) -> list[str]:
+        return self._host.wrap(["chroot", str(self._root), *argv])
+
+    def path(self, inside: str) -> Path:
+        return self._root / inside.lstrip("/")
+
+
 class Root:
     """A folder that holds another Debian release, entered through a mount namespace of its own.
 
@@ -63,15 +93,7 @@ class Root:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root = root
-        script = (
-            'set -e; root="$1"; folder="$2"; '
-            'for d in proc sys dev; do mount --rbind "/$d" "$root/$d"; done; '
-            'mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"; mount -t tmpfs tmpfs "$root/run"; '
-            'mkdir -p "$root/var/tmp"; mount --rbind /var/tmp "$root/var/tmp"; '
-            'touch "$root/etc/hosts"; mount --bind /etc/hosts "$root/etc/hosts"; '
-            'touch "$folder/root-ready"; '
-            'exec chroot "$root" sleep infinity'
-        )
+        script = _MOUNTS + 'touch "$2/root-ready"; exec chroot "$root" sleep infinity'
         self._holder = subprocess.Popen(
             ["unshare", "-m", "--propagation", "private", "bash", "-c", script, "-", root, folder],
             env={**os.environ, "PODWRIGHT_LAB": str(folder)},

@@ -4,6 +4,7 @@ The mirror is whatever the machine's own apt sources name, read when it is neede
 """
 
 import fcntl
+import hashlib
 import re
 import shutil
 import subprocess
@@ -15,7 +16,8 @@ from ._places import need
 CACHE = Path("/var/cache/podwright-lab")
 RELEASE = "trixie"
 PACKAGES = (
-    "slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,libslurm-dev,munge,hostname,procps"
+    "slurmctld,slurmd,slurmdbd,slurm-client,slurm-wlm-basic-plugins,libslurm-dev,munge,hostname,"
+    "procps"
 )
 
 
@@ -23,7 +25,8 @@ def newer_slurm() -> Path:
     """The folder with the newer release; half a minute the first time. Raises LabError."""
     need("debootstrap")
     CACHE.mkdir(parents=True, exist_ok=True)
-    root = CACHE / RELEASE
+    # Other packages are another folder: somebody may be in the old one.
+    root = CACHE / f"{RELEASE}-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:8]}"
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (root / ".complete").exists():

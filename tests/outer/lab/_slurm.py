@@ -19,7 +19,7 @@ from tests.ports import free_ports
 from . import _conf
 from ._folder import LabError, end_processes, new_folder, poll, remove
 from ._hosts import HostsLab
-from ._places import Here, Place, Root, as_user, need, run
+from ._places import Here, HostsRoot, Place, Root, as_user, need, run
 
 _OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
 
@@ -73,7 +73,9 @@ class SlurmLab:
         need("munged")
         self.folder = new_folder()
         self._hosts = hosts
-        self._root = Root(release, self.folder) if release else None
+        self._on_hosts = release if hosts else None
+        self._roots: dict[tuple[str, int], Place] = {}
+        self._root = Root(release, self.folder) if release and not hosts else None
         self._here: Place = self._root or Here()
         if hosts:
             self.controller, names = hosts.names[0], hosts.names[1:]
@@ -203,7 +205,7 @@ class SlurmLab:
 
     def prefix(self) -> list[str]:
         """What a process outside must put before a Slurm command to reach this lab's release."""
-        return self._here.wrap([])
+        return ["chroot", str(self._on_hosts)] if self._on_hosts else self._here.wrap([])
 
     def popen(self, *argv: str, user: str | None = None) -> subprocess.Popen[str]:
         """A command that goes on while the test does something else."""
@@ -291,9 +293,16 @@ class SlurmLab:
         return content.replace("@LAB@", str(self.folder))
 
     def _place(self, name: str) -> Place:
-        if self._hosts:
-            return self._hosts.place(self.controller if name == "slurmctld" else name)
-        return self._here
+        if not self._hosts:
+            return self._here
+        host = self.controller if name == "slurmctld" else name
+        inside = self._hosts.place(host)
+        if not self._on_hosts:
+            return inside
+        boot = (host, self._hosts.first_process(host))
+        if boot not in self._roots:
+            self._roots[boot] = HostsRoot(self._on_hosts, inside)
+        return self._roots[boot]
 
     def _start_munged(self) -> None:
         key = self.folder / "munge.key"

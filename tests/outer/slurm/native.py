@@ -16,6 +16,7 @@ from typing import Any
 from podwright.client import Client, UnixTransport
 from podwright.wire import PartitionInfo
 from tests.outer.lab import ALICE, LabError, SlurmLab, poll
+from tests.outer.lab._places import Here, run
 
 SCHEDULER = (
     "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,bf_interval=1,"
@@ -101,8 +102,17 @@ class NativeLab(SlurmLab):
         """
         caps = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
         who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *caps, "--"]
+        argv = [*who, sys.executable, "-m", f"podwright.cli.{module}", *words]
         full = {"PODWRIGHT_SOCKET": str(self.server_socket), **(env or {})}
-        return self.run(*who, sys.executable, "-m", f"podwright.cli.{module}", *words, env=full)
+        if self._release is None:
+            return self.run(*argv, env=full)
+        # Our commands are this machine's, and Slurm's are the other release's: root reaches them.
+        for name in ("squeue", "scontrol", "sinfo"):
+            line = f'exec {shlex.join(self.prefix())} /usr/bin/{name} "$@"'
+            self.write(f"bin/{name}", f"#!/bin/sh\n{line}\n")
+        around = self.environment() | full
+        around["PATH"] = f"{self.folder}/bin:{around['PATH']}"
+        return run(Here(), argv, env=around, cwd=self.folder / "out")
 
     def start_server(self) -> None:
         self.serve("--preset", self.preset)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.outer.lab import ALICE, BOB, LabError, poll
+from tests.outer.lab._places import Here
 from tests.outer.slurm.native import NativeLab
 from tests.ports import free_ports
 
@@ -185,4 +186,6 @@ StorageLoc=slurm
         command = shutil.which(argv[0], path="/usr/sbin:/usr/bin")
         if command is None:
             raise LabError(f"no {argv[0]}: bash tests/outer/install.sh")
-        self._spawn(name, self._here, [command, *argv[1:]])
+        # The database is this machine's own, whichever Slurm's accounts it keeps.
+        place = self._here if name == "slurmdbd" else Here()
+        self._spawn(name, place, [command, *argv[1:]])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ class FarLab(NativeLab):
         return said
 
     def where(self, argv: Sequence[str]) -> list[str]:
+        self._place(POD)  # the other release, if there is one, is there since that host's boot
         return self.hosts.place(POD).wrap(argv)
 
     def power_off(self, name: str) -> None:
@@ -58,9 +60,12 @@ class FarLab(NativeLab):
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[FarLab]:
+def lab(release: Path | None) -> Iterator[FarLab]:
     conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
-    with HostsLab(["ctl", "n1", "n2", POD]) as hosts, FarLab(hosts, cpus=16, conf=conf) as made:
+    with (
+        HostsLab(["ctl", "n1", "n2", POD]) as hosts,
+        FarLab(hosts, cpus=16, conf=conf, release=release) as made,
+    ):
         yield made
         made.wait_free()
 

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,9 +61,9 @@ class MachinesLab(NativeLab):
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[MachinesLab]:
+def cluster(release: Path | None) -> Iterator[MachinesLab]:
     conf = {"AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
-    with MachinesLab(nodes=2, cpus=16, conf=conf) as made:
+    with MachinesLab(nodes=2, cpus=16, conf=conf, release=release) as made:
         yield made
 
 

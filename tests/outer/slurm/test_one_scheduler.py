@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +25,8 @@ FRAGMENTS = 64 if SOAK else 16
 
 
 @pytest.fixture(scope="module")
-def large() -> Iterator[NativeLab]:
-    with NativeLab(preset="pod256", nodes=4, cpus=128) as made:
+def large(release: Path | None) -> Iterator[NativeLab]:
+    with NativeLab(preset="pod256", nodes=4, cpus=128, release=release) as made:
         yield made
 
 

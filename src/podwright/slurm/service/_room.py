@@ -8,9 +8,9 @@ looks at the jobs by priority.
 
 A heterogeneous job gets a block for each of its parts, in all of its pods or in none. They stay
 closed until all are free, and then are set aside for it (`_het`), since Slurm would give them to
-whoever comes first. One that was offered its devices and did not take them, since it waits for
-nodes as well, waits as long again for its next room. One job of a pod at a time. Our choice, where
-Slurm has no means.
+whoever comes first. For such a job Slurm names nodes as the reason also where devices are missing;
+so one that was offered its devices and did not take them waits twice as long for its next room, and
+so on. One job of a pod at a time. Our choice, where Slurm has no means.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.slurm")
 #: While Slurm looks at a job anew it shows no reason.
 _FOR_DEVICES = ("Licenses", "None")
+_ALSO = ("Resources", "Priority", "Reservation")
+_DOUBLED = 6  # times at most
 
 
 class Waits(NamedTuple):
@@ -49,6 +51,7 @@ class Room:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._since: dict[int, float] = {}  # job -> when it was first there
+        self._declined: dict[int, int] = {}  # leader -> how often it did not take what it got
 
     def look(self, jobs: Mapping[int, Listed]) -> None:
         """Close and open blocks as the queue is now."""
@@ -62,11 +65,14 @@ class Room:
                 self._open(book)  # for somebody else now, or somewhere else: a machine failed
         now = service.clock()
         again, service.het.declined = service.het.declined, set()
+        declined = {job: self._declined.get(job, 0) + (job in again) for job in jobs}
+        self._declined = {job: count for job, count in declined.items() if count}
         known = {job: at for job, at in self._since.items() if job not in again}
         self._since = {one.job: known.get(one.job, now) for one in firsts}
         for one in firsts:
             books = [service.books[pod] for pod in one.orders]
-            if now - self._since[one.job] < service.site.room_s:
+            doubled = min(self._declined.get(one.job, 0), _DOUBLED)
+            if now - self._since[one.job] < service.site.room_s * 2**doubled:
                 for book in books:
                     self._open(book)
             elif not one.served and not all(book.closed for book in books):
@@ -84,7 +90,7 @@ class Room:
                 waiting.append(Waits(job.priority, job.job, orders))
         for leader, (priority, parts) in service.het.waiting(jobs.values()).items():
             said = jobs.get(leader)
-            if said is None or said.reason not in _FOR_DEVICES:
+            if said is None or said.reason not in (*_FOR_DEVICES, *_ALSO):
                 continue
             orders = {}
             for pod, size in sorted(parts.values(), key=lambda part: -part[1]):

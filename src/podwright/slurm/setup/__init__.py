@@ -3,6 +3,7 @@
 from podwright.slurm.setup._apply import shown, write
 from podwright.slurm.setup._build import build
 from podwright.slurm.setup._native import Places, Plan, native, undo
+from podwright.slurm.setup._prove import promises
 from podwright.slurm.setup._survey import mapping, shared, shelf, survey
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "build",
     "mapping",
     "native",
+    "promises",
     "shared",
     "shelf",
     "shown",

@@ -33,6 +33,9 @@ _REASONS: Final = {
 #: How a comment of a waiting job's begins that says nothing more; and what job_submit wrote before.
 _SAID: Final = ("podwright:", "waits for", "its partitions are free")
 _HEAD: Final = re.compile(r"ipus=\d+[^;]*(?:; |$)")
+#: What is said of free devices, where it may be so.
+_TURN: Final = ": it waits for nodes or for its turn"
+_TURNS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")
 _PLAIN: Final = (Pod(type="pod", cluster="", devices=0, largest=0, domain=0),)
 
 
@@ -43,13 +46,19 @@ async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None
     if job.state != "PENDING":
         return _begun(job, client, asked)
     reason = job.fields.get("Reason") or "None"
-    problem = f"{job.state}, {_REASONS.get(reason, f'Slurm says {reason}')} ({reason})"
+    words = _REASONS.get(reason, f"Slurm says {reason}")
+    if reason == "Resources" and job.get("HetJobId"):
+        words = "it waits for nodes or for devices"  # of these Slurm tells no difference
+    problem = f"{job.state}, {words} ({reason})"
     lines = _times(job)
     # What the sweep wrote there last is said anew below.
     comment = _HEAD.sub("", job.get("AdminComment") or "")
     if comment and ("emptied for" in comment or not comment.startswith(_SAID)):
         lines.append(comment)
     found = _in_the_way(job, site, client, await listed(slurm))
+    if reason not in _TURNS:
+        known = [line.removesuffix(_TURN) for line in found.lines]
+        found = msgspec.structs.replace(found, lines=known)
     return msgspec.structs.replace(
         found, asked=asked, problem=problem, lines=[*lines, *found.lines]
     )
@@ -89,7 +98,8 @@ def _begun(job: Job, client: Client, asked: str) -> Explanation:
         if one.name == f"c{job.id}":
             lines.append(f"allocation {one.name} has {', '.join(one.agents)}")
     if end := job.get("EndTime"):
-        lines.append(f"its time is over at {end}")
+        living = job.state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED")
+        lines.append(f"its time is over at {end}" if living else f"it ended at {end}")
     return Explanation(asked=asked, problem=job.state, lines=lines, starts_now=True)
 
 
@@ -239,7 +249,7 @@ def _in_use(info: PartitionInfo | None) -> LeaseInfo | None:
 
 
 def _free_for_it(size: int) -> str:
-    return f"{size} devices are free for it: it waits for nodes or for its turn"
+    return f"{size} devices are free for it{_TURN}"
 
 
 def _needs(size: int, of: str, free: int, largest: int) -> str:
