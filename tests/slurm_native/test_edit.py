@@ -12,6 +12,7 @@ from podwright.slurm.service import Pod, Site, load
 from podwright.slurm.setup import Places, native, shown, undo, write
 from podwright.slurm.setup._edit import changed, settings, undone, with_line
 from podwright.wire import InvalidRequest
+from tests.slurm_site import everything, make_site
 
 SITE = Site(pods=(Pod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64),))
 LINES = st.lists(
@@ -52,23 +53,7 @@ def test_a_setting_over_two_lines_is_refused() -> None:
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    etc = tmp_path / "etc"
-    etc.mkdir()
-    (etc / "slurm.conf").write_bytes(
-        b"ClusterName=x\nLicenses=matlab:4\nJobSubmitPlugins=lua\nPrologSlurmctld=/site/p\n"
-        b"EpilogSlurmctld=/site/e\nBurstBufferType=burst_buffer/lua\n"
-        b"AccountingStorageType=accounting_storage/slurmdbd\n# \xe9nd"
-    )
-    (etc / "job_submit.lua").write_text("function slurm_job_submit() end\n")
-    (etc / "plugstack.conf").write_text("required site.so\n")
-    (etc / "burst_buffer.lua").write_text("-- ours\n")
-    return Places(etc / "slurm.conf", tmp_path / "podwright", tmp_path / "native")
-
-
-def everything(root: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
-    }
+    return make_site(tmp_path)
 
 
 def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(

@@ -25,6 +25,7 @@ from podwright.wire import (
     SyncType,
     Value,
 )
+from tests.slurm_site import everything, make_site
 
 POD = Pod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64)
 HOST = Mapped(name="n1", cluster="pod64", machines=("ag1",), devices=4, sizes=(4, 8), whole=64)
@@ -52,23 +53,7 @@ LICENCES = {
 
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
-    etc = tmp_path / "etc"
-    etc.mkdir()
-    (etc / "slurm.conf").write_bytes(
-        b"ClusterName=x\nLicenses=matlab:4\nJobSubmitPlugins=lua\nPrologSlurmctld=/site/p\n"
-        b"EpilogSlurmctld=/site/e\nCliFilterPlugins=lua\nAccountingStorageType="
-        b"accounting_storage/slurmdbd\n# \xe9nd"
-    )
-    (etc / "job_submit.lua").write_text("function slurm_job_submit() end\n")
-    (etc / "cli_filter.lua").write_text("function slurm_cli_pre_submit() end\n")
-    (etc / "plugstack.conf").write_text("required site.so\n")
-    return Places(etc / "slurm.conf", tmp_path / "podwright", tmp_path / "native")
-
-
-def everything(root: Path) -> dict[str, bytes]:
-    return {
-        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
-    }
+    return make_site(tmp_path)
 
 
 @pytest.mark.parametrize("mode", SITES)

@@ -49,7 +49,7 @@ def gpu_lab(release: Path | None = None, layout: Layout = LAYOUTS["even"], **con
     return lab
 
 
-def granted(lab: SlurmLab, command: str, options: str, *, patience: float = 60) -> str:
+def granted(lab: SlurmLab, command: str, options: str, *, patience: float = 300) -> str:
     """What Slurm does with these options of srun, or of sbatch or salloc with a plain srun inside.
 
     patience: seconds after which a job that has not started is taken to wait for ever.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 
 from podwright.wire import PodwrightError
 from tests.outer.lab import ALICE, newer_slurm, poll
+from tests.outer.slurm.looking import Looking
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -396,32 +396,22 @@ if SOAK:
 ALL = {**CASES, **NATIVE}
 
 
-class Watch:
+class Watch(Looking):
     """Looks at the server's list all the time: devices in two partitions at once."""
 
+    every = 0.05
+
     def __init__(self, lab: NativeLab) -> None:
+        super().__init__()
         self.twice: set[str] = set()
         self.looks = 0
         self._lab = lab
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        over = False
-        while not over:
-            over = self._stop.wait(0.05)
-            with contextlib.suppress(PodwrightError):  # the server may be down: it is the case
-                seen = Counter(self._lab.taken())
-                self.twice |= {device for device, count in seen.items() if count > 1}
-                self.looks += 1
+    def look(self) -> None:
+        with contextlib.suppress(PodwrightError):  # the server may be down: it is the case
+            seen = Counter(self._lab.taken())
+            self.twice |= {device for device, count in seen.items() if count > 1}
+            self.looks += 1
 
 
 def settled(lab: NativeLab, name: str) -> str:

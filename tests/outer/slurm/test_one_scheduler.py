@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.outer.lab import ALICE, Job, poll
+from tests.outer.slurm.looking import Looking
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -110,33 +110,23 @@ def test_a_fragmented_pod_starts_only_what_fits(lab: NativeLab) -> None:
     assert lab.job(sixteen).fields["Restarts"] == "0"
 
 
-class Idle:
+class Idle(Looking):
     """Looks all the while: devices held for jobs that wait, and how full the pod is."""
 
     def __init__(self, lab: NativeLab) -> None:
+        super().__init__()
         self.waiting = self.held = self.seconds = 0.0
         self._lab = lab
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._last = time.monotonic()
 
-    def __enter__(self) -> Idle:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        last = time.monotonic()
-        while not self._stop.wait(0.3):
-            # In this order: what holds devices by now has been started, unless it waits.
-            held = self._lab.state()["pods"]["pod256"]["held"]
-            said = self._lab.ok("squeue", "-h", "-r", "-t", "PENDING", "-o", "%A").split()
-            passed, last = time.monotonic() - last, time.monotonic()
-            self.seconds += passed
-            self.held += passed * sum(held.values())
-            self.waiting += passed * sum(held[job] for job in said if job in held)
+    def look(self) -> None:
+        # In this order: what holds devices by now has been started, unless it waits.
+        held = self._lab.state()["pods"]["pod256"]["held"]
+        said = self._lab.ok("squeue", "-h", "-r", "-t", "PENDING", "-o", "%A").split()
+        passed, self._last = time.monotonic() - self._last, time.monotonic()
+        self.seconds += passed
+        self.held += passed * sum(held.values())
+        self.waiting += passed * sum(held[job] for job in said if job in held)
 
 
 def test_a_random_load_wastes_nothing(lab: NativeLab, capsys: pytest.CaptureFixture[str]) -> None:
