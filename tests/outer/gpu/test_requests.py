@@ -39,7 +39,7 @@ def _against(lab: SlurmLab, release: str, layout: str, asked: list[tuple[str, st
     for command, options in asked:
         lab.wait_for_nodes()
         ours = expected(command, options, shape, version=RELEASES[release])
-        real = granted(lab, command, options, patience=10 if ours == "waits" else 60)
+        real = granted(lab, command, options, patience=10 if ours == "waits" else 300)
         if ours != real:
             wrong.append(f"{layout}: {command} {options}\n  ours {ours}\n  Slurm {real}")
     return wrong
