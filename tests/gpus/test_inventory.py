@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -172,6 +173,8 @@ def test_a_library_that_cannot_read_is_noted(tmp_path: Path) -> None:
 
 
 def test_the_command(described: Path) -> None:
+    cut = '[[gpu]]\nindex = 1\nmig = "on"\nslices = ["1g.10gb", "1g.10gb", "1g.20gb+me"]\n'
+    described.write_text(described.read_text() + cut)
     environ = {**os.environ, VARIABLE: str(described)}
     command = [sys.executable, "-m", "podwright.cli.podwright", "inventory"]
     done = subprocess.run([*command, "--json"], env=environ, capture_output=True, text=True)
@@ -180,6 +183,11 @@ def test_the_command(described: Path) -> None:
     shown = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
     assert shown.count("NVIDIA H100 80GB HBM3") == 8
     assert "NV18" in shown
+    assert "| 2 of 1g.10gb, 1 of 1g.20gb+me | GPU-" in shown
+    assert re.findall(r"^1 +\| (\S+) +\| (\d+) MiB +\| MIG-", shown, re.M) == [
+        *[("1g.10gb", "10240")] * 2,
+        ("1g.20gb+me", "20480"),
+    ]
 
 
 def test_this_machine() -> None:

@@ -38,6 +38,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _text(found: Inventory) -> str:
+    from collections import Counter
+
     from podwright.cli._tables import card, table
 
     drivers = ", ".join(f"{vendor} {version}" for vendor, version in found.drivers.items())
@@ -65,12 +67,23 @@ def _text(found: Inventory) -> str:
                 gpu.node if gpu.node >= 0 else "",
                 gpu.cpus,
                 max(gpu.links, default=0) if len(gpu.links) > 1 else "",
-                ", ".join(s.profile for s in gpu.slices) or gpu.mig,
+                ", ".join(
+                    f"{count} of {profile}"
+                    for profile, count in Counter(s.profile for s in gpu.slices).items()
+                )
+                or gpu.mig,
                 gpu.uuid,
             )
             for gpu in found.gpus
         ]
         parts.append(table(header, rows))
+    slices = [
+        (gpu.index, piece.profile, f"{piece.memory} MiB", piece.uuid)
+        for gpu in found.gpus
+        for piece in gpu.slices
+    ]
+    if slices:
+        parts.append(table(("GPU", "Slice", "Memory", "UUID"), slices))
     if len(found.gpus) > 1:
         ways = [
             (f"GPU {gpu.index}", *(_way(*pair) for pair in zip(gpu.links, gpu.paths, strict=True)))

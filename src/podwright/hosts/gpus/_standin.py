@@ -317,4 +317,4 @@ def _bits(words: Any, numbers: Any, size: int) -> int:
 
 
 def _gigabytes(profile: str) -> int:
-    return int(profile.partition(".")[2].removesuffix("gb"))
+    return int(profile.partition(".")[2].partition("gb")[0])  # 1g.10gb+me
