@@ -1,6 +1,7 @@
 """poprun with a server in one function, as a process of its own: `python -m tests.launch.alone`.
 
 Everything but the server is real. What the server is told, goes to the file named by CALLS.
+MEMORY names a folder in the place of /dev/shm, where other tests have runs of theirs.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 
 from podwright.client import Client, FakeTransport, Found
 from podwright.hosts import read_cores
-from podwright.launch import Plan, launch, make_plan, parse, places_instances
+from podwright.launch import Plan, _folder, launch, make_plan, parse, places_instances
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -32,12 +34,20 @@ from podwright.wire import (
 
 
 def answer(method: str, request: Value) -> Value:
-    """What the server says. A partition named `full` is refused; with LOSE the first is lost."""
+    """What the server says.
+
+    A partition named `full` is refused, `slow` takes until GO is there; with LOSE
+    the first is lost.
+    """
     with open(os.environ["CALLS"], "a", encoding="utf-8") as file:
         print(json.dumps(method), file=file)
     if isinstance(request, AcquireRequest):
         if request.spec.name == "full":
             raise NoCapacity("nothing is free")
+        deadline = time.monotonic() + 60
+        while request.spec.name == "slow" and not os.path.exists(os.environ["GO"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         name = request.spec.name or "run-1"
         partition = PartitionInfo(
             name=name,
@@ -77,6 +87,7 @@ def find(plan: Plan, environ: Mapping[str, str]) -> Found:
 
 def main() -> int:
     """poprun."""
+    _folder.SHARED_MEMORY = os.environ.get("MEMORY", _folder.SHARED_MEMORY)
     try:
         options = parse(sys.argv[1:])
         cores = read_cores(os.environ) if places_instances(options) else None

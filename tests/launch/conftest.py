@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,18 +32,18 @@ class Ran(NamedTuple):
 class Launcher:
     """Starts poprun processes whose every descendant carries a mark of this test alone."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, memory: Path) -> None:
+        self.folder, self.memory = folder, memory
         self.mark = os.urandom(8).hex()
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
         self.environ = {
             **os.environ,
             "CALLS": str(folder / "calls"),
+            "MEMORY": str(memory),
             "TMPDIR": str(self.temporary),
             MARK: self.mark,
         }
-        self.memory = set(os.listdir("/dev/shm"))
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
@@ -87,12 +87,8 @@ class Launcher:
 
     def left(self) -> list[str]:
         """What there is of the runs: processes, temporary files, shared memory."""
-        memory = {
-            name
-            for name in set(os.listdir("/dev/shm")) - self.memory
-            if name.startswith("podwright-run-") and _nobodys(Path("/dev/shm", name))
-        }
-        return [*map(str, self.ours()), *map(str, self.temporary.iterdir()), *memory]
+        folders = (self.temporary, self.memory)
+        return [*map(str, self.ours()), *(str(path) for f in folders for path in f.iterdir())]
 
     def leaves_nothing(self, within: float = 120) -> None:
         """Fails unless all is gone soon."""
@@ -110,21 +106,6 @@ class Launcher:
         return found[0].pid, found[1].pid
 
 
-def _nobodys(folder: Path) -> bool:
-    """Whether no living run holds it: other tests have runs at the same time."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(handle)
-    return True
-
-
 def wait_until(
     true: Callable[[], bool], within: float = 120, why: Callable[[], str] = lambda: "too late"
 ) -> None:
@@ -138,7 +119,12 @@ def wait_until(
 @pytest.fixture
 def launcher(tmp_path: Path) -> Iterator[Launcher]:
     """poprun with a fake server. Whatever a failed test left is ended afterwards."""
-    found = Launcher(tmp_path)
+    with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/dev/shm") as memory:
+        yield from _launcher(tmp_path, Path(memory))
+
+
+def _launcher(folder: Path, memory: Path) -> Iterator[Launcher]:
+    found = Launcher(folder, memory)
     yield found
     for process in found.processes:
         if process.poll() is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.hosts import descendants
 from podwright.launch._folder import RUN_VARIABLE
 from podwright.launch._guardian import Ending
 from tests.launch.conftest import Launcher, wait_until
@@ -43,7 +44,7 @@ def started(
     assert process.stdout
     for _ in range(3):
         assert process.stdout.readline().endswith("up\n"), process.communicate()
-    assert [name for name in os.listdir("/dev/shm") if name.startswith("podwright-run-")]
+    assert [*launcher.memory.iterdir()]
     return process
 
 
@@ -62,6 +63,32 @@ def test_kill_9_of_one_of_three(launcher: Launcher, who: str) -> None:
     assert launcher.calls() == ["Acquire", "Release"]
     word = "guardian process was ended" if who == "guardian" else "mpirun was ended by signal 9"
     assert f"{word}" in err
+
+
+@pytest.mark.parametrize("who", ["poprun", "guardian", "mpirun", "nobody"])
+def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -> None:
+    """mpirun is started meanwhile; no instance begins before there is a partition."""
+    ran, go = launcher.folder / "ran", launcher.folder / "go"
+    words = (*THREE, "--vipu-partition=slow", "sh", "-c", 'echo "$MASTER_PORT" >>"$RAN"')
+    process = launcher.start(*words, RAN=str(ran), GO=str(go))
+    guardian, mpirun = launcher.tree(process)
+    # Scripts stand in front of all instances.
+    wait_until(lambda: len(descendants(guardian)) == 4)
+    assert not ran.exists()
+    victims = {"poprun": process.pid, "guardian": guardian, "mpirun": mpirun}
+    if who in victims:
+        os.kill(victims[who], signal.SIGKILL)
+    go.touch()
+    _, err = process.communicate(timeout=40)
+    launcher.leaves_nothing()
+    if who == "nobody":
+        assert process.returncode == 0, err
+        assert len(ran.read_text().split()) == 3
+    elif who == "poprun":
+        assert not ran.exists()
+    else:
+        assert process.returncode == 137, err
+        assert launcher.calls() == ["Acquire", "Release"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -105,7 +132,7 @@ def test_both_die_and_the_next_poprun_sweeps(
     process.communicate(timeout=300)
     assert launcher.left()
     wait_until(lambda: not any(p.pid in (process.pid, guardian) for p in launcher.ours()))
-    for base in (launcher.temporary, Path("/dev/shm")):
+    for base in (launcher.temporary, launcher.memory):
         for path in base.glob(f"podwright-run-{os.getuid()}-*"):
             if path.name in {p.name for p in launcher.temporary.iterdir()}:
                 os.utime(path, (0, 0))

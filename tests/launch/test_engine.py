@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.launch import FakeEngine, Mpirun, make_plan, parse
+from podwright.launch._engine import own_variables
 from podwright.launch._folder import RunFolder
 from podwright.wire import InvalidRequest, NotFound
 
@@ -25,27 +26,34 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"PATH": str(tmp_path)}
 
 
-def test_each_instance_is_a_context_of_its_own(environ: dict[str, str]) -> None:
+def test_instances_that_are_started_alike_share_a_context(environ: dict[str, str]) -> None:
+    line = ["--num-replicas=4", "--num-instances=4", "--instance-mpi-local-args=3:--wdir /y"]
     plan = make_plan(
-        parse([*LINE, "--mpi-local-args=-x A=1 -x PATH --wdir /x", "--mpi-global-args=--q", "t"]),
-        {},
+        parse([*line, "--mpi-local-args=-x A=1 -x PATH", "--mpi-global-args=--q", "t"]), {}
     )
     command = Mpirun(environ, uid=1000).command(plan, FOLDER, SHIM, ["t", "a b"])
-
-    def context(index: int) -> list[str]:
-        return [
-            *("-np", "1", "-x", f"POPDIST_REPLICA_INDEX_OFFSET={2 * index}"),
-            *("-x", f"POPDIST_LOCAL_INSTANCE_INDEX={index}"),
-            *("-x", f"IPUOF_VIPU_API_GCD_ID={index}"),
-            *("-x", f"RANK={index}", "-x", f"LOCAL_RANK={index}", "-x", "A=1"),
-            *("--wdir", "/x", "/bin/sh", "/tmp/run/shim", str(index), "t", "a b"),
-        ]
-
     head = [f"{environ['PATH']}/mpirun", "--bind-to", "none", "--oversubscribe", "--q"]
-    assert list(command.argv) == [*head, *context(0), ":", *context(1)]
+    script = ["/bin/sh", "/tmp/run/shim", "-", "t", "a b"]
+    assert list(command.argv) == [
+        *head,
+        *("-np", "3", *script, ":"),
+        *("-np", "1", "--wdir", "/y", *script),
+    ]
     assert command.notes == ()
     assert command.environment["PRTE_MCA_prte_tmpdir_base"] == "/tmp/run"
     assert command.environment["OMPI_MCA_btl_sm_backing_directory"] == "/dev/shm/run"
+
+
+def test_what_is_an_instance_s_own() -> None:
+    plan = make_plan(parse([*LINE, "--instance-mpi-local-args=1:-x A=1 -x PATH", "t"]), {})
+    assert own_variables(plan.instances[1]) == {
+        "POPDIST_REPLICA_INDEX_OFFSET": "2",
+        "POPDIST_LOCAL_INSTANCE_INDEX": "1",
+        "IPUOF_VIPU_API_GCD_ID": "1",
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "A": "1",
+    }
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from podwright.hosts import Cores, cores_of_xml, write_list
-from podwright.launch import _shim, make_plan, parse, places_instances
-from podwright.launch._folder import RunFolder
+from podwright.hosts import Cores, cores_of_xml, read_list, write_list
+from podwright.launch import _bind, _hold, make_plan, parse, places_instances
 from podwright.launch._placement import STRATEGIES, places
 from podwright.wire import InvalidRequest
 from tests.hosts.topologies import xml
@@ -84,13 +84,14 @@ def test_all_there_is_needs_no_binding() -> None:
 
 def test_the_plan_shows_it() -> None:
     plan = make_plan(parse(["--num-replicas=2", "--num-instances=2", "t"]), {}, cores=TWO_SMT)
-    assert "  on 4 cores (CPU 0-3,8-11), NUMA node 0\n" in str(plan)
+    said = "instance 0: 4 cores (CPU 0-3,8-11), NUMA node 0, its memory first"
+    assert said in str(plan)
+    assert said in plan.topology(1)
     assert [dict(i.environment)["PODWRIGHT_CPUS"] for i in plan.instances] == [
         "0-3,8-11",
         "4-7,12-15",
     ]
-    free = plan.unbound()
-    assert all("PODWRIGHT_CPUS" not in dict(i.environment) for i in free.instances)
+    assert [dict(i.environment)["PODWRIGHT_NUMA_NODES"] for i in plan.instances] == ["0", "1"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_for_real(launcher: Launcher) -> None:
     ]
 
 
-def test_without_taskset_nothing_is_bound_and_poprun_says_so(launcher: Launcher) -> None:
+def test_without_taskset_they_are_held_too(launcher: Launcher) -> None:
     folder = launcher.folder / "bin"
     folder.mkdir()
     for name in ("mpirun", "prte", "sh"):
@@ -144,23 +145,81 @@ def test_without_taskset_nothing_is_bound_and_poprun_says_so(launcher: Launcher)
         )
         (folder / name).symlink_to(found)
     words = ("--num-replicas=2", "--num-instances=2", "--process-placement=close")
-    ran = launcher.run(*words, "sh", "-c", "echo ${PODWRIGHT_CPUS-free}", PATH=str(folder))
+    program = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['PODWRIGHT_CPUS'])"
+    ran = launcher.run(*words, sys.executable, "-c", program, PATH=str(folder))
     assert ran.code == 0, ran
-    assert "no taskset (util-linux) on PATH" in ran.err
-    assert ran.out.count("free\n") == 2
+    cpus = sorted(os.sched_getaffinity(0))
+    assert sorted(line.partition(": ")[2] for line in ran.out.splitlines()) == sorted(
+        f"[{cpu}] {cpu}" for cpu in (cpus[0], cpus[1 % len(cpus)])
+    )
 
 
-def test_each_of_several_hosts_places_its_own(
-    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_of_several_hosts_places_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_bind, "read_cores", lambda environ: TWO)
+    found = _bind.bind({4: {"A": "1"}, 5: {}}, "spreadnuma", os.environ)
+    assert found[4].variables == {"A": "1", "PODWRIGHT_CPUS": "0-3", "PODWRIGHT_NUMA_NODES": "0"}
+    assert [own.words[-2:] for own in found.values()] == [("0-3", "0"), ("4-7", "1")]
+    for ranks, how in (([6], "spreadnuma"), ([7, 8], "disabled")):
+        alone = _bind.bind({rank: {} for rank in ranks}, how, os.environ)
+        assert all(own == ({}, ()) for own in alone.values())
+
+
+@pytest.mark.parametrize(
+    ("host", "strategy", "instances", "memory"),
+    [
+        (TWO, "spreadnuma", 2, [(0,), (1,)]),
+        (TWO, "spreadnuma", 4, [(0,), (0,), (1,), (1,)]),
+        (TWO, "spreadnuma", 1, [()]),
+        (TWO, "scatternuma", 2, [(0,), (1,)]),
+        (host(2, 4, 1), "spreadnuma", 2, [(0, 1, 2, 3), (4, 5, 6, 7)]),
+        (host(2, 4, 1), "spreadnuma", 3, [(0, 1), (2, 3, 4), (5, 6, 7)]),
+        (host(1, 1, 4), "close", 2, [(), ()]),
+        # A node of memory alone is taken from once the near one is full.
+        (host(1, 1, 4)._replace(memory=(0, 1)), "close", 1, [(0,)]),
+        # What may be used is bounded by the cpuset around poprun.
+        (EIGHT._replace(memory=(1, 2)), "spreadnuma", 4, [(1,), (2,), (), ()]),
+    ],
+)
+def test_memory_of_the_nodes_near_by_comes_first(
+    host: Cores, strategy: str, instances: int, memory: list[tuple[int, ...]]
 ) -> None:
-    """A host other than poprun's own says in files what the script in front of instances reads."""
-    folder = RunFolder("run", str(tmp_path), str(tmp_path), ())
-    monkeypatch.setattr(_shim, "read_cores", lambda environ: TWO)
-    _shim.bind(folder, [4, 5], "spreadnuma", os.environ)
-    _shim.bind(folder, [6], "spreadnuma", os.environ)
-    _shim.bind(folder, [7], "disabled", os.environ)
-    found = {path.name: path.read_text() for path in tmp_path.glob("cpus.*")}
-    assert found == {"cpus.4": "0-3\n", "cpus.5": "4-7\n"}
+    assert [place.memory for place in places(strategy, host, instances)] == memory
+
+
+#: Prints a process's memory policy and its nodes, by get_mempolicy(2), and its affinity.
+_POLICY = """
+import ctypes, os
+number = {"x86_64": 239, "aarch64": 236, "riscv64": 236, "ppc64le": 260, "s390x": 268}
+mode, mask = ctypes.c_int(), (ctypes.c_uint64 * 16)()
+call = ctypes.CDLL(None, use_errno=True).syscall
+failed = call(ctypes.c_long(number[os.uname().machine]), ctypes.byref(mode), mask,
+              ctypes.c_ulong(1025), None, 0)
+nodes = [n for n in range(1024) if mask[n // 64] >> n % 64 & 1]
+print(failed, mode.value, nodes, sorted(os.sched_getaffinity(0)))
+"""
+
+
+def test_the_kernel_is_told_of_the_memory(tmp_path: Path) -> None:
+    """On a real node of this machine: the policy outlives the exec that starts the program."""
+    allowed = Path("/proc/self/status").read_text().partition("Mems_allowed_list:")[2].split()[0]
+    node = read_list(allowed)[0]
+    cpu = min(os.sched_getaffinity(0))
+    words = [sys.executable, "-I", "-S", _hold.__file__, str(cpu), str(node)]
+    ran = subprocess.run(
+        [*words, sys.executable, "-c", _POLICY], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split(maxsplit=2)[0] == "0", ran
+    mode, nodes = ran.stdout.split(maxsplit=2)[1:]
+    assert int(mode) in (_hold.PREFERRED, _hold.PREFERRED_MANY)
+    assert nodes.strip() == f"[{node}] [{cpu}]"
+
+
+def test_a_program_that_cannot_be_started_says_so() -> None:
+    words = [sys.executable, "-I", "-S", _hold.__file__, "", ""]
+    ran = subprocess.run([*words, "/nowhere"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (127, "/nowhere: No such file or directory\n")
+    ran = subprocess.run([*words, "/etc/passwd"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 126
 
 
 def test_hosts_with_two_names(launcher: Launcher) -> None:

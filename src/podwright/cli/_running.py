@@ -10,7 +10,8 @@ import errno
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from podwright.wire import PodwrightError
@@ -49,6 +50,14 @@ def run(
             complain(f"{prog}: cannot write the output: {(error.strerror or '').lower()}")
             return EXIT_OUTPUT
         return _explain(error, prog, say)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process here: Python's own way out takes 10 ms to free what the kernel frees."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _explain(error: Exception, prog: str, say: Callable[[PodwrightError], str] | None) -> int:

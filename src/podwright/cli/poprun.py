@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.cli._running import TRACEBACK, run
+from podwright.cli._running import TRACEBACK, leave, run
 
 if TYPE_CHECKING:
     from podwright.launch import Plan
@@ -19,9 +19,10 @@ NOT_NOW = 75
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return run(
+    code = run(
         lambda: _main(words), prog="poprun", say=lambda error: f"POPRUN ERROR: {error.message}"
     )
+    return leave(code) if argv is None else code
 
 
 def _main(words: Sequence[str]) -> int:

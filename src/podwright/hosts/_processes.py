@@ -88,6 +88,15 @@ def children(pid: int) -> list[int]:
         return [process.pid for process in processes().values() if process.parent == pid]
 
 
+def has_children() -> bool:
+    """Whether this process has any child, running or not yet reaped. One system call."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def marked(variable: str, value: str) -> list[Process]:
     """The processes of this user that were started with `variable=value` in their environment."""
     entry = f"{variable}={value}".encode()

@@ -7,7 +7,6 @@ that came too early would take its missing socket for no server at all.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import MutableMapping
 from contextlib import suppress
 
@@ -19,6 +18,8 @@ def tell_ready(environ: MutableMapping[str, str] = os.environ) -> None:
     place = environ.pop(_PLACE, "")
     if not place.startswith(("/", "@")):
         return
+    import socket  # 4 ms that every command would pay
+
     address = "\0" + place[1:] if place.startswith("@") else place
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notice:
         notice.sendto(b"READY=1", address)

@@ -2,9 +2,10 @@
 
 Open MPI 5, as measured: more ranks than cores need --oversubscribe; `oob_tcp_if_include` is now
 PRRTE's `prte_if_include`; its session folder and the programs' shared memory can be moved by
-variables; root is refused unless told. Several instances are application contexts joined with
-a colon, the only way to give each its own `-x NAME=value`. mpirun's own output tags break lines
-that come in pieces, so instances write to streams of ours (_shim).
+variables; root is refused unless told. An application context of its own for each of 256
+instances makes mpirun a quarter slower than one for all, so instances that are started alike
+share one; what is a single one's own, the script in front of it knows (_shim). mpirun's own output
+tags break lines that come in pieces, so instances write to streams of ours.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from podwright.hosts import find_program
 from podwright.launch._folder import SESSION, RunFolder, memory_settings
 from podwright.launch._hosts import NOWHERE, Remotes
-from podwright.launch._plan import Plan
+from podwright.launch._plan import Instance, Plan
+from podwright.launch._shim import BY_MPIRUN
 from podwright.wire import InvalidRequest, NotFound
 
 _RENAMED = {
@@ -48,7 +51,10 @@ class Command(NamedTuple):
 
 
 class Engine(Protocol):
-    """Makes the command that starts all instances of a plan: each as `shim RANK program`."""
+    """Makes the command that starts all instances of a plan, each as `shim RANK program`.
+
+    For the rank stands BY_MPIRUN where mpirun knows it.
+    """
 
     def command(
         self,
@@ -118,7 +124,7 @@ class Mpirun:
         program: Sequence[str],
         remotes: Remotes = NOWHERE,
     ) -> Command:
-        """mpirun, its global arguments, then for each instance: one process, its own variables."""
+        """mpirun, its global arguments, then one context for instances that are started alike."""
         path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
         if path is None:
             raise NotFound(
@@ -138,17 +144,18 @@ class Mpirun:
             argv += over_hosts(plan, folder, remotes, self._environ)
         if self._uid == 0:
             argv += self._as_root(plan, notes)
+        contexts = []
         for instance in plan.instances:
-            own, local, dropped = local_arguments(instance.mpi_arguments)
+            _, local, dropped = local_arguments(instance.mpi_arguments)
             notes += [note for note in dropped if note not in notes]
-            variables = {**dict(instance.environment), **own}
-            argv += ["-np", "1"]
-            for name, value in variables.items():
-                argv += ["-x", f"{name}={value}"]
-            if remotes:
-                argv += ["--host", instance.host]
             far = remotes.words(instance.rank, plan.program)
-            argv += [*local, *(far or [*shim, str(instance.rank), *program]), ":"]
+            words = [*local, *(far or [*shim, BY_MPIRUN, *program])]
+            contexts.append((instance.host if remotes else "", words))
+        for (host, words), alike in groupby(contexts):
+            count = len(list(alike))
+            # Slots by name, not as `host:count`: an address of IPv6 has colons of its own.
+            where = ["--host", ",".join([host] * count)] if host else []
+            argv += ["-np", str(count), *where, *words, ":"]
         return Command(tuple(argv[:-1]), self._settings(plan, folder, remotes), tuple(notes))
 
     def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
@@ -235,6 +242,11 @@ def local_arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str], li
         else:
             out.append(word)
     return variables, out, notes
+
+
+def own_variables(instance: Instance) -> dict[str, str]:
+    """The variables that an instance alone gets, as it is and as `-x NAME=value` says."""
+    return {**dict(instance.environment), **local_arguments(instance.mpi_arguments)[0]}
 
 
 def _any(words: Sequence[str], names: Sequence[str]) -> bool:

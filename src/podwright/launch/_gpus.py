@@ -12,7 +12,6 @@ that open their peers' memory need that. Which GPU is whose in words is our choi
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -167,11 +166,6 @@ def shares(
         bound = near[index] if near else _cpus(placed[index])
         out.append(Share(variables, bound))
     return out
-
-
-def write_shell(variables: Mapping[str, str]) -> str:
-    """The variables as a shell sets them."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
 def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _Numbered], list[str]]:

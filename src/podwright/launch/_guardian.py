@@ -27,7 +27,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.hosts import Process, become_subreaper, descendants, kill_all, reap
+from podwright.hosts import (
+    Process,
+    become_subreaper,
+    descendants,
+    has_children,
+    kill_all,
+    reap,
+)
 from podwright.launch._channel import Channel
 from podwright.launch._confine import enter_partition
 from podwright.launch._folder import RunFolder
@@ -94,35 +101,49 @@ class Ending:
         self._kill_at = self._ask_at + grace
         self._asked: set[Process] = set()
         self._alone_at = math.inf
-        self.pause = _POLL[0]
+        # Looking at all processes is dear; as long as they may end by themselves, there is time.
+        self._every = _POLL[0] if patience <= 0 else _POLL[1]
+        self._look_at = now if patience <= 0 or held else now + _POLL[1]
+
+    @property
+    def pause(self) -> float:
+        """Seconds until a step is due though no child has ended."""
+        return max(self._look_at - self._clock(), 0.0)
 
     def sooner(self, patience: float, grace: float) -> None:
         """A second wish; the earlier of both counts."""
         self._ask_at = min(self._ask_at, self._clock() + patience)
         self._kill_at = min(self._kill_at, self._ask_at + grace)
-        self.pause = _POLL[0]
+        self._soon()
 
     def release(self) -> None:
         """Engine and daemons may be ended too."""
         self.held = False
-        self.pause = _POLL[0]
+        self._soon()
+
+    def _soon(self) -> None:
+        self._every, self._look_at = _POLL[0], -math.inf
 
     def step(self) -> bool:
-        """Do what is due. True: nothing is left."""
+        """Do what is due; call it whenever a child has been reaped too. True: nothing is left."""
+        if self._root == os.getpid() and not has_children():
+            return True
+        now = self._clock()
+        if now < self._look_at:
+            return False
         left = descendants(self._root, spare=self._spare)
         if not left:
             return True
-        now = self._clock()
         instances = [p for p in left if p.pid != self._engine and not is_daemon(p)]
         self.quiet = not instances
         if self.held:
             left = instances
         alone = not instances and not self.held
         self._alone_at = min(self._alone_at, now) if alone else math.inf
-        self.pause = min(self.pause * 1.5, _POLL[1])
+        self._every = min(self._every * 1.5, _POLL[1])
         if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
             kill_all(left, signal.SIGKILL)
-            self.pause = _POLL[0]
+            self._every = _POLL[0]
         elif now >= self._ask_at:
             # Those that mpirun starts only now have to be asked as well.
             new = [p for p in instances if p._replace(parent=0, state="") not in self._asked]
@@ -130,7 +151,8 @@ class Ending:
             if new:
                 kill_all(new, signal.SIGTERM)
                 self._asked.update(p._replace(parent=0, state="") for p in new)
-                self.pause = _POLL[0]
+                self._every = _POLL[0]
+        self._look_at = now + self._every
         return False
 
 

@@ -26,7 +26,7 @@ from podwright.launch._relay import (
     WORDS,
 )
 from podwright.launch._remote import SLACK, HostsUnusable, Remote, beat
-from podwright.launch._shim import Event
+from podwright.launch._shim import BY_MPIRUN, Event
 
 if TYPE_CHECKING:
     from podwright.launch._watch import Watch
@@ -63,11 +63,11 @@ class Remotes:
         return f" on {self._names[rank]}" if rank in self._names else ""
 
     def words(self, rank: int, program: Sequence[str]) -> list[str] | None:
-        """What starts an instance on its host; None if that is this one."""
+        """How mpirun starts instances on the host of this one; None if that is this host."""
         remote = self._by_rank.get(rank)
         if remote is None:
             return None
-        return [*remote.shim, str(rank), *remote.restore, *program]
+        return [*remote.shim, BY_MPIRUN, *remote.restore, *program]
 
     # For the loop of Watch
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from podwright.client import Found
 from podwright.hosts import become_subreaper, children, find_program
+from podwright.launch._bind import bind
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
-from podwright.launch._engine import Engine, Local, Mpirun, local_arguments
+from podwright.launch._engine import Engine, Local, Mpirun, local_arguments, own_variables
 from podwright.launch._environment import (
     check_hosts,
     partition_environment,
@@ -21,27 +22,23 @@ from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._gpus import Placement, simulated
 from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
 from podwright.launch._hosts import NOWHERE, Remotes
-from podwright.launch._lease import Borrowed, Find, Lease, acquire, find
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
-from podwright.launch._plan import Instance, Plan
+from podwright.launch._plan import Plan
 from podwright.launch._remote import HostsUnusable
-from podwright.launch._shim import bind, make_shim, restore
+from podwright.launch._shim import give, make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
 from podwright.launch._watch import TIMED_OUT, Watch
 from podwright.wire import InvalidRequest, NotFound, PodwrightError, TimedOut
+
+if TYPE_CHECKING:
+    from podwright.client import Found
+    from podwright.launch._lease import Borrowed, Find, Lease
 
 #: In the environment of all instances: how often they were started again.
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
 #: What joins the instances: mpi or tcp (popdist).
 BACKEND_VARIABLE = "POPDIST_BACKEND"
-
-
-#: What is so when a partition could not be given back.
-NOT_BACK = {
-    Lease: "the lease was not given back and ends by itself",
-    Borrowed: "the partition was not removed",
-}
 
 
 class ProgramNotFound(NotFound):
@@ -62,7 +59,7 @@ def launch(
     *,
     output: Output | None = None,
     engine: Engine | None = None,
-    find: Find = find,
+    find: Find | None = None,
 ) -> int:
     """Run a plan to its end; poprun's exit code. Raises podwright.wire errors if it cannot."""
     output = output or Output(verbosity=plan.verbosity, environ=environ)
@@ -86,14 +83,10 @@ def _launch(
     environ: Mapping[str, str],
     output: Output,
     engine: Engine,
-    find: Find,
+    find: Find | None,
     signals: Signals,
 ) -> int:
     _check_program(plan, environ)
-    bound = any(instance.place and instance.place.bound for instance in plan.instances)
-    if bound and find_program("taskset", environ) is None:
-        output.warn("no taskset (util-linux) on PATH: instances are not bound to cores")
-        plan = plan.unbound()
     if plan.log_folder:
         _make_folder("--log-dir", plan.log_folder)
     if plan.offline and plan.print_topology:
@@ -127,7 +120,7 @@ class _Run:
         environ: Mapping[str, str],
         output: Output,
         engine: Engine,
-        find: Find,
+        find: Find | None,
         signals: Signals,
         key: str = "",
     ) -> None:
@@ -160,27 +153,30 @@ class _Run:
             plan = self._plan
             if looked and (problem := looked.problem(plan.hosts)):
                 output.warn(problem)
-            here = [i for i in plan.instances if i.rank not in remotes.ranks]
-            shim = make_shim(folder, [instance.rank for instance in here])
-            bind(folder, [instance.rank for instance in here], plan.placement, environ, plan.gpus)
+            owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
+            shim = make_shim(folder, bind(owns, plan.placement, environ, plan.gpus))
             program = [*restore(folder, environ), *plan.program]
             command = self._engine.command(plan, folder, shim, program, remotes)
             for note in command.notes if not self._restarts else ():
                 output.warn(note)
             output.log("D", " ".join(f"'{word}'" for word in command.argv))
             own = {**self._cache(), **self._secret(folder, remotes)}
-            if not self._lease and not plan.offline and not plan.gpus:
+            own |= {**command.environment, RUN_VARIABLE: folder.name}
+            own[RESTART_VARIABLE] = str(self._restarts)
+            asks = not (self._lease or plan.offline or plan.gpus)
+            early = asks and not (command.plain or remotes or plan.waits)
+            if early:
+                # mpirun begins while the partition is asked for: no instance does before we
+                # listen to it (_shim).
+                environment = whole_environment(environ, plan.environment, own)
+                guardian.channel.send(START, [(ENGINE, list(command.argv), {})], environment)
+            become_subreaper()
+            if asks:
                 self._lease = self._acquire(remotes)
             lease = self._lease
-            environment = whole_environment(
-                environ,
-                plan.environment,
-                self._partition,
-                meeting_point(plan, remotes),
-                own,
-                command.environment,
-                {RUN_VARIABLE: folder.name, RESTART_VARIABLE: str(self._restarts)},
-            )
+            late = {**self._partition, **meeting_point(plan, remotes)}
+            if early:
+                give(folder, late)
             # A server that was started just now is no part of the run, nor is what it starts.
             spare = [pid for pid in children(os.getpid()) if pid != guardian.pid]
             watch = Watch(
@@ -193,19 +189,19 @@ class _Run:
                 plan=plan,
                 end=self._end,
                 remotes=remotes,
+                spare=spare,
             )
             watched = True
-            for remote in remotes:
-                far = [i for i in plan.instances if i.rank in remote.ranks and command.plain]
-                theirs_own = [[i.rank, _own(i)] for i in far]
-                remote.line.send(START, theirs_own, environment, plan.program)
-            starts: list[tuple[int, Sequence[str], Mapping[str, str]]]
-            if command.plain:
-                starts = [(i.rank, [*shim, str(i.rank), *program], _own(i)) for i in here]
-            else:
-                starts = [(ENGINE, command.argv, {})]
-            watch.start(starts, environment, spare)
-            become_subreaper()
+            if not early:
+                environment = whole_environment(environ, plan.environment, late, own)
+                for remote in remotes:
+                    far = [rank for rank in remote.ranks if command.plain]
+                    remote.line.send(START, far, environment, plan.program)
+                starts: list[tuple[int, list[str], dict[str, str]]]
+                starts = [(rank, [*shim, str(rank), *program], {}) for rank in owns]
+                if not command.plain:
+                    starts = [(ENGINE, list(command.argv), {})]
+                guardian.channel.send(START, starts, environment)
             if lease:
                 lease.keep()
             cause = watch.run()
@@ -243,8 +239,10 @@ class _Run:
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
 
     def _acquire(self, remotes: Remotes) -> Lease | Borrowed:
+        from podwright.launch._lease import acquire, find  # while mpirun is starting
+
         plan, output = self._plan, self._output
-        found = self._find(plan, self._environ)
+        found = (self._find or find)(plan, self._environ)
         output.log("I", f"server {found.address} ({found.how})")
 
         def tell(line: str) -> None:
@@ -345,13 +343,8 @@ class _Run:
         """Give the partition back."""
         lease, self._lease = self._lease, None
         problem = lease.release() if lease else None
-        if problem:
-            self._output.warn(f"{NOT_BACK[type(lease)]}: {problem.message}")
-
-
-def _own(instance: Instance) -> dict[str, str]:
-    """The variables of one instance that needs no mpirun."""
-    return {**dict(instance.environment), **local_arguments(instance.mpi_arguments)[0]}
+        if lease and problem:
+            self._output.warn(f"{lease.not_back}: {problem.message}")
 
 
 def _make_folder(option: str, path: str) -> None:

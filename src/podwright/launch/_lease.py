@@ -98,6 +98,9 @@ def acquire(
 class Borrowed:
     """A partition of a controller without leases, with what `Lease` has. lost: never readable."""
 
+    #: What is so when it could not be given back.
+    not_back = "the partition was not removed"
+
     def __init__(self, client: Client, partition: PartitionInfo, created: bool, keep: bool) -> None:
         self.partition, self.created = partition, created
         self.reason: PodwrightError | None = None
@@ -126,6 +129,9 @@ class Borrowed:
 
 class Lease:
     """A lease that is held. lost: a descriptor that becomes readable when it is over."""
+
+    #: What is so when it could not be given back.
+    not_back = "the lease was not given back and ends by itself"
 
     def __init__(self, client: Client, reply: AcquireReply) -> None:
         self.partition = reply.partition

@@ -15,6 +15,7 @@ from podwright.hosts import (
     ssh_command,
     subnets,
 )
+from podwright.launch._engine import own_variables
 from podwright.launch._folder import RunFolder
 from podwright.launch._gpus import for_step, too_few
 from podwright.launch._hosts import NOWHERE, Remotes
@@ -46,7 +47,7 @@ def meet(
         return {
             # Another one at each try: the relay of the one before may still be clearing up.
             "name": f"{own}-{remote.number}-{os.urandom(3).hex()}",
-            "ranks": list(remote.ranks),
+            "owns": [[i.rank, own_variables(i)] for i in plan.instances if i.host == remote.host],
             "folder": _here(environ),
             "program": needed,
             "placement": plan.placement,

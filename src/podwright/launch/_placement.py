@@ -5,14 +5,15 @@ spreadnuma gives each instance whole NUMA nodes, and shares a node among several
 there are fewer nodes than instances. The others give one core: scattersocket in turns over the
 sockets, scatternuma in turns over the NUMA nodes, close one after another.
 
-Memory needs nothing of its own: Linux takes it from the node where a process runs, and from
-others once that is full, which is what the guide calls preferred. Nothing ever leads outside of
-the cpuset, Slurm step or affinity that poprun itself runs in.
+Memory is taken from the NUMA nodes of those cores first, and from others once these are full: the
+guide calls it preferred. That is said to the kernel for each instance that is held to some of the
+nodes, so that it also holds for threads that a program moves. Nothing ever leads outside of the
+cpuset, Slurm step or affinity that poprun itself runs in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -21,23 +22,36 @@ from podwright.hosts import Core, Cores, write_list
 STRATEGIES = ("spreadnuma", "scattersocket", "scatternuma", "close", "disabled")
 #: In an instance's environment: the hardware threads that it is bound to.
 CPUS_VARIABLE = "PODWRIGHT_CPUS"
+#: And the NUMA nodes whose memory it takes first.
+NODES_VARIABLE = "PODWRIGHT_NUMA_NODES"
 #: What places processes in mpirun's own words.
 FLAGS = ("map-by", "bind-to", "rank-by", "cpu-set", "cpu-list", "rankfile", "npernode", "N")
 
 
 class Place(NamedTuple):
-    """Where one instance runs. bound: it has to be told; otherwise it is all there is."""
+    """Where one instance runs. bound: it has to be told; otherwise it is all there is.
+
+    memory: the NUMA nodes whose memory it takes first; none, where there is nothing to choose.
+    """
 
     cores: int
     cpus: tuple[int, ...]
     nodes: tuple[int, ...]
     bound: bool
+    memory: tuple[int, ...] = ()
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """What the instance is told of it."""
+        found = ((CPUS_VARIABLE, self.cpus), (NODES_VARIABLE, self.memory))
+        return tuple((name, write_list(some)) for name, some in found if some and self.bound)
 
     def __str__(self) -> str:
         threads = write_list(self.cpus)
         word = "core" if self.cores == 1 else "cores"
         near = f", NUMA node {write_list(self.nodes)}" if self.nodes else ""
-        return f"{self.cores} {word} (CPU {threads}){near}"
+        first = ", its memory first" if self.memory else ""
+        return f"{self.cores} {word} (CPU {threads}){near}{first}"
 
 
 def places(strategy: str, host: Cores, instances: int) -> tuple[Place, ...]:
@@ -54,7 +68,15 @@ def places(strategy: str, host: Cores, instances: int) -> tuple[Place, ...]:
 def _place(host: Cores, cores: Sequence[Core]) -> Place:
     cpus = tuple(sorted(cpu for core in cores for cpu in core.cpus))
     nodes = tuple(sorted({core.node for core in cores} & set(host.memory)))
-    return Place(len(cores), cpus, nodes, bound=cpus != host.cpus)
+    bound = cpus != host.cpus
+    return Place(len(cores), cpus, nodes, bound, near_memory(host, cpus) if bound else ())
+
+
+def near_memory(host: Cores, cpus: Collection[int]) -> tuple[int, ...]:
+    """The NUMA nodes near these hardware threads; none, if those are all that have memory."""
+    near = {core.node for core in host.cores if not set(core.cpus).isdisjoint(cpus)}
+    nodes = near & set(host.memory)
+    return tuple(sorted(nodes)) if nodes != set(host.memory) else ()
 
 
 def _nodes_each(host: Cores, instances: int) -> list[list[Core]]:

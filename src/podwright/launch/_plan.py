@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podwright.hosts import Cores, fold, write_list
+from podwright.hosts import Cores, fold
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY, cache_path
 from podwright.launch._environment import (
     SERVER_TIMEOUT,
@@ -24,7 +24,7 @@ from podwright.launch._environment import (
 from podwright.launch._gpus import visibility
 from podwright.launch._offline import offline_options
 from podwright.launch._options import Options
-from podwright.launch._placement import CPUS_VARIABLE, FLAGS, Place, places
+from podwright.launch._placement import FLAGS, Place, places
 from podwright.launch._prepare import Preparation, preparation
 from podwright.launch._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launch._topology import topology_table
@@ -120,14 +120,6 @@ class Plan(NamedTuple):
         """The hosts, in order."""
         return tuple(dict.fromkeys(instance.host for instance in self.instances))
 
-    def unbound(self) -> Plan:
-        """The same, with all instances wherever the kernel puts them."""
-        free = []
-        for instance in self.instances:
-            own = tuple(pair for pair in instance.environment if pair[0] != CPUS_VARIABLE)
-            free.append(instance._replace(place=None, environment=own))
-        return self._replace(instances=tuple(free))
-
     def over(self, hosts: Sequence[str]) -> Plan:
         """The same over as many of these hosts as divide the instances; the first of them."""
         count = len(self.instances)
@@ -147,10 +139,14 @@ class Plan(NamedTuple):
         return self._replace(instances=tuple(moved), environment=tuple(common.items()))
 
     def topology(self, ilds: int = 0) -> str:
-        """The table of hosts, link domains, instances and replicas. ilds: 0 if not yet known."""
+        """The table of hosts, link domains, instances and replicas, and places below it.
+
+        ilds: 0 if not yet known.
+        """
         hosts = [instance.host for instance in self.instances]
         number = ilds or self.request.spec.num_ilds
-        return topology_table(hosts, self.replicas, number or BY_SERVER)
+        places = "".join(f"\ninstance {i.rank}: {i.place}" for i in self.instances if i.place)
+        return topology_table(hosts, self.replicas, number or BY_SERVER) + places
 
     @property
     def _without(self) -> str:
@@ -207,8 +203,6 @@ class Plan(NamedTuple):
         for instance in self.instances:
             own = " ".join(f"{name}={shlex.quote(value)}" for name, value in instance.environment)
             text += f"instance {instance.rank} on {instance.host}: {own}\n"
-            if instance.place:
-                text += f"  on {instance.place}\n"
             if instance.mpi_arguments:
                 text += f"  for mpirun: {shlex.join(instance.mpi_arguments)}\n"
         return text + self.topology()
@@ -401,9 +395,7 @@ def _placed(
     for instance, place in zip(
         instances, places(strategy, cores, len(instances)) or [None] * len(instances), strict=True
     ):
-        own = instance.environment
-        if place and place.bound:
-            own = (*own, (CPUS_VARIABLE, write_list(place.cpus)))
+        own = instance.environment + (place.variables if place else ())
         found.append(instance._replace(place=place, environment=own))
     return tuple(found)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from podwright import __version__
 from podwright.hosts import become_subreaper, find_program, free_port, reap, subnets
+from podwright.launch._bind import bind
 from podwright.launch._folder import (
     RUN_VARIABLE,
     SESSION,
@@ -30,7 +31,7 @@ from podwright.launch._folder import (
 from podwright.launch._gpus import OF_HOST, TooFewGpus
 from podwright.launch._guardian import END, ENDED, ORPHAN_GRACE, START, Ending, start_guardian
 from podwright.launch._line import Line
-from podwright.launch._shim import bind, make_shim, open_status, open_stream, read_events, restore
+from podwright.launch._shim import Own, make_shim, open_status, open_stream, read_events, restore
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
@@ -120,7 +121,7 @@ class _Relay:
         line: Line,
         *,
         name: str,
-        ranks: Sequence[int],
+        owns: Sequence[tuple[int, Mapping[str, str]]],
         folder: str,
         program: str,
         placement: str = "disabled",
@@ -129,7 +130,9 @@ class _Relay:
         session: str,
         silence: float = SILENCE,
     ) -> None:
-        self._line, self._ranks, self._silence = line, ranks, silence
+        self._line, self._silence = line, silence
+        self._owns = dict(owns)
+        self._ranks = tuple(self._owns)
         self._session, self._placement, self._gpus = session, placement, gpus
         # Which GPUs Slurm granted is told to each host alone.
         self._mine = OWN_VARIABLES | OF_HOST if gpus else OWN_VARIABLES
@@ -162,8 +165,7 @@ class _Relay:
 
     def _begin(self) -> None:
         folder = self._folder
-        self._shim = make_shim(folder, self._ranks, memory_settings(folder))
-        self._bind()
+        self._shim = make_shim(folder, self._bind(), memory_settings(folder))
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
@@ -185,9 +187,9 @@ class _Relay:
         now = time.monotonic()
         self._heard, self._beat = now, now
 
-    def _bind(self) -> None:
+    def _bind(self) -> dict[int, Own]:
         try:
-            bind(self._folder, self._ranks, self._placement, self._environ, self._gpus)
+            return bind(self._owns, self._placement, self._environ, self._gpus)
         except TooFewGpus as error:
             raise _Refused(error.problem, error.would_work, error.exit_code) from None
 
@@ -270,17 +272,14 @@ class _Relay:
                 self._guardian.channel.send(kind, *values)
 
     def _start(
-        self, commands: Sequence[Sequence[Any]], environ: Mapping[str, str], program: Sequence[str]
+        self, ranks: Sequence[int], environ: Mapping[str, str], program: Sequence[str]
     ) -> None:
-        """Start instances: [rank, its own variables] each; none, where mpirun will do it."""
+        """Start these instances; none, where mpirun will do it."""
         own = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
         own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
         theirs = {n: v for n, v in environ.items() if n not in self._mine}
         self._started = {**theirs, **self._environ_of_host(), **own}
-        words = [
-            [rank, [*self._shim, str(rank), *self._restore, *program], own]
-            for rank, own in commands
-        ]
+        words = [[rank, [*self._shim, str(rank), *self._restore, *program], {}] for rank in ranks]
         self._guardian.channel.send(START, words, self._started)
 
     def _environ_of_host(self) -> dict[str, str]:

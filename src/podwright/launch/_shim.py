@@ -6,6 +6,11 @@ instance's own two streams and says in a third, common to all, when the instance
 ended. mpirun is always told that all is well: it would kill the others at once, where poprun
 first asks them. The shell ignores what asks a process to end, until its program has ended.
 
+What is an instance's own stands in a file beside the script, so that mpirun is told of all
+instances of a host at once: each of its contexts costs it more than the process in it does. The
+script opens the common stream before anything else, and so waits until poprun listens: mpirun can
+be started while the partition is still being asked for (_launch).
+
 A shell passes on only variables whose names it could itself assign. Others, such as the functions
 that bash exports, are put back by the second script, which is used only where there are any.
 """
@@ -17,31 +22,28 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from podwright.hosts import find_program, read_cores, write_list
 from podwright.launch._folder import RunFolder
-from podwright.launch._placement import places
 
 _SCRIPT = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM
+[ "$1" != - ] || { shift; set -- "$PMIX_RANK" "$@"; }
 exec 2>/dev/null 3>"$PODWRIGHT_STREAMS/status"
 echo "$1 start $$" >&3
 (
   [ "$POPDIST_EXECUTABLE_CACHE_PATH" != temporary ] ||
     export POPDIST_EXECUTABLE_CACHE_PATH="${0%/*}/cache"
-  [ ! -r "${0%/*}/cpus.$1" ] || read -r PODWRIGHT_CPUS <"${0%/*}/cpus.$1"
-  export PODWRIGHT_CPUS
+  [ ! -r "${0%/*}/given" ] || . "${0%/*}/given"
   if [ -n "$PODWRIGHT_GPUS" ]; then
     left=$1
     while [ "$left" -gt 0 ]; do PODWRIGHT_GPUS=${PODWRIGHT_GPUS#*;} left=$((left - 1)); done
     for name in $PODWRIGHT_GPUS_AS; do export "$name=${PODWRIGHT_GPUS%%;*}"; done
     unset PODWRIGHT_GPUS PODWRIGHT_GPUS_AS
   fi
-  [ ! -r "${0%/*}/gpus.$1" ] || . "${0%/*}/gpus.$1"
-  shift
-  exec ${PODWRIGHT_CPUS:+taskset -c "$PODWRIGHT_CPUS"} "$@"
+  . "$PODWRIGHT_STREAMS/own.$1"
+  exec "$@"
 ) >"$PODWRIGHT_STREAMS/out.$1" 2>"$PODWRIGHT_STREAMS/err.$1" 3>&-
 echo "$1 end $?" >&3
 """
@@ -57,6 +59,8 @@ except OSError as error:
     sys.exit(126 if isinstance(error, PermissionError) else 127)
 """
 
+#: What stands for the rank of an instance where mpirun's own count of it holds.
+BY_MPIRUN = "-"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -69,54 +73,51 @@ class Event(NamedTuple):
     number: int
 
 
-def make_shim(
-    folder: RunFolder, instances: Iterable[int], instead: Mapping[str, str] | None = None
-) -> list[str]:
-    """Put script and streams into the folder; the words in front of an instance's index.
+class Own(NamedTuple):
+    """What one instance has beside all others: variables, and words in front of its program."""
 
+    variables: Mapping[str, str]
+    words: Sequence[str] = ()
+
+
+def make_shim(
+    folder: RunFolder, owns: Mapping[int, Own], instead: Mapping[str, str] | None = None
+) -> list[str]:
+    """Put script and streams into the folder; the words in front of an instance's rank, or of `-`.
+
+    owns: by the rank of each instance of this host.
     instead: values of variables that are other ones on this host than on poprun's, if set at all.
     """
-    for index in instances:
+    for rank, own in owns.items():
         for stream in ("out", "err"):
-            os.mkfifo(folder.stream(f"{stream}.{index}"), 0o600)
+            os.mkfifo(folder.stream(f"{stream}.{rank}"), 0o600)
+        _write(folder.stream(f"own.{rank}"), _own_lines(own).encode(errors="surrogateescape"))
     os.mkfifo(folder.stream("status"), 0o600)
     os.mkdir(folder.file("cache"), 0o700)
-    own = [f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()]
-    own.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
-    _write(folder.file("shim"), "".join([*own, _SCRIPT]).encode())
+    lines = [
+        f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()
+    ]
+    lines.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
+    _write(folder.file("shim"), "".join([*lines, _SCRIPT]).encode())
     return ["/bin/sh", folder.file("shim")]
 
 
-def bind(
-    folder: RunFolder,
-    ranks: Sequence[int],
-    how: str,
-    environ: Mapping[str, str],
-    gpus: Sequence[Any] = (),
-) -> None:
-    """Say in files which hardware threads of this host its instances are to be bound to.
+def _own_lines(own: Own) -> str:
+    odd = [f"{name}={v}" for name, v in own.variables.items() if not _PLAIN.fullmatch(name)]
+    words = shlex.join([*(["/usr/bin/env", *odd] if odd else ()), *own.words])
+    end = f'shift\nset -- {words} "$@"\n' if words else "shift\n"
+    return _exports(own.variables) + end
 
-    gpus: how many GPUs each drives, and which of them it sees, where they are Slurm's.
-    """
-    if gpus and ranks:
-        from podwright.launch._gpus import shares, write_shell
 
-        cores = read_cores(environ) if how != "disabled" else None
-        can = find_program("taskset", environ) is not None
-        for rank, share in zip(
-            ranks, shares(len(ranks), gpus[0], gpus[1], how, cores, environ), strict=True
-        ):
-            _write(folder.file(f"gpus.{rank}"), write_shell(share.variables).encode())
-            if share.cpus and can:
-                _write(folder.file(f"cpus.{rank}"), f"{share.cpus}\n".encode())
-        return
-    if how == "disabled" or not ranks or find_program("taskset", environ) is None:
-        return
-    cores = read_cores(environ)
-    found = places(how, cores, len(ranks)) if cores else ()
-    for rank, place in zip(ranks, found, strict=False):
-        if place.bound:
-            _write(folder.file(f"cpus.{rank}"), f"{write_list(place.cpus)}\n".encode())
+def give(folder: RunFolder, variables: Mapping[str, str]) -> None:
+    """Tell all instances of this host of variables that were not known when mpirun was started."""
+    _write(folder.file("given"), _exports(variables).encode(errors="surrogateescape"))
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    """The variables as a shell sets them, those whose names it could assign."""
+    plain = {name: value for name, value in variables.items() if _PLAIN.fullmatch(name)}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plain.items())
 
 
 def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
@@ -158,5 +159,8 @@ def read_events(handle: int, rest: bytes) -> tuple[list[Event], bytes]:
 
 def _write(path: str, content: bytes) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(content)
+    try:
+        while content:
+            content = content[os.write(handle, content) :]
+    finally:
+        os.close(handle)

@@ -12,11 +12,11 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from podwright.hosts import reap
+from podwright.hosts import marked, reap
 from podwright.launch._cause import Cause, aborted, described, engine_gone
-from podwright.launch._folder import RunFolder
+from podwright.launch._folder import RUN_VARIABLE, RunFolder
 from podwright.launch._guardian import (
     END,
     ENDED,
@@ -26,7 +26,6 @@ from podwright.launch._guardian import (
     QUIET,
     RELEASE,
     SIGNAL,
-    START,
     STARTED,
     Ending,
     Guarded,
@@ -47,7 +46,10 @@ _CHUNK = 65536
 
 
 class Watch:
-    """Watches one run. wake: readable with the numbers of signals; lost: when the lease is."""
+    """Watches one run. wake: readable with the numbers of signals; lost: when the lease is.
+
+    spare: children of this process that are no part of the run.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,9 @@ class Watch:
         end: float | None = None,
         remotes: Remotes = NOWHERE,
         engine: str = "mpirun",
+        spare: Sequence[int] = (),
     ) -> None:
+        self._spare = spare
         self._remotes = remotes
         self._remotes.watch(self)
         self._engine_name = engine
@@ -101,20 +105,6 @@ class Watch:
                 handle = open_stream(folder, f"{name}.{index}")
                 self._streams[handle] = stream
                 self._open.register(handle, select.EPOLLIN)
-
-    def start(
-        self,
-        commands: Sequence[tuple[int, Sequence[str], Mapping[str, str]]],
-        environ: Mapping[str, str],
-        spare: Sequence[int] = (),
-    ) -> None:
-        """Start commands through the guardian: ENGINE or an instance, words, its own variables.
-
-        spare: children of this process that are no part of the run.
-        """
-        self._spare = spare
-        words = [(what, list(argv), dict(own)) for what, argv, own in commands]
-        self._channel.send(START, words, dict(environ))
 
     def run(self) -> Cause | None:
         """See it through. None: all went well."""
@@ -323,8 +313,14 @@ class Watch:
         if self._channel.closed and not self._ended and not self._here:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian.pid, 0)
+            # mpirun may have become our child before we counted those that are spared.
+            run = {process.pid for process in marked(RUN_VARIABLE, self._folder.name)}
             self._here = Ending(
-                os.getpid(), 0.0, self._grace, engine=self._engine, spare=self._spare
+                os.getpid(),
+                0.0,
+                self._grace,
+                engine=self._engine,
+                spare=[pid for pid in self._spare if pid not in run],
             )
             self.fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from podwright.client import Places, ServerOptions, find_server
-from podwright.launch._lease import VENDORS_ALONE
 from podwright.wire import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
@@ -18,6 +16,9 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
 
     Raises Unavailable where there is no server, InvalidRequest for what can never be granted.
     """
+    from podwright.client import Places, ServerOptions, find_server
+    from podwright.launch._lease import VENDORS_ALONE
+
     if plan.offline:
         raise InvalidRequest(
             "--dry-run=server asks a server, and --offline-mode asks none",
