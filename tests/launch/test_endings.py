@@ -264,3 +264,16 @@ def test_first_asked_then_killed_by_the_clock() -> None:
     assert not ending.step()
     assert child.wait(300) == -signal.SIGKILL
     assert ending.step()
+
+
+def test_a_shell_that_is_about_to_become_a_daemon_is_no_instance() -> None:
+    """Asked to end, it would end with mpirun's daemon, and the run with it."""
+    waits = ["sh", "-c", "read line"]
+    with (
+        subprocess.Popen(waits, stdin=subprocess.PIPE) as shell,
+        subprocess.Popen(waits, stdin=subprocess.PIPE) as instance,
+    ):
+        ending = Ending(os.getpid(), 0.0, 300.0, daemons={shell.pid}, held=True)
+        assert not ending.step()
+        assert instance.wait(60) == -signal.SIGTERM
+        assert shell.poll() is None

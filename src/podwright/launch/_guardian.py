@@ -24,7 +24,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.hosts import (
@@ -80,6 +80,7 @@ class Ending:
     which would kill where we ask; `grace` seconds later it kills, until nothing is left. Once
     only the engine is left, it has LAST_WORDS seconds to end by itself: it may hang.
 
+    daemons: mpirun's, as far as we started them: one that is about to become it is no instance.
     held: engine and daemons are left alone until `release`. quiet: only they are left.
     """
 
@@ -90,6 +91,7 @@ class Ending:
         grace: float,
         *,
         engine: int = 0,
+        daemons: Collection[int] = (),
         spare: Sequence[int] = (),
         held: bool = False,
         clock: Callable[[], float] = time.monotonic,
@@ -97,6 +99,7 @@ class Ending:
         now = clock()
         self.held, self.quiet = held, False
         self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
+        self._daemons = daemons
         self._ask_at = now + patience
         self._kill_at = self._ask_at + grace
         self._asked: set[Process] = set()
@@ -134,7 +137,8 @@ class Ending:
         left = descendants(self._root, spare=self._spare)
         if not left:
             return True
-        instances = [p for p in left if p.pid != self._engine and not is_daemon(p)]
+        started = (self._engine, *self._daemons)
+        instances = [p for p in left if p.pid not in started and not is_daemon(p)]
         self.quiet = not instances
         if self.held:
             left = instances
@@ -223,6 +227,7 @@ class _Guardian:
         self.spawn = spawn
         self.engine = 0
         self.children: dict[int, int] = {}
+        self.daemons: set[int] = set()
         self.quiet = False
         self.ending: Ending | None = None
 
@@ -260,7 +265,8 @@ class _Guardian:
             if kind == START:
                 self._start(*values)
             elif kind == SIGNAL:
-                ours = [p for p in descendants(os.getpid()) if p.pid != self.engine]
+                started = (self.engine, *self.daemons)
+                ours = [p for p in descendants(os.getpid()) if p.pid not in started]
                 kill_all([p for p in ours if not is_daemon(p)], values[0])
             elif kind == END:
                 self._end(*values)
@@ -290,6 +296,8 @@ class _Guardian:
                 self.channel.send(GONE, what, None, error.strerror or str(error))
                 continue
             self.children[pid] = what
+            if what == DAEMON:
+                self.daemons.add(pid)
             if what == ENGINE:
                 self.engine = pid
                 self.channel.send(STARTED, pid)
@@ -298,10 +306,18 @@ class _Guardian:
         if self.ending:
             self.ending.sooner(patience, grace)
         else:
-            self.ending = Ending(os.getpid(), patience, grace, engine=self.engine, held=held)
+            self.ending = Ending(
+                os.getpid(),
+                patience,
+                grace,
+                engine=self.engine,
+                daemons=self.daemons,
+                held=held,
+            )
 
     def _ended(self, pid: int, code: int) -> None:
         what = self.children.pop(pid, None)
+        self.daemons.discard(pid)
         if what is not None:
             self.channel.send(GONE, what, code, "")
             if what == ENGINE:
