@@ -309,12 +309,12 @@ async def test_nor_do_they_behind_tls(behind_tls: Target) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(10800)
 async def test_a_hundred_thousand_behind_tls(behind_tls: Target) -> None:
     await bother(behind_tls, 100_000)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(10800)
 async def test_a_hundred_thousand_hostile_messages(target: Target) -> None:
     await bother(target, 100_000)

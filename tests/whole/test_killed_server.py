@@ -294,7 +294,7 @@ def test_killed_at_named_steps_and_at_random(server: Server) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(10800)
 def test_killed_a_thousand_times(server: Server) -> None:
     chance = random.Random(SEED)
     faults = faults_of({"commit": 120, "driver": 120, "statement": 160}, 250)
