@@ -25,6 +25,7 @@ from podwright.wire import (
     Denied,
     DiscoverRequest,
     Empty,
+    EventsRequest,
     InvalidRequest,
     ListRequest,
     Named,
@@ -538,3 +539,18 @@ async def test_an_agent_may_take_over_the_servers_own_devices() -> None:
     await let_go(Own(Machine("vm"), IPU))
     await let_go(SimulatedMachine(Machine("vm"), IPU))
     assert closed == [1]
+
+
+async def test_events_of_machines_are_news(site: Site) -> None:
+    """A machine that joins was not down; one that comes back, and what was reset then, is told."""
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    await site.create("p1", 4)
+    (home,) = {ref.machine for gcd in (await site.partition("p1")).gcds for ref in gcd}
+    core = site.controller._core
+    for down, state in ((True, "ERROR"), (False, "ACTIVE")):
+        site.machines[home].set_down(down)
+        await site.until(60, lambda s=state: core.partitions["p1"].known.ready.value == s)  # type: ignore[misc]
+    listed = await site.controller.list_events(ROOT, EventsRequest())
+    told = [(e.what, e.about) for e in listed.events if e.who == "server"]
+    assert told == [("MachineDown", home), ("Error", "p1"), ("MachineUp", home), ("Reset", "p1")]

@@ -49,7 +49,7 @@ class ClusterCalls:
             await self._core.journal.commit([registry.put_cluster(cluster)])
             site = self._registry.begin_cluster(cluster)
             for name in site.places:
-                self._core.mark_down(name)
+                self._core.mark_down(name, told=False)  # until its devices are reset
             await asyncio.gather(*(self._welcome(name) for name in site.places))
         return self._cluster(request.name)
 
@@ -136,13 +136,16 @@ class ClusterCalls:
         try:
             report = await core.hardware.describe(machine)
         except PodwrightError:
+            core.tell("MachineDown", machine, "", "it does not answer")
             return
         core.inventory.by_machine[machine].learn(machine, report)
         everything = {machine: [d.index for d in report.devices if d.healthy]}
         if not await core.hardware.release(core.next_epoch(), everything) and (
             await recovery.release_strays(core, machine, report._replace(configured={}))
         ):
-            core.mark_up(machine)
+            core.mark_up(machine, told=False)
+        else:
+            core.tell("MachineDown", machine, "", "its devices could not be reset")
 
     def _cluster(self, name: str) -> ClusterInfo:
         listed = views.clusters(self._core, ListRequest(cluster=name)).clusters

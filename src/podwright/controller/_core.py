@@ -211,23 +211,25 @@ class Core:
 
     # -- machines ----------------------------------------------------------------------------
 
-    def mark_down(self, machine: str) -> None:
-        """A machine does not answer: nothing new goes there until it does."""
+    def mark_down(self, machine: str, *, told: bool = True) -> None:
+        """A machine does not answer: nothing new goes there until it does. told: it is news."""
         site = self.inventory.by_machine.get(machine)
         if site is not None and machine not in self.down:
             self.down.add(machine)
             site.index.drain(machine)
-            self.tell("MachineDown", machine, "", "it does not answer")
+            if told:
+                self.tell("MachineDown", machine, "", "it does not answer")
             self.freed(None, (), "")
 
-    def mark_up(self, machine: str) -> None:
-        """A machine answers again and holds nothing that it should not."""
+    def mark_up(self, machine: str, *, told: bool = True) -> None:
+        """A machine answers again and holds nothing that it should not. told: it is news."""
         if machine in self.down:
             self.down.discard(machine)
             site = self.inventory.by_machine[machine]
             if machine not in site.drained:
                 site.index.resume(machine)
-            self.tell("MachineUp", machine, "", "it answers again")
+            if told:
+                self.tell("MachineUp", machine, "", "it answers again")
             self.freed(None, (), "")
 
     def owners(self) -> dict[tuple[str, int], str]:

@@ -75,8 +75,11 @@ class Keeper:
         core = self._core
         await entry.lock.acquire()
         try:
-            if not entry.gone and state_of(entry.known) == BROKEN and not entry.leases:
-                await steps.reset(core, entry, auto=True)
+            if entry.gone or state_of(entry.known) != BROKEN or entry.leases:
+                return
+            if not await steps.reset(core, entry, auto=True):
+                record = entry.known
+                core.tell("Reset", entry.name, record.owner, f"attempt {record.auto_resets}")
         finally:
             entry.lock.release()
 
