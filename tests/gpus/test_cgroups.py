@@ -110,6 +110,9 @@ async def test_found_again_after_a_kill(
     assert groups.denied == {"p1": shut(1, 2)}
     with pytest.raises(Denied):
         await again.enter("p1", 5, 12)
+    assert groups.remove("p1")  # by somebody else
+    await kept.describe()
+    assert groups.denied == {"p1": shut(1, 2)}
     await kept.release(2, [1, 2])
     assert groups.denied == {}
     kept.let_go()

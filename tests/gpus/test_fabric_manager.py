@@ -244,8 +244,12 @@ def test_one_that_forgot_them_is_told_of(
     manager.join(*ours[0])
     daemon.restart("anew")
     lost = "Fabric Manager has lost partition p1: reset it"
-    assert manager.keep(ours) == dict.fromkeys([gpu.uuid for gpu in nvml.gpus()[:2]], lost)
+    for _ in range(2):
+        assert manager.keep(ours) == dict.fromkeys([gpu.uuid for gpu in nvml.gpus()[:2]], lost)
+    assert daemon.calls("--set-activated-list") == ["3"]  # it is not asked again and again
     manager.join(*ours[0])  # as the reset does
+    assert manager.keep(ours) == {}
+    daemon.restart("talks")
     assert manager.keep(ours) == {}
 
 

@@ -79,14 +79,15 @@ class Cgroups:
     def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
         wanted = {one.partition: {gpu.uuid for gpu in one.gpus} for one in held}
-        for name in self._groups.names():
+        there = self._groups.names()
+        for name in there:
             if name not in wanted:
                 self._own.pop(name, None)
                 self._let(name, set())
                 del self._own[name]
                 self._remove(name, 0)
         for name, own in wanted.items():
-            if self._own.get(name) != own:
+            if name not in there or self._own.get(name) != own:
                 self._let(name, own)
         return {}
 

@@ -62,6 +62,7 @@ class FabricManager:
         self._environ = dict(environ)
         self._known: list[Supported] = []  # when it was last asked; ids and GPUs stay the same
         self._strange: set[int] = set()
+        self._in_vain: object = None  # what was lacking when a list did not help
 
     def check(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.check`."""
@@ -112,11 +113,13 @@ class FabricManager:
             _log.warning("Fabric Manager's partition %d is active, and nobody's here", number)
         self._strange = strange
         active = {one.gpus for one in known if one.active}
-        if not ours.keys() <= active or known is self._known:
+        lacking = ours.keys() - active
+        if (lacking and lacking != self._in_vain) or known is self._known:
             self._give([one.id for one in known if one.gpus in ours or one.id in strange])
             active = {one.gpus for one in self.supported() if one.active}
             if ours.keys() <= active:
                 _log.warning("Fabric Manager was restarted, and knows of its partitions again")
+        self._in_vain = ours.keys() - active
         self._known = known
         return {
             self._gpus[index].uuid: f"Fabric Manager has lost partition {name}: reset it"

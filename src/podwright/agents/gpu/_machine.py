@@ -17,8 +17,9 @@ from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._guards import Guard, Held, Keeper, user_number
+from podwright.agents.gpu._shown import attributes, names
 from podwright.fabric import Family, Machine
-from podwright.hosts.gpus import Gpu, Health, Holder, Library, LibraryError, divided
+from podwright.hosts.gpus import Gpu, Holder, Library, LibraryError, divided
 from podwright.wire import (
     Denied,
     Fenced,
@@ -283,7 +284,7 @@ class GpuMachine:
             while holders := self._holders(gpu):
                 if time.monotonic() >= until:
                     raise Internal(
-                        f"{self._named(gpu)} is held by {_named(holders)}",
+                        f"{self._named(gpu)} is held by {names(holders)}",
                         would_work="end them, and reset the partition or remove it again",
                     )
                 time.sleep(0.1)
@@ -300,40 +301,3 @@ class GpuMachine:
 
     def _named(self, gpu: Gpu) -> str:
         return f"GPU {gpu.index} of machine {self.machine.name}"
-
-
-def _named(holders: Sequence[Holder]) -> str:
-    words = [f"process {h.pid} of {h.user or 'a user'} ({h.command or '?'})" for h in holders[:3]]
-    more = len(holders) - 3
-    return ", ".join(words) + (f" and {more} more" if more > 0 else "")
-
-
-def attributes(gpu: Gpu, version: str, health: Health, holders: Sequence[Holder]) -> dict[str, str]:
-    """What `vipu list ipu-attrs` and `gc-info --device-info` show of a GPU."""
-    links = max((n for n in gpu.links if n > 0), default=0)
-    ecc = None
-    if health.ecc_uncorrected is not None:
-        ecc = f"{health.ecc_corrected or 0} corrected, {health.ecc_uncorrected} uncorrected"
-    found = {
-        "name": gpu.name,
-        "uuid": gpu.uuid,
-        "pci bus": gpu.bus,
-        "memory": f"{gpu.memory} MiB",
-        "driver version": version,
-        "numa node": str(gpu.node) if gpu.node >= 0 else None,
-        "near threads": gpu.cpus or None,
-        "links": str(links) if links else None,
-        "fabric": gpu.fabric or None,
-        "mig": gpu.mig or None,
-        "profile": gpu.profile or None,
-        "ecc errors": ecc,
-        "row remapping": health.row_remap or None,
-        "last xid": str(health.xid) if health.xid else None,
-        "problems": "; ".join(health.problems) or None,
-        "processes": "; ".join(
-            f"{h.pid} {h.user} {h.command}" + (f" {h.memory} MiB" if h.memory is not None else "")
-            for h in holders
-        )
-        or None,
-    }
-    return {key: value for key, value in found.items() if value is not None}
