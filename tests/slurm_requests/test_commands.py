@@ -161,3 +161,38 @@ def test_options_are_read_as_getopt_reads_them() -> None:
     assert request.per_node == requests.Gpus(2)
     assert request.per_job is None
     assert request.other["job-name"] == "name"
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ("--gpus=2 --ntasks=1 --nodes=2", "Slurm gives 1 of the 2 nodes"),
+        ("--gpus-per-node=8 --ntasks-per-node=8 --gpu-bind=closest", "closest binds nothing"),
+        ("--exclusive --gpus=2 --nodes=1", "the job holds every GPU of its nodes"),
+        ("--gpus-per-node=4 --nodes=1 --ntasks=4", "choose by SLURM_LOCALID"),
+    ],
+)
+def test_what_a_newcomer_would_not_expect_is_noted(
+    options: str, note: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm("explain-request", "--node-gpus", "8", *options.split()) == 0
+    assert note in capsys.readouterr().out
+
+
+def test_where_tasks_are_bound_closest_binds(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "--gpus-per-node=8",
+        "--nodes=1",
+        "--ntasks=64",
+        "--gpu-bind=closest",
+        "--tasks",
+        "bound",
+    ]
+    assert slurm("explain-request", "--node-gpus", "8", *words) == 0
+    out = capsys.readouterr().out
+    assert "Every task sees 4 GPUs, shared with others of its node (those beside its cores)" in out
+
+
+def test_a_job_without_gpus_is_not_called_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert slurm("explain-request", "--node-gpus", "8", "--ntasks=4") == 1
+    assert "The job gets no GPUs" in capsys.readouterr().out

@@ -27,6 +27,7 @@ _OWN = {
     "--node-sockets": True,
     "--node-cores": True,
     "--devices": True,
+    "--tasks": True,
     "--slurm-version": True,
     "--json": False,
     "--help": False,
@@ -83,6 +84,11 @@ def add_parser(verbs: Any) -> None:
         choices=("confined", "open"),
         help="confined: ConstrainDevices=yes in cgroup.conf, programs number GPUs from 0",
     )
+    parser.add_argument(
+        "--tasks",
+        choices=("bound", "free"),
+        help="bound: TaskPlugin=task/affinity, every task has cores of its own",
+    )
     parser.add_argument("--slurm-version", metavar="V", help="of this Slurm: 22.05 or newer")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run_slurm=_run)
@@ -106,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.slurm_version:
         version = requests.parse_version(arguments.slurm_version)
     found = shape is not None
-    shape = shape or _said(arguments, request)
+    shape = _with_site(shape or _said(arguments, request), arguments)
     answer = requests.explain(request, shape, version or requests.NEWEST)
     if arguments.json:
         import json
@@ -142,5 +148,15 @@ def _said(arguments: argparse.Namespace, request: Any) -> Any:
         sockets=sockets,
         cores_per_socket=max(1, (arguments.node_cores or 64) // sockets),
         gpus=arguments.node_gpus or 8,
-        confined=arguments.devices != "open",
     )
+
+
+def _with_site(shape: Any, arguments: argparse.Namespace) -> Any:
+    """The shape with what --devices and --tasks say of the site."""
+    from dataclasses import replace
+
+    if arguments.devices:
+        shape = replace(shape, confined=arguments.devices == "confined")
+    if arguments.tasks:
+        shape = replace(shape, affinity=arguments.tasks == "bound")
+    return shape

@@ -10,11 +10,12 @@ import re
 
 from podwright.slurm.requests._bind import tasks_of
 from podwright.slurm.requests._choose import choose
+from podwright.slurm.requests._notes import notes
 from podwright.slurm.requests._options import OLDEST, Version
 from podwright.slurm.requests._pick import pick
 from podwright.slurm.requests._request import Request
-from podwright.slurm.requests._spread import Laid, spread
-from podwright.slurm.requests._step import Held, Placed, run_step
+from podwright.slurm.requests._spread import spread
+from podwright.slurm.requests._step import Held, run_step
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape
 from podwright.slurm.requests._wants import Wants, wants_of
 
@@ -37,7 +38,7 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
     if isinstance(wants, Refusal):
         return wants
     if not request.asks_for_gpus:
-        return Refusal("submit", "nothing here asks for GPUs", "Add --gpus-per-node=N")
+        return Refusal("nothing", "none of these options asks for any", "Add --gpus-per-node=N")
     if not any(ask.counts for ask in wants.asks):
         each = request.tasks_per_gpu or 1
         return Refusal(
@@ -56,6 +57,9 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
     refused = None if newer else _never(wants, shape)
     if refused:
         return refused
+    refused = _whole_node(wants, request, shape)
+    if refused:
+        return refused
     rooms = choose(wants, shape, newer=newer)
     if rooms is None:
         return Refusal("submit", "no idle set of these nodes can hold it", _smaller(wants, shape))
@@ -67,6 +71,9 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
         Held(tuple(node.cores), tuple(sorted(set().union(*gpus))))
         for node, gpus in zip(laid, picked, strict=True)
     ]
+    if request.exclusive:
+        whole = (shape.cores_per_socket,) * shape.sockets
+        held = [Held(whole, tuple(range(shape.gpus))) for _ in held]
     alone = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
     placed = run_step(request, wants, shape, held, newer=newer, alone=alone)
     if isinstance(placed, Refusal):
@@ -75,7 +82,7 @@ def explain(request: Request, shape: Shape, version: Version = OLDEST) -> Grant 
     nodes = tuple(NodeGrant(one.gpus, tasks.get(n, 0), one.cores) for n, one in enumerate(held))
     cpus = 1 if alone and request.command != "srun" else request.cpus_per_task or 1
     views = tasks_of(request, shape, held, placed, cpus, newer=newer)
-    return Grant(nodes, tuple(views), tuple(_notes(request, wants, laid, held, placed)))
+    return Grant(nodes, tuple(views), tuple(notes(request, shape, laid, held, placed, views)))
 
 
 def _wanted(request: Request, *, newer: bool) -> Wants | Refusal:
@@ -126,6 +133,19 @@ def _never(w: Wants, shape: Shape) -> Refusal | None:
     return None
 
 
+def _whole_node(w: Wants, request: Request, shape: Shape) -> Refusal | None:
+    """With --exclusive a job holds all GPUs of its nodes, and --cpus-per-gpu counts them all."""
+    cores = w.cpus_per_gpu * shape.gpus
+    if not (request.exclusive and request.asked) or cores <= shape.cores:
+        return None
+    return Refusal(
+        "submit",
+        f"with --exclusive the {shape.gpus} GPUs of a node want {w.cpus_per_gpu} cores each, and "
+        f"it has {shape.cores}",
+        f"--cpus-per-gpu={max(shape.cores // shape.gpus, 1)}, or --cpus-per-task",
+    )
+
+
 def _smaller(w: Wants, shape: Shape) -> str:
     for ask in w.asks:
         here = len(shape.gpus_of(ask.kind))
@@ -134,34 +154,3 @@ def _smaller(w: Wants, shape: Shape) -> str:
     if w.tasks_per_gpu and not w.options.nodes_said:
         return "With --ntasks-per-gpu say --nodes=N: without it all tasks must fit one node"
     return f"A node here has {shape.cores} cores and {shape.gpus} GPUs"
-
-
-def _notes(
-    request: Request, w: Wants, laid: list[Laid], held: list[Held], placed: list[Placed]
-) -> list[str]:
-    notes: list[str] = []
-    if _contradicts(request):
-        notes.append(
-            "these counts contradict each other, and releases of Slurm settle that differently: "
-            "leave one out"
-        )
-    count, sized = sum(one.tasks for one in placed), sum(node.tasks for node in laid)
-    if count < sized:
-        notes.append(
-            f"srun starts {count} of the {sized} tasks that the job is sized for: say --ntasks"
-        )
-    if sum(len(one.gpus) for one in placed) < sum(len(node.gpus) for node in held):
-        notes.append("the job holds more GPUs than its tasks are given")
-    return notes
-
-
-def _contradicts(request: Request) -> bool:
-    """Whether tasks are counted twice, with two results."""
-    said, each = request.tasks, request.tasks_per_node
-    if said and each and request.min_nodes and said != each * request.min_nodes:
-        return True
-    if said and request.tasks_per_gpu:
-        gpus = request.per_job or request.per_node
-        nodes = 1 if request.per_job else request.min_nodes or 1
-        return gpus is not None and said != gpus.count * nodes * request.tasks_per_gpu
-    return False

@@ -92,7 +92,7 @@ class Grant:
 @dataclass(frozen=True)
 class Refusal:
     """What Slurm does instead. `stage`: submit (refused at once), waits (accepted, never
-    starts), step (the job starts, its srun fails)."""
+    starts), step (the job starts, its srun fails), nothing (no GPUs are asked for)."""
 
     stage: str
     reason: str

@@ -30,6 +30,7 @@ def sentence(request: Request, answer: Grant | Refusal, shape: Shape) -> str:
             "submit": "Slurm refuses this",
             "waits": "Slurm takes this job, and it waits for ever",
             "step": "The job starts, and its srun fails",
+            "nothing": "The job gets no GPUs",
         }[answer.stage]
         return f"{how}: {answer.reason}."
     counted = [text for name, text in _COUNTS_BY if getattr(request, name)]
@@ -42,11 +43,12 @@ def sentence(request: Request, answer: Grant | Refusal, shape: Shape) -> str:
     head = plural(len(held), "node") + (f" with {each}" if each else "")
     return (
         f"{head}, {plural(answer.total_gpus, 'GPU')} in all, for "
-        f"{plural(len(answer.tasks), 'task')}; {' and '.join(counted)}. {_views(request, answer)}"
+        f"{plural(len(answer.tasks), 'task')}; {' and '.join(counted)}. "
+        f"{_views(request, answer, shape)}"
     )
 
 
-def _views(request: Request, answer: Grant) -> str:
+def _views(request: Request, answer: Grant, shape: Shape) -> str:
     counts = {len(task.sees) for task in answer.tasks}
     shared = any(
         set(a.sees) & set(b.sees)
@@ -57,12 +59,12 @@ def _views(request: Request, answer: Grant) -> str:
     if len(counts) == 1:
         count = counts.pop()
         text = f"Every task sees {plural(count, 'GPU')}"
+        text += ", shared with others of its node" if shared else ", its own"
     else:
         text = f"Tasks see between {min(counts)} and {max(counts)} GPUs"
-    text += ", shared with others of its node" if shared else ", its own"
-    way = binding(request)[0]
-    if way == "closest":
-        text += " (those nearest to its cores, where tasks are bound to cores)"
+        text += ", shared with others of their node" if shared else ", of their own"
+    if binding(request)[0] == "closest" and shape.affinity:
+        text += " (those beside its cores)"
     return text + "."
 
 
@@ -89,7 +91,26 @@ def picture(answer: Grant, shape: Shape) -> str:
         if len(tasks) > _SHOWN_TASKS:
             lines.append(f"  … {len(tasks) - _SHOWN_TASKS} more tasks alike")
     lines.append("GPU numbers with [ ] belong to the job; # a task sees it, . it does not.")
+    lines += _legend(answer, shape)
     return "\n".join(lines)
+
+
+def _legend(answer: Grant, shape: Shape) -> list[str]:
+    """What else a reader needs to read the picture."""
+    lines = []
+    if len(set(shape.types)) > 1:
+        kinds = dict.fromkeys(shape.types)
+        lines.append(
+            "Types: "
+            + "; ".join(f"{_ranges(shape.gpus_of(kind))} {kind or 'of no type'}" for kind in kinds)
+            + "."
+        )
+    if any(t.variable not in (None, ",".join(map(str, t.sees))) for t in answer.tasks):
+        lines.append(
+            "Devices are confined here: a program counts the GPUs that it sees from 0, and "
+            "CUDA_VISIBLE_DEVICES says those numbers."
+        )
+    return lines
 
 
 def _header(numbers: list[int], shape: Shape, held: tuple[int, ...]) -> str:
