@@ -44,9 +44,9 @@ class Heterogeneous:
         self._reserved = set()
         return True
 
-    def has(self, parts: Iterable[int]) -> bool:
-        """Is anything set aside for these, or offered?"""
-        return not (self._reserved | self.offered).isdisjoint(parts)
+    def busy(self) -> frozenset[int]:
+        """The parts for which something is set aside, or offered."""
+        return frozenset(self._reserved | self.offered)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -136,6 +136,7 @@ class Heterogeneous:
             deadline = service.clock() + service.site.window_s
             while service.clock() < deadline:
                 if leader not in await self._pending():
+                    await self._left(leader, parts)
                     return
                 await asyncio.sleep(0.2)
             await self._licences(leader, {HET_WAIT: 1})
@@ -147,6 +148,19 @@ class Heterogeneous:
                 service.counts.poke()
         finally:
             self.offered = set()
+
+    async def _left(self, leader: int, parts: Iterable[int]) -> None:
+        """It waits no more: it started, or else, held or cancelled, it holds nothing."""
+        jobs = await listed(self._service.slurm)
+        first = jobs.get(leader)
+        if first is not None and not (first.waits or first.over):
+            return
+        if first is not None and first.waits:
+            _log.info("job %d was held when it might have started", leader)
+            await self._licences(leader, {HET_WAIT: 1})
+        gone = [job for job in parts if job not in jobs or jobs[job].waits or jobs[job].over]
+        self._drop(job for job in gone if not self._made(job))
+        self._service.counts.poke()
 
     async def _pending(self) -> set[int]:
         return set(self.waiting((await listed(self._service.slurm)).values()))

@@ -95,7 +95,7 @@ class Room:
             orders = {}
             for pod, size in sorted(parts.values(), key=lambda part: -part[1]):
                 orders.setdefault(pod.type, []).append(size.bit_length() - 1)
-            served = service.het.has(parts)
+            served = not service.het.busy().isdisjoint(parts)
             waiting.append(Waits(priority, leader, orders, alone=True, served=served))
         firsts: list[Waits] = []
         taken: set[str] = set()

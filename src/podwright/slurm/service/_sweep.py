@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from podwright.slurm.service._book import Book, Holding
@@ -63,27 +63,29 @@ class Sweep:
         """One sweep. Raises PodwrightError; then what is left over is the next one's."""
         service = self._service
         since = {pod: book.tick() for pod, book in service.books.items()}
+        busy = service.het.busy()
         jobs = await listed(service.slurm)
         for pod, book in service.books.items():
             for holding in list(book.holdings.values()):
-                if holding.changed < since[pod] and self._is_over(holding, jobs):
+                if holding.changed < since[pod] and self._is_over(holding, jobs, busy):
                     await self._end(book, holding)
         await self._heterogeneous(jobs)
         self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
         await self._comments(jobs)
 
-    def _is_over(self, holding: Holding, jobs: Mapping[int, Listed]) -> bool:
-        """Is it sure that no job of this life holds the block?"""
-        if not holding.made:
+    def _is_over(self, holding: Holding, jobs: Mapping[int, Listed], busy: Collection[int]) -> bool:
+        """Is it sure that no job of this life holds it? busy: since before jobs were listed."""
+        if not holding.made and (holding.job in busy or not holding.leader):
             return False  # set aside, or on its way: its own task decides
         job = jobs.get(holding.job)
         return job is None or job.over or (job.waits and job.het not in self._service.het.offered)
 
     async def _end(self, book: Book, holding: Holding) -> None:
         service = self._service
+        made = holding.made
         async with service.lock(holding.job):
-            if book.holdings.get(holding.job) is holding:
+            if book.holdings.get(holding.job) is holding and holding.made == made:
                 _log.warning("job %d is over and held %d devices", holding.job, holding.size)
                 await service.give_back(book, holding)
                 service.figures.swept += 1
