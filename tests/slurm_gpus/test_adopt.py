@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus import read_grant
-from podwright.wire import InvalidRequest
+from podwright.client import Client, FakeTransport
+from podwright.slurm.gpus import adopt, read_grant
+from podwright.wire import (
+    DeviceInfo,
+    DeviceList,
+    DeviceRef,
+    InvalidRequest,
+    Value,
+    WrongState,
+)
 from tests.whole.conftest import Pod, make_pod
 
 __all__ = ["make_pod"]
@@ -47,6 +55,22 @@ def test_a_job_without_gpus(nodes: str) -> None:
         read_grant(shown(nodes=nodes))
     with pytest.raises(InvalidRequest, match="tells of no job"):
         read_grant("slurm_load_jobs error")
+
+
+def test_slices_are_left_to_slurm() -> None:
+    def answer(method: str, request: Value) -> Value:
+        assert method == "ListDevices"
+        names = ["GPU-1", "MIG-1", "MIG-2"]
+        refs = [
+            DeviceRef(domain=0, offset=i, machine="gpu1", index=i, chip_id=name)
+            for i, name in enumerate(names)
+        ]
+        return DeviceList(devices=[DeviceInfo(cluster="c", device=ref) for ref in refs])
+
+    grant = read_grant(shown(nodes="Nodes=gpu1 CPU_IDs=0 Mem=0 GRES=gpu:h100_1g.10gb:1(IDX:0)"))
+    assert grant.gpus == (("gpu1", 0),)
+    with pytest.raises(WrongState, match="GPUs of node gpu1 are cut into slices"):
+        adopt(Client(FakeTransport(answer)), grant)
 
 
 @pytest.fixture

@@ -155,3 +155,28 @@ def test_check_finds_what_is_wrong() -> None:
         assert said.returncode == 1
         assert "yes  GPUs can be asked for by feature v100\n" in said.stdout
         assert "NO   n1: a job finds 4 GPUs" in said.stdout
+
+
+def test_a_job_opens_its_own_slice_alone() -> None:
+    """Two slices of a GPU: its file, which both must open, and one of each slice's own."""
+    lab = bare_lab()
+    lab.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
+    tree = inventory(lab)
+    slices = [
+        {"type": "h100_1g.10gb", "file": f"{lab.folder}/gpu0,{lab.folder}/gpu{own}"}
+        for own in (1, 2)
+    ]
+    tree["nodes"][1] = {"sockets": 2, "cores_per_socket": 4, "names": "n4", "gpus": slices}
+    configured(lab, tree, "22.05", "--confine")
+    look = f'for n in 0 1 2; do (: <>{lab.folder}/gpu$n) 2>&1; done | grep -o "[a-z]*$"'
+    with lab:
+        one = ("-wn4", "--gres=gpu:h100_1g.10gb:1")
+        first = lab.submit("sleep 600", *one)
+        lab.wait_state(first, "RUNNING")
+        assert lab.ok("srun", *one, "sh", "-c", look).split() == ["address", "permitted", "address"]
+        second = lab.submit("sleep 600", *one)
+        lab.wait_state(second, "RUNNING")
+        third = lab.submit("true", *one)
+        lab.wait("its reason", lambda jobs: jobs[third].fields["Reason"] == "Resources")
+        lab.ok("scancel", str(first))
+        lab.wait_over(third)

@@ -102,9 +102,17 @@ def adopt(client: Client, grant: Grant) -> PartitionInfo:
 
 def _devices(known: Sequence[DeviceInfo], grant: Grant, asked: str) -> list[DeviceInfo]:
     by_place = {(one.device.machine, one.device.index): one for one in known}
+    cut = {one.device.machine for one in known if one.device.chip_id.startswith("MIG-")}
     mine = partition_name(grant.job)
     found = []
     for node, index in grant.gpus:
+        if node in cut:
+            raise WrongState(
+                f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
+                asked=asked,
+                would_work="no partition there: podwright slurm configure --gpus --confine keeps "
+                "slices apart, and they have no NVLink",
+            )
         one = by_place.get((node, index))
         if one is None:
             raise WrongState(
