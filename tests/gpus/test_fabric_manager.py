@@ -301,6 +301,7 @@ async def test_a_live_partition_outlives_its_restart(
     for _ in range(2):  # it is down: what runs goes on, and that is said once
         assert all(device.healthy for device in (await machine.describe()).devices)
     assert caplog.text.count("fmpm -l failed") == 1
+    assert caplog.text.count("takes no list") == 1
     (daemon.folder / "fail").unlink()
     await machine.release(3, [0, 1])
     assert daemon.active == []

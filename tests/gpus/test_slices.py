@@ -140,8 +140,9 @@ def test_a_slices_programs_open_its_gpu_and_its_own_part(
 async def test_fabric_manager_is_not_asked_for_slices(make: Callable[..., GpuMachine]) -> None:
     machine = make(lambda gpus: [FabricManager(["/no/such/command"], gpus, {})])
     await machine.configure("p1", 1, [2])
+    await machine.release(2, [2])
     with pytest.raises(Internal, match="cannot be run"):
-        await machine.configure("p2", 2, [0])
+        await machine.configure("p2", 3, [0])
 
 
 def test_one_that_is_cut_into_nothing(described: Path) -> None:

@@ -63,6 +63,7 @@ class FabricManager:
         self._known: list[Supported] = []  # when it was last asked; ids and GPUs stay the same
         self._strange: set[int] = set()
         self._in_vain: object = None  # what was lacking when a list did not help
+        self._refusal = ""  # why the last list was not taken
 
     def check(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.check`."""
@@ -91,7 +92,7 @@ class FabricManager:
     def leave(self, gpus: Sequence[Gpu]) -> None:
         """See `Guard.leave`."""
         indices = self._indices(gpus)
-        for other in self.supported():
+        for other in self.supported() if indices else ():
             if other.active and other.gpus & indices:
                 self._tell("-d", other.id)
 
@@ -172,8 +173,12 @@ class FabricManager:
 
     def _give(self, numbers: Sequence[int]) -> None:
         """What was active before its restart. One that is not in restart mode takes no list."""
+        refusal = ""
         try:
             words = ["--set-activated-list", ",".join(map(str, sorted(numbers)))]
             run([*self._command, *words], self._environ)
         except Internal as error:
-            _log.warning("Fabric Manager takes no list of partitions: %s", error.problem)
+            refusal = error.problem
+        if refusal and refusal != self._refusal:
+            _log.warning("Fabric Manager takes no list of partitions: %s", refusal)
+        self._refusal = refusal
