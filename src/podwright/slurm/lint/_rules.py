@@ -35,12 +35,12 @@ class Finding:
 
 
 Rule = Callable[[Script, Site], Iterator[Finding]]
-RULES: dict[str, Rule] = {}
+_RULES: dict[str, Rule] = {}
 
 
 def rule(function: Rule) -> Rule:
     """Register a rule under its name, blanks as dashes."""
-    RULES[function.__name__.strip("_").replace("_", "-")] = function
+    _RULES[function.__name__.strip("_").replace("_", "-")] = function
     return function
 
 
@@ -59,12 +59,17 @@ def found(
     return Finding(name, line, text, reason, corrected, sure, before)
 
 
-def lint(script: Script, site: Site | None = None) -> list[Finding]:
-    """All findings, by line."""
-    from podwright.slurm.lint import _program, _request  # each registers its rules
+def rules() -> dict[str, Rule]:
+    """All rules, by name."""
+    from podwright.slurm.lint import _program, _request  # each registers its own
 
     assert _program
     assert _request
+    return _RULES
+
+
+def lint(script: Script, site: Site | None = None) -> list[Finding]:
+    """All findings, by line."""
     site = site or Site()
-    findings = [finding for check in RULES.values() for finding in check(script, site)]
+    findings = [finding for check in rules().values() for finding in check(script, site)]
     return sorted(findings, key=lambda f: (f.line, f.rule))
