@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright import __version__
-from podwright.cli import _doctor, _inventory, _slurm
+from podwright.cli import _doctor, _inventory, _proxy, _slurm
 from podwright.cli._arguments import Parser, run
 from podwright.cli._completion import COMMANDS, SHELLS, completion
 
@@ -37,6 +37,7 @@ def build_parser() -> Parser:
     verbs.add_parser("version", help="print the version")
     _doctor.add_parser(verbs)
     _inventory.add_parser(verbs)
+    _proxy.add_parser(verbs)
     _slurm.add_parsers(verbs)
     return parser
 
@@ -56,6 +57,8 @@ def _main(argv: Sequence[str] | None) -> int:
         return _doctor.main(arguments)
     elif arguments.verb == "inventory":
         return _inventory.main(arguments)
+    elif arguments.verb == "proxy":
+        return _proxy.main(arguments)
     elif arguments.verb == "slurm":
         return _slurm.main(arguments)
     else:

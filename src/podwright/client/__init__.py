@@ -14,6 +14,7 @@ from podwright.client._addresses import (
     Credentials,
     ServerOptions,
     parse_addresses,
+    server_for_proxy,
 )
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport
@@ -23,6 +24,7 @@ from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
+    from podwright.client._forward import Forwarder
     from podwright.client._grpc import GrpcTransport
     from podwright.client._virm import VirmTransport
 
@@ -36,6 +38,7 @@ __all__ = [
     "Credentials",
     "FailoverTransport",
     "FakeTransport",
+    "Forwarder",
     "Found",
     "GrpcTransport",
     "Places",
@@ -45,6 +48,7 @@ __all__ = [
     "VirmTransport",
     "find_server",
     "parse_addresses",
+    "server_for_proxy",
     "start_server",
 ]
 
@@ -58,4 +62,8 @@ def __getattr__(name: str) -> Any:
         from podwright.client._virm import VirmTransport
 
         return VirmTransport
+    if name == "Forwarder":
+        from podwright.client._forward import Forwarder
+
+        return Forwarder
     raise AttributeError(name)

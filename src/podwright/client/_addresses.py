@@ -108,6 +108,23 @@ def named_server(
     return Named(by, addresses=addresses, credentials=credentials)
 
 
+def server_for_proxy(
+    options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
+) -> tuple[tuple[Address, ...], str]:
+    """The addresses of the named server, and the folder of certificates. Raises InvalidRequest."""
+    named = named_server(
+        options, {k: v for k, v in environ.items() if k != SOCKET_VARIABLE}, config
+    )
+    if named is None or not named.credentials.certs:
+        missing = "no server is named" if named is None else "no certificate is named"
+        raise InvalidRequest(
+            missing,
+            would_work="say -H HOST --tls-certs DIR; an administrator makes that folder with "
+            "vipu-admin create certificate",
+        )
+    return named.addresses, named.credentials.certs
+
+
 def _credentials(
     options: ServerOptions, environ: Mapping[str, str], file: Mapping[str, str]
 ) -> Credentials:

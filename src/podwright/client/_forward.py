@@ -1,0 +1,124 @@
+"""A port of this user's own that leads to a secure server, for programs of V-IPU's.
+
+Those speak gRPC without TLS and show nobody's key, since what V-IPU's servers want to see is not
+public. Here their bytes go on through TLS, with the user's certificate, so that the server knows
+who calls. The kernel says whose a connection to the port is: other users of the host get none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from podwright.client._addresses import Address
+from podwright.wire import read_certificates
+
+_LOOPBACK = "127.0.0.1"
+_CONNECT = 5.0  #: seconds for a connection to one address
+_MOST = 256  #: connections at once
+#: ::ffff:0:0/96 as words of this machine's.
+_MAPPED = "0" * 16 + f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
+
+
+class Forwarder:
+    """addresses: of the server, tried in this order. certs: as for Credentials.
+
+    tell: hears why somebody was not let through. Raises wire.InvalidRequest for certificates that
+    cannot be read.
+    """
+
+    def __init__(
+        self, addresses: Sequence[Address], certs: str, tell: Callable[[str], None]
+    ) -> None:
+        read_certificates(certs)  # which says what is missing
+        folder = Path(certs)
+        self._addresses, self._tell = addresses, tell
+        self._tls = ssl.create_default_context(cafile=folder / "ca.pem")
+        self._tls.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+        self._tls.set_alpn_protocols(["h2"])
+        self._server: asyncio.Server | None = None
+        self._visits: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> int:
+        """Open a port on loopback; its number."""
+        self._server = await asyncio.start_server(self._visit, _LOOPBACK, 0)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the port and what goes through it."""
+        if self._server is not None:
+            self._server.close()
+        for visit in self._visits:
+            visit.cancel()
+        await asyncio.gather(*self._visits, return_exceptions=True)
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._visits.add(task)
+        far: asyncio.StreamWriter | None = None
+        try:
+            owner = peer_owner(writer.get_extra_info("socket"))
+            if owner != os.geteuid():
+                self._tell(f"a program of user {owner} tried this port, and was not let through")
+                return
+            if len(self._visits) > _MOST:
+                self._tell(f"more than {_MOST} connections at once")
+                return
+            far_reader, far = await self._connect()
+            await asyncio.gather(_pass(reader, far), _pass(far_reader, writer))
+        except (OSError, asyncio.CancelledError) as error:
+            if far is None and isinstance(error, OSError):
+                self._tell(f"the server cannot be reached: {error}")
+        finally:
+            self._visits.discard(task)
+            for end in (writer, far):
+                if end is not None:
+                    end.transport.abort()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        *others, last = self._addresses
+        for host, port in others:
+            try:
+                return await self._connect_to(host, port)
+            except OSError:  # the next one, then
+                continue
+        return await self._connect_to(*last)
+
+    async def _connect_to(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(_CONNECT):
+            return await asyncio.open_connection(host, port, ssl=self._tls)
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()  # HTTP/2 knows no half-open connection
+
+
+def peer_owner(connection: socket.socket) -> int | None:
+    """The uid at the other end of an IPv4 connection within this host, by Linux's tables; None:
+    not found there. gRPC connects by IPv6 sockets, whose table writes IPv4 addresses longer."""
+    ends = [_hex(connection.getpeername()), _hex(connection.getsockname())]
+    for table, prefix in (("tcp", ""), ("tcp6", _MAPPED)):
+        wanted = [prefix + end for end in ends]
+        with suppress(FileNotFoundError), open(f"/proc/net/{table}", encoding="ascii") as lines:
+            for line in lines:
+                fields = line.split()
+                if fields[1:3] == wanted:
+                    return int(fields[7])
+    return None
+
+
+def _hex(name: tuple[str, int]) -> str:
+    """As the kernel writes it: the address as a number of this machine's, then the port."""
+    return f"{int.from_bytes(socket.inet_aton(name[0]), sys.byteorder):08X}:{name[1]:04X}"
