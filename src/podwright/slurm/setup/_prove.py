@@ -6,7 +6,6 @@ server, not believed. On a full cluster they wait like all others, for a minute 
 
 from __future__ import annotations
 
-import getpass
 import os
 import subprocess
 import time
@@ -122,14 +121,15 @@ def _lives(site: Site) -> str:
             assert job.stdout is not None
             name = job.stdout.readline().strip()
             if not name:
-                return " ".join(job.communicate(timeout=WAIT_S)[1].split())[:200]
+                said = " ".join(job.communicate(timeout=WAIT_S)[1].split())
+                return said[:200] or "none in its environment"
             with _there(site) as partitions:
                 found = partitions().get(name)
                 if found is None:
                     return f"the server has no partition {name!r}"
                 if found.ready_state is not ReadyState.ACTIVE:
                     return f"{name} was {found.ready_state.value} when its job began"
-                if found.owner not in (getpass.getuser(), str(os.getuid())):
+                if found.owner_uid != os.getuid():
                     return f"{name} is {found.owner}'s"
                 job.communicate("\n", timeout=WAIT_S)
                 if not _until(lambda: name not in partitions()):
