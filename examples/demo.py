@@ -29,7 +29,7 @@ MARK = "PODWRIGHT_DEMO"
 #: Of an outer launch, job or setting, which must not reach the demo's commands.
 FOREIGN = re.compile(r"(VIPU|IPUOF|PODWRIGHT|POPDIST|POPLAR|OMPI|PMIX|PRTE|PMI|SLURM)_|PYTHON")
 DEVICES = ("/dev/nvidia[0-9]*", "/dev/kfd", "/dev/ipu[0-9]*")
-LIMIT = 300.0
+LIMIT = 300.0  # seconds for one command; the whole demo takes a few
 
 
 class Failed(Exception):

@@ -79,7 +79,7 @@ def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -
     if who in victims:
         os.kill(victims[who], signal.SIGKILL)
     go.touch()
-    _, err = process.communicate(timeout=40)
+    _, err = process.communicate(timeout=300)
     launcher.leaves_nothing()
     if who == "nobody":
         assert process.returncode == 0, err
@@ -275,5 +275,5 @@ def test_a_shell_that_is_about_to_become_a_daemon_is_no_instance() -> None:
     ):
         ending = Ending(os.getpid(), 0.0, 300.0, daemons={shell.pid}, held=True)
         assert not ending.step()
-        assert instance.wait(60) == -signal.SIGTERM
+        assert instance.wait(300) == -signal.SIGTERM
         assert shell.poll() is None

@@ -20,7 +20,7 @@ import pytest
 from podwright.hosts import CgroupsV1, CgroupsV2, DeviceCgroups, host_name
 from podwright.hosts._device_cgroups import _mounted
 from tests.whole.conftest import Pod
-from tests.whole.machines import Machines, World
+from tests.whole.machines import SILENCE, Machines, World
 
 pytestmark = pytest.mark.outer
 MOUNTED = dict(_mounted("/proc/self/mountinfo"))
@@ -155,7 +155,7 @@ def node(tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> I
     described = tmp_path / "gpus.toml"
     described.write_text("gpus = 4\n")
     monkeypatch.setenv("PODWRIGHT_AGENT_SOCKET", str(tmp_path / "agent.sock"))
-    pod = Pod(tmp_path, "--agent-silence", "3", "-a", "lo")
+    pod = Pod(tmp_path, "--agent-silence", str(SILENCE), "-a", "lo")
     pod.start()
     monkeypatch.setenv("PODWRIGHT_STANDIN_NVML", str(described))  # the agent's, not the server's
     machines = Machines(tmp_path, "--gpus", "--guard", "cgroups")
@@ -195,7 +195,7 @@ def test_the_programs_of_a_launch(node: World, files: list[str]) -> None:
     pod.good("vipu", "remove", "partition", "p1")
     pod.good("vipu", "remove", "partition", "p2")
     where = MOUNTED.get("1") or MOUNTED["2"]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while (left := [*Path(where).glob("podwright/p-p[12]")]) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == []

@@ -48,7 +48,7 @@ async def service(queue: Queue) -> AsyncIterator[Service]:
     await made.refresh()
     tasks = [asyncio.create_task(made.counts.run()), asyncio.create_task(made.het.run())]
     made.het.some.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         await queue.offered.wait()
     assert set(made.books["pod16"].holdings) == {20, 21}
     yield made
@@ -58,7 +58,7 @@ async def service(queue: Queue) -> AsyncIterator[Service]:
 
 async def free_again(service: Service) -> None:
     """Nothing is set aside, and Slurm knows."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while service.books["pod16"].holdings or service.counts.told["ipu_x16"]:
             await service.counts.synced()
 
@@ -81,7 +81,7 @@ async def test_held_it_holds_nothing_and_waits_again(service: Service, queue: Qu
 
 async def test_started_it_keeps_what_was_set_aside(service: Service, queue: Queue) -> None:
     queue.state = "CONFIGURING"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while service.het.busy():
             await service.counts.synced()
     await Sweep(service).once()
