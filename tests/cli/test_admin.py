@@ -308,6 +308,12 @@ def test_events_are_vipus_too(server: Server, run: Run) -> None:
     assert run("remove agent events")[1] == "remove agent (events): success.\n"
 
 
+def test_verbs_that_are_all_vipus_have_its_help(run: Run) -> None:
+    for verb in ("reset", "explain", "events"):
+        code, out, _ = run(f"{verb} --help")
+        assert (code, f"usage: vipu {verb} " in out) == (0, True)
+
+
 def test_words_about_partitions_are_vipus(server: Server, run: Run) -> None:
     server.answers["ListPartitions"] = PartitionList()
     code, out, _ = run("list partitions")

@@ -427,7 +427,7 @@ pod16   | ipu    | 16   | 12   | 2    | looped   | mesh         | yes
     assert vipu("list cluster --json", CLUSTERS) == 0
     assert len(json.loads(vipu.out)[0]["spec"]["ipu_link_domains"][0]["ipus"]) == 8
     assert vipu("get cluster pod16", CLUSTERS) == 0
-    assert "ILDs:         8 8\n" in vipu.out
+    assert "ILD Sizes:    8 8\n" in vipu.out
     assert vipu("get cluster pod17", CLUSTERS) == 1
     assert vipu.err == "vipu: there is no cluster 'pod17'. there are: pod16.\n"
 

@@ -205,7 +205,7 @@ def cluster_card(info: ClusterInfo) -> str:
             ("Family", info.family),
             ("Size", info.size),
             ("Free", info.free),
-            ("ILDs", " ".join(map(str, info.ild_sizes))),
+            ("ILD Sizes", " ".join(map(str, info.ild_sizes))),
             ("Topology", info.topology),
             ("ILD Topology", info.ild_topology),
             ("Machines", " ".join(info.machines)),

@@ -34,6 +34,8 @@ Words about partitions, devices and leases do what they do in vipu: vipu-admin l
 exit codes: 0 done; 1 refused, or a test found something; 2 wrong usage; 69 no server."""
 
 _VERBS = ("create", "list", "get", "reset", "remove", "delete", "explain", "wait")
+#: Verbs that are about nothing else.
+_ALL_OF_VIPU = ("events", "reset", "explain")
 _OF_VIPU = ("partition", "device", "lease", "ipu-attr", "waiter", "event")
 
 
@@ -204,8 +206,8 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
 
 
 def _is_of_vipu(words: Sequence[str]) -> bool:
-    """Does a verb with one of vipu's own nouns stand here, or one that has none?"""
-    if next((word for word in words if word in ("events", *_VERBS)), "") == "events":
+    """Does a verb with one of vipu's own nouns stand here, or one that is all vipu's?"""
+    if next((word for word in words if word in ("events", *_VERBS)), "") in _ALL_OF_VIPU:
         return True
     return any(
         verb in _VERBS and noun.removesuffix("s") in _OF_VIPU for verb, noun in pairwise(words)
