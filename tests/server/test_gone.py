@@ -14,7 +14,6 @@ import pytest
 import uvloop
 
 from podwright.server import Server
-from podwright.server import _doorstep as doorstep
 from podwright.server._streams import end, say
 from tests.server.fakes import FakeController, as_controller
 
@@ -61,10 +60,6 @@ def test_the_other_side_is_gone_in_the_same_words(caplog: pytest.LogCaptureFixtu
             with pytest.raises(ConnectionResetError):
                 say(writers[0], b"more")
             end(writers[0])
-            reader = asyncio.StreamReader()
-            reader.feed_data(b"more")
-            with pytest.raises(ConnectionResetError):
-                await doorstep._pass(reader, writers[0])
 
     served(test, caplog)
 

@@ -121,15 +121,12 @@ def test_nothing_listens_beyond_loopback_unless_told(host: str, safe: bool) -> N
     Server(as_controller(FakeController()), socket_path=None, host=host, anywhere=True)
 
 
-async def test_a_lazy_port_opens_at_the_first_knock(
-    controller: FakeController, folder: Path
-) -> None:
-    lazy = Server(as_controller(controller), socket_path=folder / "s", lazy=True)
-    await lazy.start()
+async def test_both_fronts_of_one_server(controller: FakeController, folder: Path) -> None:
+    served = Server(as_controller(controller), socket_path=folder / "s")
+    await served.start()
     client = await Http.connect(folder / "s")
     info = await client.call("GetServerInfo", wire.ServerInfoRequest())
-    assert info.port == lazy.port > 0
-    assert not (folder / "s.grpc").exists()
+    assert info.port == served.port > 0
     async with grpc.aio.insecure_channel(f"127.0.0.1:{info.port}") as channel:
         ask = channel.unary_unary(messages.method_path("GetServerInfo"))
         replies = await asyncio.gather(*(ask(b"") for _ in range(20)))
@@ -137,24 +134,22 @@ async def test_a_lazy_port_opens_at_the_first_knock(
         big = channel.unary_unary(messages.method_path("ListDevices"))
         assert len(messages.decode(wire.DeviceList, await big(b"")).devices) == 8
     client.close()
-    await lazy.stop(1)
+    await served.stop(1)
     assert os.listdir(folder) == []
 
 
-async def test_a_lazy_port_survives_what_is_no_grpc(
-    controller: FakeController, folder: Path
-) -> None:
-    lazy = Server(as_controller(controller), socket_path=folder / "s", lazy=True)
-    await lazy.start()
+async def test_the_port_survives_what_is_no_grpc(controller: FakeController, folder: Path) -> None:
+    served = Server(as_controller(controller), socket_path=folder / "s")
+    await served.start()
     for data in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(300)):
-        reader, writer = await asyncio.open_connection("127.0.0.1", lazy.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(data)
         writer.close()
         del reader
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{lazy.port}") as channel:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{served.port}") as channel:
         ask = channel.unary_unary(messages.method_path("GetServerInfo"))
         assert await ask(b"")
-        await lazy.stop(0.1)
+        await served.stop(0.1)
     assert os.listdir(folder) == []
 
 

@@ -17,8 +17,9 @@ from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, InvalidRequest
 HOST_VARIABLE = "VIPU_CLI_API_HOST"
 PORT_VARIABLE = "VIPU_CLI_API_PORT"
 
-_LINE = re.compile(r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$')
-_HOST = re.compile(r"[A-Za-z0-9_.:%-]+")
+# Patterns are compiled when they are needed: most commands need none.
+_LINE = r'\s*([A-Za-z][\w-]*)\s*=\s*(?:"([^"\\]*)"|([\w.:-]+))\s*(?:(?:#|//).*)?$'
+_HOST = r"[A-Za-z0-9_.:%-]+"
 USER_VARIABLE = "VIPU_CLI_API_USER_ID"
 KEY_VARIABLE = "VIPU_CLI_API_ACCESS_KEY"
 CERTS_VARIABLE = "VIPU_CLI_TLS_CERTS"
@@ -165,7 +166,7 @@ def _address(text: str, port: int, by: str) -> Address:
             host = ""
     elif text.count(":") == 1:
         host, colon, given = text.partition(":")
-    if not _HOST.fullmatch(host):
+    if not re.fullmatch(_HOST, host):
         raise InvalidRequest(
             f"{text!r} is not the address of a server{_named_by(by)}",
             would_work="write HOST or HOST:PORT, several separated by commas",
@@ -197,7 +198,7 @@ def _read(path: str) -> dict[str, str]:
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith(("#", "//")):
             continue
-        match = _LINE.match(line)
+        match = re.match(_LINE, line)
         if match is None:
             raise InvalidRequest(
                 f'{path}, line {number}: not of the form key = "value"',

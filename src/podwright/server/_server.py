@@ -14,7 +14,7 @@ from podwright import __version__
 from podwright.controller import Caller
 from podwright.hosts import tell_ready
 from podwright.server._calls import Calls
-from podwright.server._doorstep import Doorstep
+from podwright.server._grpc import GrpcFront
 from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
 from podwright.server._sockets import SocketPlace
@@ -23,7 +23,6 @@ from podwright.wire import InvalidRequest, PodwrightError, ServerInfo
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
-    from podwright.server._grpc import GrpcFront
 
 APIS = ["virmgrpc", "podwright.v1"]
 
@@ -33,7 +32,6 @@ class Server:
 
     socket_path, socket_mode, private_folder: the Unix socket; None serves none.
     host, port: where gRPC answers; host None serves none, port 0 takes a free one.
-    lazy: import grpc when the first caller comes to the port, not before the server answers.
     anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
     certs: the folder of TLS certificates for gRPC; None: no TLS. web: where HTTP answers that
     is read only, host and port; None: nowhere.
@@ -50,7 +48,6 @@ class Server:
         host: str | None = "127.0.0.1",
         port: int = 0,
         anywhere: bool = False,
-        lazy: bool = False,
         socket_mode: int = 0o600,
         private_folder: bool = False,
         connection_idle: float = IDLE_SECONDS,
@@ -94,10 +91,7 @@ class Server:
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self._http = HttpFront(self.calls, idle=connection_idle)
         self._web = WebFront(self.calls, counters)
-        self._lazy = lazy
         self._grpc: GrpcFront | None = None
-        self._doorstep: Doorstep | None = None
-        self._inner: Path | None = None
 
     async def start(self) -> None:
         """Own the socket, recover the controller, answer.
@@ -110,7 +104,8 @@ class Server:
         try:
             await self.controller.start()
             if self.host is not None:
-                self.port = await self._open_tcp(self.host)
+                self._grpc = GrpcFront(self.calls, self._certs)
+                self.port = await self._grpc.start(self.host, self._wanted_port)
             if self._wanted_web is not None:
                 self.web_port = await self._web.start(*self._wanted_web)
             if self._place is not None:
@@ -131,7 +126,8 @@ class Server:
         self.calls.end()
         await self._web.stop()
         try:
-            await asyncio.gather(self._http.stop(grace), self._end_tcp(grace))
+            fronts = (self._http, self._grpc)
+            await asyncio.gather(*(front.stop(grace) for front in fronts if front is not None))
         finally:
             try:
                 await self.controller.close()
@@ -174,30 +170,6 @@ class Server:
                 return
             else:
                 await asyncio.sleep(min(seconds, 1.0))
-
-    async def _open_tcp(self, host: str) -> int:
-        if not self._lazy or self.socket_path is None:
-            return await self._open_grpc(host, self._wanted_port)
-        inner = self._inner = self.socket_path.with_name(self.socket_path.name + ".grpc")
-        inner.unlink(missing_ok=True)  # a killed server's; the lock says that it has gone
-        self._doorstep = Doorstep(str(inner), lambda path: self._open_grpc(f"unix:{path}", 0))
-        return await self._doorstep.start(host, self._wanted_port)
-
-    async def _open_grpc(self, host: str, port: int) -> int:
-        from podwright.server._grpc import GrpcFront
-
-        self._grpc = GrpcFront(self.calls, self._certs)
-        return await self._grpc.start(host, port)
-
-    async def _end_tcp(self, grace: float) -> None:
-        if self._doorstep is not None:
-            self._doorstep.close()
-        if self._grpc is not None:
-            await self._grpc.stop(grace)
-        if self._doorstep is not None:
-            await self._doorstep.stop()
-        if self._inner is not None:
-            self._inner.unlink(missing_ok=True)
 
     async def _authenticate(self, name: str, key: str) -> Caller:
         return await self.controller.authenticate(name, key)

@@ -188,7 +188,6 @@ def _server_for(
         host=options.host,
         port=options.port,
         anywhere=options.anywhere,
-        lazy=options.user,
         socket_mode=options.socket_mode,
         private_folder=options.private,
         identity=Identity(

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 #: Characters of the program's name; the server takes 200 in all.
 _PROGRAM = 80
-_WORDS = re.compile(r"(?P<program>.*) \(process (?P<pid>\d{1,10}) on (?P<host>[\w.:%-]+)\)")
+#: Compiled when it is needed: most commands never ask who holds something.
+_WORDS = r"(?P<program>.*) \(process (?P<pid>\d{1,10}) on (?P<host>[\w.:%-]+)\)"
 
 
 class Holder(NamedTuple):
@@ -31,7 +32,7 @@ def holder_words(program: str, pid: int, host: str) -> str:
 
 def read_holder(words: str) -> Holder:
     """What a holder's words say."""
-    found = _WORDS.fullmatch(words)
+    found = re.fullmatch(_WORDS, words)
     if found is None:
         return Holder(words)
     return Holder(found["program"], int(found["pid"]), found["host"])
