@@ -69,8 +69,9 @@ def test_kill_9_of_one_of_three(launcher: Launcher, who: str) -> None:
 def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -> None:
     """mpirun is started meanwhile; no instance begins before there is a partition."""
     ran, go = launcher.folder / "ran", launcher.folder / "go"
-    words = (*THREE, "--vipu-partition=slow", "sh", "-c", 'echo "$MASTER_PORT" >>"$RAN"')
-    process = launcher.start(*words, RAN=str(ran), GO=str(go))
+    script = 'echo "$MASTER_PORT" >>"$RAN"; exec sleep $SECONDS_MORE'
+    more = {"RAN": str(ran), "GO": str(go), "SECONDS_MORE": "0" if who == "nobody" else "300"}
+    process = launcher.start(*THREE, "--vipu-partition=slow", "sh", "-c", script, **more)
     guardian, mpirun = launcher.tree(process)
     # Scripts stand in front of all instances.
     wait_until(lambda: len(descendants(guardian)) == 4)
@@ -89,6 +90,22 @@ def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -
     else:
         assert process.returncode == 137, err
         assert launcher.calls() == ["Acquire", "Release"]
+
+
+def test_nothing_is_started_before_the_partition_where_an_agent_confines(
+    launcher: Launcher,
+) -> None:
+    """The guardian has to be in the partition's cgroup first, and all below it begins there."""
+    agent, go = launcher.folder / "agent", launcher.folder / "go"
+    agent.touch()
+    environ = {"PODWRIGHT_AGENT_SOCKET": str(agent), "GO": str(go)}
+    process = launcher.start(*THREE, "--vipu-partition=slow", "true", **environ)
+    wait_until(lambda: launcher.calls() == ["Acquire"])
+    assert len(descendants(process.pid)) == 1
+    go.touch()
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    launcher.leaves_nothing()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -66,6 +66,17 @@ def test_mpi_in_a_job(cluster: Cluster) -> None:
     assert out.count(">: 3\n") == 3
 
 
+def test_popdist_without_mpi_in_a_job(cluster: Cluster) -> None:
+    program = (
+        "import numpy, popdist; popdist.init(); print(popdist.allReduceSum(numpy.ones(2)).tolist())"
+    )
+    line = f"--launcher=srun --num-replicas=6 --num-instances=6 {sys.executable} -c '{program}'"
+    state, out = cluster.run(line, "-N3")
+    assert state == "COMPLETED", out
+    assert out.count(">: [6.0, 6.0]\n") == 6
+    assert cluster.left() == []
+
+
 def test_a_failure_ends_the_job_with_its_code(cluster: Cluster) -> None:
     line = "--launcher=srun --num-replicas=3 --num-instances=3 sh -c 'test $RANK != 1; exit $?'"
     state, out = cluster.run(line, "-N3")

@@ -7,7 +7,6 @@ job of Slurm's nothing is asked: Slurm has a cgroup of its own for it.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 
 from podwright.wire import AGENT_SOCKET, AGENT_SOCKET_VARIABLE, error_from_json
@@ -16,14 +15,20 @@ from podwright.wire import AGENT_SOCKET, AGENT_SOCKET_VARIABLE, error_from_json
 _PATIENCE = 60.0
 
 
+def may_confine(environ: Mapping[str, str]) -> bool:
+    """Whether there is an agent to ask: then nothing may be started before there is a partition."""
+    path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
+    return "SLURM_JOB_ID" not in environ and os.path.exists(path)
+
+
 def enter_partition(environ: Mapping[str, str]) -> str:
     """Ask to be moved. Returns why it was refused; empty where it was done, or is not done here."""
     path = environ.get(AGENT_SOCKET_VARIABLE) or AGENT_SOCKET
     name = environ.get("IPUOF_VIPU_API_PARTITION_ID", "")
-    if not name or "PODWRIGHT_GPUS" not in environ or "SLURM_JOB_ID" in environ:
+    if not name or "PODWRIGHT_GPUS" not in environ or not may_confine(environ):
         return ""
-    if not os.path.exists(path):
-        return ""
+    import socket  # 4 ms that other launches need not pay
+
     said = b""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:

@@ -11,6 +11,7 @@ from podwright.hosts import become_subreaper, children, find_program
 from podwright.launch._bind import bind
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
+from podwright.launch._confine import may_confine
 from podwright.launch._engine import Engine, Local, Mpirun, local_arguments, own_variables
 from podwright.launch._environment import (
     check_hosts,
@@ -164,7 +165,7 @@ class _Run:
             own |= {**command.environment, RUN_VARIABLE: folder.name}
             own[RESTART_VARIABLE] = str(self._restarts)
             asks = not (self._lease or plan.offline or plan.gpus)
-            early = asks and not (command.plain or remotes or plan.waits)
+            early = asks and not (command.plain or remotes or plan.waits or may_confine(environ))
             if early:
                 # mpirun begins while the partition is asked for: no instance does before we
                 # listen to it (_shim).
