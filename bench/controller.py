@@ -164,7 +164,7 @@ def _server(folder: Path, *arguments: str) -> Iterator[tuple[Client, subprocess.
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         client = Client(UnixTransport(str(socket_path)))
         while not socket_path.exists():
             if process.poll() is not None or time.monotonic() > deadline:
