@@ -15,7 +15,7 @@ from podwright.client import Address, Client, Forwarder, UnixTransport
 from podwright.client._forward import peer_owner
 from podwright.wire import UserRequest
 from tests.certificates import EXPIRED, SERVER, folder_of
-from tests.whole.conftest import Pod
+from tests.whole.conftest import BIN, Pod
 
 #: As V-IPU's clients call: an address and a port from the environment, no TLS, no metadata.
 CLIENT = """
@@ -54,6 +54,8 @@ def test_a_program_of_the_vendors_calls_in_its_users_name(secure: tuple[Pod, str
     assert (ran.code, ran.err) == (7, ""), ran
     with Client(UnixTransport(str(pod.socket))) as chief:
         assert chief.get_partition("theirs").owner == "alice"
+    own = pod.run(*proxy, folder_of("alice"), "--", BIN / "vipu", "list", "partitions")
+    assert (own.code, "theirs" in own.out) == (0, True), own
     stranger = pod.run(*proxy, folder_of("bob"), *client)
     assert (stranger.code, "UNAUTHENTICATED" in stranger.err) == (1, True), stranger
     late = pod.run(*proxy, EXPIRED, *client)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from podwright.cli._arguments import port
 from podwright.cli._server import chosen
+
+if TYPE_CHECKING:
+    import asyncio
 
 _EXAMPLES = """\
 examples:
@@ -68,11 +72,13 @@ async def _run(addresses: Any, certs: str, command: list[str]) -> int:
 
     from podwright.cli._arguments import complain
     from podwright.client import Forwarder
-    from podwright.wire import InvalidRequest
+    from podwright.wire import SOCKET_VARIABLE, InvalidRequest
 
     forwarder = Forwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
     place = str(await forwarder.start())
-    environ = dict(os.environ)
+    # What is ours alone would lead past the port, or speak TLS to it.
+    ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")
+    environ = {name: text for name, text in os.environ.items() if name not in ours}
     for prefix in ("VIPU_CLI_API", "IPUOF_VIPU_API"):
         environ |= {f"{prefix}_HOST": "127.0.0.1", f"{prefix}_PORT": place}
     try:
@@ -85,8 +91,13 @@ async def _run(addresses: Any, certs: str, command: list[str]) -> int:
         loop = asyncio.get_running_loop()
         # Ctrl-C goes to the command, too, by the terminal; how it ends is how we end.
         loop.add_signal_handler(signal.SIGINT, lambda: None)
-        loop.add_signal_handler(signal.SIGTERM, child.terminate)
+        loop.add_signal_handler(signal.SIGTERM, _end, child)
         code = await child.wait()
     finally:
         await forwarder.stop()
     return code if code >= 0 else 128 - code
+
+
+def _end(child: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        child.terminate()
