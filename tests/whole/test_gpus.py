@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from podwright.wire import AGENT_SOCKET_VARIABLE, Denied
 from tests.whole.conftest import Pod
 
 
@@ -89,3 +92,31 @@ def test_slices_are_given_to_those_who_ask(node: Pod, tmp_path: Path) -> None:
     assert ran.code != 0
     assert "an instance would have several slices of GPUs" in ran.err
     assert node.json("vipu", "list", "leases") == []
+
+
+def test_nothing_is_started_before_the_agent_has_confined_it(node: Pod, tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    asked: list[bytes] = []
+
+    def refuse() -> None:
+        line, _ = listener.accept()
+        with line:
+            asked.append(line.recv(100))
+            line.sendall(json.dumps(Denied("it is another's").to_json()).encode() + b"\n")
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(60)
+        agent = threading.Thread(target=refuse)
+        agent.start()
+        ran = node.run(
+            *("poprun", "--vipu-partition", "mine", "--num-instances", "2", "--num-replicas", "2"),
+            *("echo", "begun"),
+            environ={AGENT_SOCKET_VARIABLE: str(path)},
+        )
+        agent.join()
+    assert asked == [b"mine\n"]
+    assert (ran.code, ran.out) == (126, "")
+    assert "it is another's" in ran.err
+    assert node.partitions() == {}
