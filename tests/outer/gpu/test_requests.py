@@ -25,7 +25,9 @@ SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
 def cases(release: str, layout: str) -> list[Seen]:
     """What is asked of this release on these nodes: all, or without soak some that do not wait."""
     some = [case for case in record(release) if case.layout == layout]
-    return [case for case in some if SOAK or (_few(case) and case.outcome != "waits")]
+    return [
+        case for case in some if SOAK or (_few(case) and case.outcome not in ("waits", "hangs"))
+    ]
 
 
 def _few(case: Seen) -> bool:
@@ -39,7 +41,7 @@ def _against(lab: SlurmLab, release: str, layout: str, asked: list[tuple[str, st
     for command, options in asked:
         lab.wait_for_nodes()
         ours = expected(command, options, shape, version=RELEASES[release])
-        real = granted(lab, command, options, patience=10 if ours == "waits" else 300)
+        real = granted(lab, command, options, patience=10 if ours in ("waits", "hangs") else 300)
         if ours != real:
             wrong.append(f"{layout}: {command} {options}\n  ours {ours}\n  Slurm {real}")
     return wrong

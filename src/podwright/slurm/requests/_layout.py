@@ -158,7 +158,8 @@ def _nodes(
     want = min(high if high > low else low, len(some))
     picked = _with_cpus(some, usable, want, step.cpus)
     if picked is None:
-        return _cramped(step, held)
+        stage = "step" if newer or len(held) == 1 else "hangs"
+        return _cramped(step, held, stage)
     have = sum(usable[n] for n in picked)
     for n in some:
         if have < step.cpus and n not in picked and len(picked) < high:
@@ -169,9 +170,10 @@ def _nodes(
     return sorted(picked)
 
 
-def _cramped(step: Step, held: list[Held]) -> Refusal:
+def _cramped(step: Step, held: list[Held], stage: str = "step") -> Refusal:
+    """Before 23.02 Slurm takes some of several nodes for busy, and srun asks again for ever."""
     return Refusal(
-        "step",
+        stage,
         f"srun wants {step.cpus} cores for its tasks, and the job has "
         f"{sum(node.cpus for node in held)}",
         "Say --ntasks, so that the job is sized for its tasks",

@@ -92,7 +92,8 @@ class Grant:
 @dataclass(frozen=True)
 class Refusal:
     """What Slurm does instead. `stage`: submit (refused at once), waits (accepted, never
-    starts), step (the job starts, its srun fails), nothing (no GPUs are asked for)."""
+    starts), step (the job starts, its srun fails), hangs (it starts, its srun waits for ever),
+    nothing (no GPUs are asked for)."""
 
     stage: str
     reason: str

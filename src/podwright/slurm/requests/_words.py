@@ -30,6 +30,7 @@ def sentence(request: Request, answer: Grant | Refusal, shape: Shape) -> str:
             "submit": "Slurm refuses this",
             "waits": "Slurm takes this job, and it waits for ever",
             "step": "The job starts, and its srun fails",
+            "hangs": "The job starts, and its srun waits for ever",
             "nothing": "The job gets no GPUs",
         }[answer.stage]
         return f"{how}: {answer.reason}."
