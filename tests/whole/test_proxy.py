@@ -86,7 +86,7 @@ async def test_another_users_program_is_not_let_through(monkeypatch: pytest.Monk
             assert await reader.read() == b""
         writer.close()
         await forwarder.stop()
-    assert heard == [f"a program of user {os.getuid()} tried this port, and was not let through"]
+    assert heard == [f"a program of user {os.getuid()} tried this port; it was not let through"]
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
@@ -97,3 +97,6 @@ def test_the_kernel_says_whose_a_connection_is(family: socket.AddressFamily) -> 
         theirs, _ = server.accept()
         with theirs:
             assert peer_owner(theirs) == os.getuid()
+            ours.shutdown(socket.SHUT_WR)
+            assert theirs.recv(1) == b""
+            assert peer_owner(theirs) is None

@@ -22,6 +22,7 @@ from podwright.wire import read_certificates
 _LOOPBACK = "127.0.0.1"
 _CONNECT = 5.0  #: seconds for a connection to one address
 _MOST = 256  #: connections at once
+_ESTABLISHED = "01"
 #: ::ffff:0:0/96 as words of this machine's.
 _MAPPED = "0" * 16 + f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
 
@@ -66,7 +67,8 @@ class Forwarder:
         try:
             owner = peer_owner(writer.get_extra_info("socket"))
             if owner != os.geteuid():
-                self._tell(f"a program of user {owner} tried this port, and was not let through")
+                if owner is not None:
+                    self._tell(f"a program of user {owner} tried this port; it was not let through")
                 return
             if len(self._visits) > _MOST:
                 self._tell(f"more than {_MOST} connections at once")
@@ -107,14 +109,14 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def peer_owner(connection: socket.socket) -> int | None:
     """The uid at the other end of an IPv4 connection within this host, by Linux's tables; None:
-    not found there. gRPC connects by IPv6 sockets, whose table writes IPv4 addresses longer."""
+    it has gone. gRPC connects by IPv6 sockets, whose table writes IPv4 addresses longer."""
     ends = [_hex(connection.getpeername()), _hex(connection.getsockname())]
     for table, prefix in (("tcp", ""), ("tcp6", _MAPPED)):
         wanted = [prefix + end for end in ends]
         with suppress(FileNotFoundError), open(f"/proc/net/{table}", encoding="ascii") as lines:
             for line in lines:
                 fields = line.split()
-                if fields[1:3] == wanted:
+                if fields[1:4] == [*wanted, _ESTABLISHED]:  # after its end the uid says nothing
                     return int(fields[7])
     return None
 
