@@ -278,17 +278,25 @@ def test_first_asked_then_killed_by_the_clock() -> None:
         now[0] += 0.2
         assert not ending.step()
         assert root.stdout.readline() == "over\n"
+        now[0] += 1.0
         assert ending.step()
 
 
 def test_a_shell_that_is_about_to_become_a_daemon_is_no_instance() -> None:
     """Asked to end, it would end with mpirun's daemon, and the run with it."""
-    waits = ["sh", "-c", "read line"]
-    with (
-        subprocess.Popen(waits, stdin=subprocess.PIPE) as shell,
-        subprocess.Popen(waits, stdin=subprocess.PIPE) as instance,
-    ):
-        ending = Ending(os.getpid(), 0.0, 300.0, daemons={shell.pid}, held=True)
+    program = (
+        "import subprocess, sys\n"
+        "waits = ['sh', '-c', 'read line']\n"
+        "shell, other = (subprocess.Popen(waits, stdin=subprocess.PIPE) for _ in range(2))\n"
+        "print(shell.pid, flush=True)\n"
+        "print(other.wait(), shell.poll(), flush=True)\n"
+        "sys.stdin.read(); shell.kill()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as root:
+        assert root.stdout
+        shell = int(root.stdout.readline())
+        ending = Ending(root.pid, 0.0, 300.0, daemons={shell}, held=True)
         assert not ending.step()
-        assert instance.wait(300) == -signal.SIGTERM
-        assert shell.poll() is None
+        assert root.stdout.readline() == f"{-signal.SIGTERM:d} None\n"
