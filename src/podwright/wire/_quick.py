@@ -33,6 +33,9 @@ if "msgspec" not in sys.modules:
     sys.modules.update(_absent)  # type: ignore[arg-type]
     try:
         import msgspec  # noqa: F401
+    except (ImportError, AttributeError):  # one that wants more of them: whole, when first used
+        for _name in [name for name in sys.modules if name.startswith("msgspec")]:
+            _absent.setdefault(_name, None)
     finally:
         for _name in _absent:
             del sys.modules[_name]
