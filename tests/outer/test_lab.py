@@ -1,6 +1,7 @@
 """The labs themselves: if these fail, nothing else in the ring means anything."""
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.outer.lab import ALICE, BOB, HostsLab, SlurmLab, poll, sweep_dead_labs
-from tests.outer.lab._folder import new_folder, processes_of
+from tests.outer.lab._folder import new_folder, processes_of, remove
 
 pytestmark = [pytest.mark.outer]
 
@@ -60,6 +61,16 @@ def test_a_stopped_lab_leaves_no_process_and_no_folder() -> None:
     lab.stop()
     assert processes_of(lab.folder) == []
     assert not lab.folder.exists()
+
+
+def test_what_works_in_a_lab_is_ended_though_its_environment_is_gone() -> None:
+    folder = new_folder()
+    with subprocess.Popen(["/bin/sleep", "600"], cwd=folder / "out", env={}) as process:
+        try:
+            assert processes_of(folder) == [process.pid]
+        finally:
+            process.kill()
+    remove(folder)
 
 
 def test_a_dead_labs_remains_are_swept_and_a_living_ones_kept() -> None:

@@ -1,8 +1,9 @@
 """A lab's folder, and the end of every process that belongs to it.
 
 A process belongs to a lab when its environment names the lab's folder: daemons, the steps that
-they start and the jobs inside all carry SLURM_CONF or PODWRIGHT_LAB. That is how a lab ends what
-it started, and nothing else, even after a test process was killed with its labs still up.
+they start and the jobs inside all carry SLURM_CONF or PODWRIGHT_LAB. So does one that works in it:
+a slurmstepd writes its title over its environment. That is how a lab ends what it started, and
+nothing else, even after a test process was killed with its labs still up.
 """
 
 import os
@@ -55,7 +56,7 @@ def new_folder() -> Path:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every process whose environment names the folder, this one excepted."""
+    """Every process whose environment names the folder, or that works there, but this one."""
     mark = os.fsencode(f"={folder}")
     found = []
     for pid in _pids():
@@ -63,9 +64,12 @@ def processes_of(folder: Path) -> list[int]:
             continue
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
+            works = os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")
         except OSError:
             continue
-        if any(_names(entry, mark) for entry in environment.split(b"\0")):
+        named = any(_names(entry, mark) for entry in environment.split(b"\0"))
+        # Another release's daemons have another root, so the folder is somewhere in the path.
+        if named or folder.name in Path(works).parts:
             found.append(pid)
     return found
 
