@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.outer.lab import LabError, poll
 from tests.outer.postgres import Postgres
 
 pytestmark = pytest.mark.outer
@@ -113,10 +114,10 @@ def network(process: int | str) -> str:
 
 
 def until(what: str, true: Callable[[], bool], told: Callable[[], str] = str) -> None:
-    deadline = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < deadline, f"{what}: not within five minutes\n{told()}"
-        time.sleep(0.05)
+    try:
+        poll(what, true, seconds=50)
+    except LabError as error:
+        raise LabError(f"{error}\n{told()}") from None
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from podwright.controller import RIGHTS, May, Rights, rights_page
+from podwright.hosts import Peer
 from podwright.wire import (
     METHODS,
     AcquireRequest,
@@ -123,7 +124,7 @@ CHANGES = {name for name, method in METHODS.items() if method.changes} | {
 async def doors(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Doors]:
     folder = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
     made = Doors(folder / "s")
-    monkeypatch.setattr("podwright.server._http.peer_uid", lambda connection: made.kernel)
+    monkeypatch.setattr("podwright.server._http.peer_of", lambda _: Peer(0, made.kernel))
     await made.start()
     yield made
     await made.stop()

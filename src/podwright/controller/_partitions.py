@@ -20,7 +20,6 @@ from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import failed, held, no_place
 from podwright.controller._reserve import Taken, slip
 from podwright.controller._spec import (
-    asked_for,
     check_blocks,
     check_counts,
     check_gateway_routing,
@@ -344,8 +343,3 @@ def _check(caller: Caller, entry: Entry, asked: str, force: bool) -> None:
             asked,
             "wait until it is released, or use force, which ends the lease",
         )
-
-
-def asked_to_create(core: Core, spec: PartitionSpec) -> str:
-    """`create …` in words, for refusals."""
-    return "create " + asked_for(spec, core.inventory.noun)

@@ -21,6 +21,7 @@ from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._local import find_program, free_port, host_name
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
+from podwright.hosts._peer import Peer, peer_of
 from podwright.hosts._processes import (
     Process,
     become_subreaper,
@@ -69,6 +70,7 @@ __all__ = [
     "Munge",
     "MungeError",
     "NoKey",
+    "Peer",
     "Process",
     "RecordedCgroups",
     "Subnet",
@@ -98,6 +100,7 @@ __all__ = [
     "judge",
     "kill_all",
     "marked",
+    "peer_of",
     "processes",
     "read_cores",
     "read_hosts",

@@ -24,7 +24,6 @@ from podwright.wire import InvalidRequest, PodwrightError
 if TYPE_CHECKING:
     from podwright.hosts.gpus import Gpu
 
-VISIBILITIES = ("task", "node")
 #: In an instance's environment: its own GPUs, as the variable of its vendor names them.
 OWN_GPUS = "PODWRIGHT_OWN_GPUS"
 _CUDA, _ROCR = "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"

@@ -16,8 +16,8 @@ from collections import Counter
 import msgspec
 
 from podwright.controller import Caller
+from podwright.hosts import peer_of
 from podwright.server._calls import Calls
-from podwright.server._identity import peer_uid
 from podwright.server._requests import MAX_BODY, Bad, HttpRequest, Requests
 from podwright.server._streams import end, say
 from podwright.wire import METHODS, InvalidRequest, Method, PodwrightError, Value
@@ -86,7 +86,7 @@ class HttpFront:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        uid = peer_uid(writer.get_extra_info("socket"))
+        uid = peer_of(writer.get_extra_info("socket")).uid
         task = asyncio.current_task()
         assert task is not None
         connection = _Connection(self, reader, writer, task)

@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -188,13 +187,6 @@ def find_munge(socket: str) -> Vouches:
             would_work="start munged, say where it listens with --munge-socket, or leave it out",
         ) from None
     return munge
-
-
-def peer_uid(connection: socket.socket) -> int:
-    """The uid at the other end of a Unix socket, by the kernel's word (SO_PEERCRED, Linux)."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    _, uid, _ = struct.unpack("iII", credentials)
-    return int(uid)
 
 
 def _refused(problem: str) -> Unauthenticated:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import struct
 
 from podwright.agents.gpu._machine import GpuMachine
+from podwright.hosts import peer_of
 from podwright.wire import Internal, PodwrightError
 
 _LONGEST = 4096
@@ -39,8 +39,8 @@ class Door:
         try:
             async with asyncio.timeout(10):
                 name = (await reader.readline()).decode(errors="replace").rstrip("\n")
-            pid, uid = _caller(writer.get_extra_info("socket"))
-            await self._machine.enter(name, pid, uid)
+            peer = peer_of(writer.get_extra_info("socket"))
+            await self._machine.enter(name, peer.pid, peer.uid)
         except PodwrightError as error:
             said = json.dumps(error.to_json())
         except (OSError, ValueError, TimeoutError) as error:
@@ -52,10 +52,3 @@ class Door:
             pass  # gone: nothing is left to be told
         finally:
             writer.close()
-
-
-def _caller(connection: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end, by the kernel's word."""
-    said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    pid, uid, _ = struct.unpack("iII", said)
-    return pid, uid

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from podwright.slurm.requests._counts import Ask, Wants
 from podwright.slurm.requests._request import Request
 from podwright.slurm.requests._values import Refusal
-
-if TYPE_CHECKING:
-    from podwright.slurm.requests._wants import Ask, Wants
 
 
 def agree(w: Wants, request: Request, *, newer: bool, server: bool) -> Refusal | None:
@@ -43,8 +39,6 @@ def agree(w: Wants, request: Request, *, newer: bool, server: bool) -> Refusal |
 
 
 def _asks(w: Wants, request: Request) -> list[Ask]:
-    from podwright.slurm.requests._wants import Ask
-
     found: dict[str, Ask] = {}
     if request.cpus_per_gpu:
         found[""] = Ask("", cpus_per_gpu=request.cpus_per_gpu)
@@ -67,8 +61,6 @@ def _asks(w: Wants, request: Request) -> list[Ask]:
 
 def _tasks_of_gpus(w: Wants) -> Refusal | None:
     """--ntasks-per-gpu: tasks from GPUs where GPUs are said, else GPUs from tasks."""
-    from podwright.slurm.requests._wants import Ask
-
     if not w.tasks_per_gpu:
         return None
     if any(ask.counts for ask in w.asks):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
+from podwright.slurm.requests._counts import Held, Placed
 from podwright.slurm.requests._near import Cores, bound_cores, near, per_task, single
 from podwright.slurm.requests._request import Request
-from podwright.slurm.requests._step import Held, Placed
 from podwright.slurm.requests._values import Shape, TaskView
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
+from podwright.slurm.requests._counts import Ask, Wants
 from podwright.slurm.requests._offer import offer
 from podwright.slurm.requests._room import Room, room
 from podwright.slurm.requests._values import Shape
-from podwright.slurm.requests._wants import Ask, Wants
 
 
 @dataclass

@@ -10,14 +10,15 @@ import re
 
 from podwright.slurm.requests._bind import tasks_of
 from podwright.slurm.requests._choose import choose
+from podwright.slurm.requests._counts import Held, Wants
 from podwright.slurm.requests._notes import notes
 from podwright.slurm.requests._options import OLDEST, Version
 from podwright.slurm.requests._pick import pick
 from podwright.slurm.requests._request import Request
 from podwright.slurm.requests._spread import spread
-from podwright.slurm.requests._step import Held, run_step
+from podwright.slurm.requests._step import run_step
 from podwright.slurm.requests._values import Grant, NodeGrant, Refusal, Shape
-from podwright.slurm.requests._wants import Wants, wants_of
+from podwright.slurm.requests._wants import wants_of
 
 MENDED: Version = (23, 2)
 TASKS_ALONE: tuple[Version, Version] = ((22, 5), (23, 11))  # srun ignores its job's -c

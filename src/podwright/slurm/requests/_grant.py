@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.slurm.requests._step import Held, Placed, Share
+from podwright.slurm.requests._counts import Held, Placed, Share
 from podwright.slurm.requests._values import EVERY_SOCKET, Refusal, Shape
 
 _ANY = 1 << 16

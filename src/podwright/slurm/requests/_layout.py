@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from podwright.slurm.requests._counts import Held, Placed, Share, Step, Wants
 from podwright.slurm.requests._grant import give, of_kind, short
 from podwright.slurm.requests._request import Request
-from podwright.slurm.requests._step import Held, Placed, Share, Step
 from podwright.slurm.requests._values import Refusal, Shape
-from podwright.slurm.requests._wants import Wants
 
 
 def lay(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from podwright.slurm.requests._bind import binding
+from podwright.slurm.requests._counts import Held, Placed
 from podwright.slurm.requests._request import Request
 from podwright.slurm.requests._spread import Laid
-from podwright.slurm.requests._step import Held, Placed
 from podwright.slurm.requests._values import Shape, TaskView
 
 

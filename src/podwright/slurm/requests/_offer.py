@@ -5,8 +5,8 @@ On the first try only cores of sockets whose GPUs are wanted are offered; should
 
 from __future__ import annotations
 
+from podwright.slurm.requests._counts import Wants
 from podwright.slurm.requests._room import Near, Room
-from podwright.slurm.requests._wants import Wants
 
 
 def _window(w: Wants, *, newer: bool) -> tuple[int, int | None]:

@@ -6,9 +6,9 @@ ones share the GPUs over the sockets as the cores are shared.
 
 from __future__ import annotations
 
+from podwright.slurm.requests._counts import Wants
 from podwright.slurm.requests._room import Near
 from podwright.slurm.requests._spread import Laid
-from podwright.slurm.requests._wants import Wants
 
 Picked = list[list[set[int]]]  # by node, by ask
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from podwright.slurm.requests._counts import Ask, Wants
 from podwright.slurm.requests._values import EVERY_SOCKET, Shape
-from podwright.slurm.requests._wants import Ask, Wants
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.slurm.requests._choose import all_gpus
+from podwright.slurm.requests._counts import Wants
 from podwright.slurm.requests._room import Room
-from podwright.slurm.requests._wants import Wants
 
 
 @dataclass

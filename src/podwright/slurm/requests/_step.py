@@ -6,64 +6,13 @@ for none, it gets what the job asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from podwright.slurm.requests._counts import Held, Placed, Share, Step, Wants
 from podwright.slurm.requests._fill import Options, fill_srun
+from podwright.slurm.requests._layout import lay
 from podwright.slurm.requests._request import Gpus, Request
 from podwright.slurm.requests._values import Refusal, Shape
-from podwright.slurm.requests._wants import Wants
-
-ALONE = ((22, 5), (23, 11))  # releases in which srun ignores its job's --cpus-per-task
-
-
-@dataclass(frozen=True)
-class Held:
-    """One node of a job: cores by socket, GPUs by number."""
-
-    cores: tuple[int, ...]
-    gpus: tuple[int, ...]
-
-    @property
-    def cpus(self) -> int:
-        """All cores of the job on this node."""
-        return sum(self.cores)
-
-
-@dataclass
-class Step:
-    """What srun asks for; `asked` are its own counts of GPUs."""
-
-    tasks: int | None
-    min_nodes: int
-    max_nodes: int
-    cpus: int
-    tasks_per_node: int | None
-    cpus_per_task: int | None
-    exact: bool
-    asked: tuple[tuple[str, Gpus], ...]
-
-
-@dataclass
-class Share:
-    """GPUs of one type for a step, by everything that can count them."""
-
-    kind: str
-    job: int = 0
-    node: int = 0
-    socket: int = 0
-    task: int = 0
-    tasks_per_gpu: int = 0
-    cpus_per_gpu: int = 0  # since 23.02
-    found: int = 0
-
-
-@dataclass(frozen=True)
-class Placed:
-    """The tasks and the GPUs of a step on one node of the job."""
-
-    node: int
-    tasks: int
-    gpus: tuple[int, ...]
 
 
 def step_of(
@@ -212,8 +161,6 @@ def run_step(
     request: Request, w: Wants, shape: Shape, held: list[Held], *, newer: bool, alone: bool
 ) -> list[Placed] | Refusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
-    from podwright.slurm.requests._layout import lay
-
     step = step_of(request, w, held, newer=newer, alone=alone)
     if isinstance(step, Refusal):
         return step

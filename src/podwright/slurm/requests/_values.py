@@ -49,10 +49,6 @@ class Shape:
             return list(range(self.gpus))
         return [gpu for gpu in range(self.gpus) if self.types[gpu] == kind]
 
-    def gpus_on(self, socket: int) -> list[int]:
-        """The numbers of the GPUs beside this socket, those beside every socket among them."""
-        return [g for g in range(self.gpus) if self.socket_of(g) in (socket, EVERY_SOCKET)]
-
 
 @dataclass(frozen=True)
 class NodeGrant:
