@@ -14,7 +14,7 @@ from podwright.controller._hardware import Hardware
 from podwright.controller._inventory import Inventory, Site
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, Lease
-from podwright.controller._quotas import QuotaRecord
+from podwright.controller._quotas import Admission, QuotaRecord
 from podwright.controller._records import LeaseRecord, PartitionRecord, QuarantineRecord
 from podwright.controller._reserve import Reservation
 from podwright.fabric import Cluster
@@ -85,6 +85,8 @@ class Core:
         self.tasks: set[asyncio.Task[Any]] = set()
         #: By user and allocation.
         self.quotas: dict[tuple[str, str], QuotaRecord] = {}
+        #: Of partitions whose devices are taken, and whose records are not durable yet.
+        self.admitted: set[Admission] = set()
         #: Told of what the server does by itself: what, about what, whose, how.
         self.tell: Callable[[str, str, str, str], None] = lambda *_: None
         #: By cluster and allocation: what is kept for the first in the waiting line.

@@ -118,9 +118,7 @@ class Oversight:
             raise
         except PodwrightError as error:
             return explaining.of_error(asked, error)
-        taken.site.index.release(taken.placement)
-        for kept in core.reservations.values():
-            kept.absorb()
+        partitions.untake(core, taken)
         where = f"it would start at once, in allocation {taken.placement.allocation}"
         return Explanation(asked=asked, starts_now=True, lines=[where])
 
@@ -155,7 +153,7 @@ class Oversight:
                     "lines": [*lines, *found.lines],
                 }
             )
-        taken.site.index.release(taken.placement)
+        partitions.untake(core, taken)
         return Explanation(asked=f"waiter {name}: {info.asked}", lines=lines)
 
     async def set_quota(self, caller: Caller, request: QuotaInfo) -> QuotaInfo:

@@ -80,7 +80,7 @@ def place(
         if isinstance(found, Refusal) and duration and core.reservations:
             slipped = slip(core, site, to_request(spec, site.cluster), core.now() + duration)
             if slipped is not None:
-                return Taken(site, slipped)
+                return _admitted(core, site, slipped, owner, asked, instead_of)
         if isinstance(found, Refusal):
             error = no_place(found, site, spec, asked, partial(in_the_way, core, site, spec, found))
             if refused is None or isinstance(error, NoCapacity):
@@ -88,11 +88,34 @@ def place(
             continue
         guard(site, spec, found)
         routing_for(spec.routing, site.cluster, found.blocks, asked)
-        quotas.check(core, owner, found.allocation, found.size, asked, instead_of=instead_of)
         site.index.take(found)
-        return Taken(site, found)
+        return _admitted(core, site, found, owner, asked, instead_of)
     assert refused is not None
     raise refused
+
+
+def _admitted(
+    core: Core,
+    site: Site,
+    placement: Placement,
+    owner: str,
+    asked: str,
+    instead_of: PartitionRecord | None = None,
+) -> Taken:
+    """Devices that were just taken in the index, if their owner's quotas allow it.
+
+    Whatever takes devices for a partition ends here. Raises NoCapacity; then they are free again.
+    """
+    try:
+        admitted = quotas.admit(
+            core, owner, placement.allocation, placement.size, asked, instead_of=instead_of
+        )
+    except NoCapacity:
+        site.index.release(placement)
+        for kept in core.reservations.values():
+            kept.absorb()
+        raise
+    return Taken(site, placement, admitted)
 
 
 def place_again(
@@ -108,13 +131,12 @@ def place_again(
         if found is not None:
             guard(site, spec, found)
             routing_for(spec.routing, site.cluster, found.blocks, asked)
-            quotas.check(core, owner, found.allocation, found.size, asked)
             site.index.take(found)
-            return Taken(site, found)
+            return _admitted(core, site, found, owner, asked)
         if duration and core.reservations:
             slipped = slip(core, site, request, core.now() + duration)
             if slipped is not None:
-                return Taken(site, slipped)
+                return _admitted(core, site, slipped, owner, asked)
     return None
 
 
@@ -189,10 +211,11 @@ async def begin_create(
     """
     try:
         check_create(core, caller, spec, asked, duration)
-        site, placement = taken or place(core, spec, asked, owner=caller.name, duration=duration)
+        taken = taken or place(core, spec, asked, owner=caller.name, duration=duration)
     except BaseException:
         give_back(core, taken)
         raise
+    site, placement, admitted = taken
     entry = Entry(spec.name, site)
     core.partitions[spec.name] = entry
     try:
@@ -214,8 +237,9 @@ async def begin_create(
     except BaseException:
         core.drop_entry(entry)
         entry.lock.release()
-        give_back(core, Taken(site, placement))
+        give_back(core, taken)
         raise
+    core.admitted.discard(admitted)  # its record counts now
     return entry
 
 
@@ -246,9 +270,18 @@ def check_duration(duration: float, asked: str) -> None:
         )
 
 
+def untake(core: Core, taken: Taken) -> None:
+    """As if devices had never been taken: nobody has noticed."""
+    core.admitted.discard(taken.admitted)
+    taken.site.index.release(taken.placement)
+    for kept in core.reservations.values():
+        kept.absorb()
+
+
 def give_back(core: Core, taken: Taken | None) -> None:
     """Devices that were taken for nothing are free again."""
     if taken is not None:
+        core.admitted.discard(taken.admitted)
         taken.site.index.release(taken.placement)
         core.freed(taken.site, taken.placement.blocks, "")
 

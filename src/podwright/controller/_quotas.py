@@ -2,11 +2,15 @@
 
 A quota counts partitions by their owner, whoever created them. What goes beyond is refused as
 what is not free is, and can be waited for. Administrators set quotas, and are bound by them too.
+
+A partition counts from the moment its devices are taken: what is about to be written down is
+`admitted`, by the one door that all go through who take devices, and leaves it when its record is
+durable, or its devices were given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -34,6 +38,19 @@ class QuotaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     def key(self) -> tuple[str, str]:
         """Whose it is."""
         return self.user, self.allocation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """Devices that somebody has taken for a partition that no record tells of yet.
+
+    instead_of: the partition that goes for it, or empty; until then the larger of both counts.
+    """
+
+    owner: str
+    allocation: str
+    size: int
+    instead_of: str = ""
 
 
 def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRecord]:
@@ -91,7 +108,7 @@ def check(
         quota = core.quotas.get(key)
         if quota is None:
             continue
-        devices, partitions = _used(quota, core.records(), instead_of)
+        devices, partitions = _used(core, quota, instead_of)
         for what, used, more, limit in (
             ("devices", devices, size, quota.devices),
             ("partitions", partitions, 1, quota.partitions),
@@ -112,9 +129,25 @@ def check(
                 )
 
 
+def admit(
+    core: Core,
+    owner: str,
+    allocation: str,
+    size: int,
+    asked: str,
+    *,
+    instead_of: PartitionRecord | None = None,
+) -> Admission:
+    """Let somebody take devices, which count from here on. Raises NoCapacity, as `check` does."""
+    check(core, owner, allocation, size, asked, instead_of=instead_of)
+    admitted = Admission(owner, allocation, size, instead_of.name if instead_of else "")
+    core.admitted.add(admitted)
+    return admitted
+
+
 def show(core: Core, quota: QuotaRecord) -> QuotaInfo:
     """A quota and what is used of it."""
-    devices, partitions = _used(quota, core.records(), None)
+    devices, partitions = _used(core, quota, None)
     return QuotaInfo(
         user=quota.user,
         allocation=quota.allocation,
@@ -125,17 +158,22 @@ def show(core: Core, quota: QuotaRecord) -> QuotaInfo:
     )
 
 
-def _used(
-    quota: QuotaRecord, records: Iterable[PartitionRecord], without: PartitionRecord | None
-) -> tuple[int, int]:
-    sizes = [
-        record.size
-        for record in records
-        if quota.user in ("", record.owner)
-        and quota.allocation in ("", record.allocation)
-        and (without is None or record.name != without.name)
-    ]
-    return sum(sizes), len(sizes)
+def _used(core: Core, quota: QuotaRecord, without: PartitionRecord | None) -> tuple[int, int]:
+    """Devices and partitions, of what is recorded and what is admitted."""
+
+    def counts(one: PartitionRecord | Admission) -> bool:
+        return quota.user in ("", one.owner) and quota.allocation in ("", one.allocation)
+
+    sizes = {record.name: record.size for record in core.records() if counts(record)}
+    fresh: list[int] = []
+    for one in filter(counts, core.admitted):
+        if one.instead_of:
+            sizes[one.instead_of] = max(sizes.get(one.instead_of, 0), one.size)
+        else:
+            fresh.append(one.size)
+    if without is not None:
+        sizes.pop(without.name, None)
+    return sum(sizes.values()) + sum(fresh), len(sizes) + len(fresh)
 
 
 def _whose(quota: QuotaRecord) -> str:

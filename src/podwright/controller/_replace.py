@@ -17,6 +17,7 @@ from podwright.controller._leases import Lease
 from podwright.controller._partitions import make_record, place, whole_lease
 from podwright.controller._records import LeaseRecord, put
 from podwright.controller._refusals import failed
+from podwright.controller._reserve import Taken
 from podwright.controller._spec import sync_for
 from podwright.controller._states import REMOVING, move
 from podwright.placement import Block, Placement
@@ -43,11 +44,29 @@ async def replace(
     if old_site is not None:
         old_site.index.release(old.placement)
     try:
-        site, placement = place(core, spec, asked, owner=old.owner, instead_of=old)
+        taken = place(core, spec, asked, owner=old.owner, instead_of=old)
     except BaseException:
         if old_site is not None:
             old_site.index.take(old.placement)
         raise
+    try:
+        return await _exchange(core, caller, request, spec, entry, draft, asked, taken)
+    finally:
+        core.admitted.discard(taken.admitted)
+
+
+async def _exchange(
+    core: Core,
+    caller: Caller,
+    request: AcquireRequest,
+    spec: PartitionSpec,
+    entry: Entry,
+    draft: LeaseRecord,
+    asked: str,
+    taken: Taken,
+) -> Lease:
+    old, old_site = entry.known, entry.site
+    site, placement, _ = taken
     rest = _rest(old_site, old.blocks, site, placement.blocks)
     leftovers = [Placement(old.allocation, (b,), (b,)) for b in rest]
     if old_site is not None:
@@ -70,6 +89,7 @@ async def replace(
             for leftover in leftovers:
                 old_site.index.release(leftover)
             old_site.index.take(old.placement)
+        core.admitted.discard(taken.admitted)
         core.freed(site, placement.blocks, "")  # only now, or a waiter would get what is old's
         await steps.break_down(core, entry, faults)
         raise failed(

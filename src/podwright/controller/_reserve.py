@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from podwright.controller._inventory import Site
+from podwright.controller._quotas import Admission
 from podwright.controller._spec import blocks_of
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
 from podwright.placement import Block, Placement, Refusal, Request
@@ -27,10 +28,12 @@ MAX_CANDIDATES: Final = 4096  #: places looked at for one waiter; bounds the tim
 
 
 class Taken(NamedTuple):
-    """Devices that are already taken in the index for somebody who is about to start."""
+    """Devices that are already taken in the index for somebody who is about to start, and count
+    for him."""
 
     site: Site
     placement: Placement
+    admitted: Admission
 
 
 @dataclass(frozen=True, slots=True)
