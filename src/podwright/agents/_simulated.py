@@ -207,9 +207,8 @@ class SimulatedMachine:
         plan = self._plan
         if (seconds := plan.delays.get(call.kind, 0.0)) > 0:
             await self._sleep(seconds)
-        silent = Unavailable(f"machine {self.machine.name} does not answer")
         if plan.down:
-            raise silent
+            raise self._silent()
         if not (faults := plan.faults.get(call.kind)):
             return None
         fault = faults.pop(0)
@@ -218,8 +217,11 @@ class SimulatedMachine:
         if fault is Fault.FAIL:
             raise Internal(f"machine {self.machine.name} failed to {call.kind} its devices")
         if fault is Fault.SILENT:
-            raise silent
-        return silent
+            raise self._silent()
+        return self._silent()
+
+    def _silent(self) -> Unavailable:
+        return Unavailable(f"machine {self.machine.name} does not answer")
 
     def _fence(self, kind: str, epoch: int, devices: Sequence[int]) -> list[SimulatedDevice]:
         chosen = []

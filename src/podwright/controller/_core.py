@@ -30,10 +30,10 @@ class Entry:
     """A partition in memory. `lock` is held by whoever takes it through a step.
 
     record: None until it is durable, and again when it is gone. retry_at: when the server may
-    reset it by itself.
+    reset it by itself. machines: where its devices are, as `Core.on` has it.
     """
 
-    __slots__ = ("gone", "leases", "lock", "name", "record", "retry_at", "site")
+    __slots__ = ("gone", "leases", "lock", "machines", "name", "record", "retry_at", "site")
 
     def __init__(self, name: str, site: Site | None, record: PartitionRecord | None = None) -> None:
         self.name = name
@@ -41,6 +41,7 @@ class Entry:
         self.record = record
         self.lock = asyncio.Lock()
         self.leases: dict[str, Lease] = {}
+        self.machines: tuple[str, ...] = ()
         self.gone = False
         self.retry_at = 0.0
 
@@ -77,6 +78,8 @@ class Core:
         self.inventory = Inventory(clusters, allocations)
         self.hardware = Hardware(drivers, timeout=driver_timeout, silence=self.mark_down)
         self.partitions: dict[str, Entry] = {}
+        #: By machine: the partitions that have devices there.
+        self._on: dict[str, dict[Entry, None]] = {}
         self.leases: dict[str, Lease] = {}
         self.expiries = Expiries()
         self.quarantine: dict[str, QuarantineRecord] = {}
@@ -144,6 +147,8 @@ class Core:
         """A new record, durable or derivable from what is."""
         old = entry.record
         entry.record = record
+        if old is None or not entry.machines or old.blocks is not record.blocks:
+            self._put_on(entry, tuple(entry.parts()))
         divided = old is not None and old.gcds != record.gcds and old.blocks == record.blocks
         if old is not None and divided and entry.site is not None:
             entry.site.index.release(old.placement)
@@ -167,11 +172,24 @@ class Core:
 
     def drop_entry(self, entry: Entry) -> None:
         """Take a partition out of the list, whatever its devices are."""
+        self._put_on(entry, ())
         entry.record = None
         entry.gone = True
         self.broken.discard(entry.name)
         if self.partitions.get(entry.name) is entry:
             del self.partitions[entry.name]
+
+    def _put_on(self, entry: Entry, machines: tuple[str, ...]) -> None:
+        for machine in entry.machines:
+            del self._on[machine][entry]
+        for machine in machines:
+            self._on.setdefault(machine, {})[entry] = None
+        entry.machines = machines
+
+    def on(self, machine: str) -> list[Entry]:
+        """The partitions that have devices in a machine. It costs what they are, not what all
+        are: every machine is looked at again and again."""
+        return list(self._on.get(machine, ()))
 
     async def lock(self, name: str, asked: str) -> Entry:
         """A partition with its lock held, which the caller releases. Raises NotFound."""
@@ -234,12 +252,10 @@ class Core:
                 self.tell("MachineUp", machine, "", "it answers again")
             self.freed(None, (), "")
 
-    def owners(self) -> dict[tuple[str, int], str]:
-        """(machine, index) -> partition, for all devices that a partition holds."""
+    def owners(self, machine: str) -> dict[int, str]:
+        """Index -> partition, for all devices of a machine that a partition holds."""
         return {
-            (machine, index): entry.name
-            for entry in self.partitions.values()
-            if entry.record is not None
-            for machine, indices in entry.parts().items()
-            for index in indices
+            index: entry.name
+            for entry in self._on.get(machine, ())
+            for index in entry.parts().get(machine, ())
         }

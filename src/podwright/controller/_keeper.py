@@ -104,9 +104,8 @@ class Keeper:
             if not await recovery.release_strays(core, machine, report):
                 return
             core.mark_up(machine)
-            for entry in list(core.partitions.values()):
-                if entry.record is not None and machine in entry.parts():
-                    await self._verify(entry, machine)
+            for entry in core.on(machine):
+                await self._verify(entry, machine)
         finally:
             self._asking.discard(machine)
 
@@ -131,7 +130,7 @@ def _may_reset(core: Core, entry: Entry, now: float) -> bool:
         and now >= entry.retry_at
         and not entry.leases
         and entry.site is not None
-        and core.down.isdisjoint(entry.parts())
+        and core.down.isdisjoint(entry.machines)
     )
 
 

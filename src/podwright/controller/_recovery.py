@@ -44,8 +44,11 @@ async def recover(core: Core, opened: Opened) -> None:
     core.begin_epoch(opened.epoch)
     await _load(core, opened)
     reports = await ask_all(core)
-    for machine in list(reports):
-        if not await release_strays(core, machine, reports[machine]):
+    dirty = {q.machine for q in core.quarantine.values()}
+    held = [m for m, report in reports.items() if report.configured or m in dirty]
+    clean = await asyncio.gather(*(release_strays(core, m, reports[m]) for m in held))
+    for machine, right in zip(held, clean, strict=True):
+        if not right:
             core.mark_down(machine)
     await asyncio.gather(
         *(_settle(core, entry, reports) for entry in list(core.partitions.values()))
@@ -75,13 +78,13 @@ async def release_strays(core: Core, machine: str, report: MachineReport) -> boo
     Nothing is written first: what is left undone is seen again at the next look. Returns
     whether the machine now holds only what it should.
     """
-    owners = core.owners()
+    owners = core.owners(machine)
     ours = [q for q in core.quarantine.values() if q.machine == machine]
     per = core.inventory.by_machine[machine].cluster.family.devices_per_machine
     strays = {
         index
         for index, (partition, _) in report.configured.items()
-        if owners.get((machine, index)) != partition
+        if owners.get(index) != partition
     }
     strays |= {(q.block.offset + i) % per for q in ours for i in range(q.block.size)}
     if strays and await core.hardware.release(core.next_epoch(), {machine: sorted(strays)}):

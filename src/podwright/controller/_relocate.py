@@ -27,7 +27,7 @@ def may_move(core: Core, entry: Entry, now: float) -> bool:
         and entry.site is not None
         and state_of(record) == BROKEN
         and now >= entry.retry_at
-        and (record.auto_resets >= AUTO_RESETS or not core.down.isdisjoint(entry.parts()))
+        and (record.auto_resets >= AUTO_RESETS or not core.down.isdisjoint(entry.machines))
     )
 
 

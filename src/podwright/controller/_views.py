@@ -151,7 +151,6 @@ def allocations(core: Core, request: ListRequest) -> AllocationList:
 def devices(core: Core, request: ListRequest) -> DeviceList:
     """Devices, in the order of cluster, domain, offset."""
     check_filters(core, request, "list devices")
-    owners = core.owners()
     waiting = {
         (q.cluster, q.block.domain, q.block.offset + i)
         for q in core.quarantine.values()
@@ -169,12 +168,16 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
         if request.cluster and cluster != request.cluster:
             continue
         allocation_of = {m: name for name, machines in site.allocations.items() for m in machines}
+        owners: dict[int, str] = {}
+        owners_of = ""
         for refs in site.refs:
             for ref in refs:
+                if ref.machine != owners_of:
+                    owners, owners_of = core.owners(ref.machine), ref.machine
                 allocation = allocation_of.get(ref.machine, "")
                 if request.allocation and allocation != request.allocation:
                     continue
-                partition = owners.get((ref.machine, ref.index), "")
+                partition = owners.get(ref.index, "")
                 if ref.machine in core.down or ref.index in site.unhealthy.get(ref.machine, ()):
                     state = "DOWN"
                 elif (cluster, ref.domain, ref.offset) in waiting or (

@@ -111,11 +111,7 @@ class Watch:
         core = self._core
         core.mark_down(machine)
         core.hardware.give_up(machine, reason)
-        await asyncio.gather(*(self._settle(entry, machine, reason) for entry in self._on(machine)))
-
-    def _on(self, machine: str) -> list[Entry]:
-        entries = self._core.partitions.values()
-        return [e for e in entries if e.record is not None and machine in e.parts()]
+        await asyncio.gather(*(self._settle(e, machine, reason) for e in core.on(machine)))
 
     async def _settle(self, entry: Entry, machine: str, reason: str) -> None:
         with suppress(PodwrightError):
@@ -133,7 +129,7 @@ class Watch:
         if site is None or machine in core.down:
             return
         site.learn(machine, report)
-        for entry in self._on(machine):
+        for entry in core.on(machine):
             if _forgotten(entry, machine, report):
                 async with entry.lock:
                     if entry.gone:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from podwright.fabric._cluster import Cluster, ClusterTopology, DomainTopology
 
 
@@ -14,19 +16,19 @@ def cabling(cluster: Cluster) -> dict[str, dict[str, str]]:
     """
     wanted: dict[str, dict[str, str]] = {}
     domains = [[machine.name for machine in domain.machines] for domain in cluster.domains]
+    # Machines in the same place of every link domain: rows of the second tier.
+    rows = list(zip(*domains, strict=False)) if cluster.topology is ClusterTopology.LOOPED else []
+    closed = cluster.domain_topology is DomainTopology.TORUS
     for d, names in enumerate(domains):
-        closed = cluster.domain_topology is DomainTopology.TORUS
         for i, name in enumerate(names):
             ports = wanted.setdefault(name, {})
             _join(ports, "", names, i, closed)
-            if cluster.topology is ClusterTopology.LOOPED:
-                across = [column[i] for column in domains if i < len(column)]
-                if len(across) == len(domains):
-                    _join(ports, "gw-", across, d, True)
+            if i < len(rows):
+                _join(ports, "gw-", rows[i], d, True)
     return wanted
 
 
-def _join(ports: dict[str, str], prefix: str, row: list[str], place: int, closed: bool) -> None:
+def _join(ports: dict[str, str], prefix: str, row: Sequence[str], place: int, closed: bool) -> None:
     last = len(row) - 1
     if last < 1:
         return

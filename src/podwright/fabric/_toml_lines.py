@@ -7,6 +7,7 @@ strings, arrays and tables and notes where keys and array items begin.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 
 Path = tuple[str | int, ...]
 
@@ -30,6 +31,7 @@ def key_lines(text: str) -> dict[Path, int]:
 class _Walk:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
+        self._ends = [found.start() for found in re.finditer("\n", text)]
         self.lines: dict[Path, int] = {}
         self._counts: dict[Path, int] = {}  # tables so far, of each array of tables
         table: Path = ()
@@ -55,7 +57,7 @@ class _Walk:
         return self.text[self.at : self.at + 1]
 
     def _note(self, path: Path) -> None:
-        self.lines.setdefault(path, self.text.count("\n", 0, self.at) + 1)
+        self.lines.setdefault(path, bisect_left(self._ends, self.at) + 1)
 
     def _key(self) -> Path:
         parts: list[str] = []

@@ -18,6 +18,7 @@ from podwright import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines
 from podwright.server._agents import reach
+from podwright.server._collection import start_without_collection
 from podwright.server._faults import Fault
 from podwright.server._hardware import Hardware, choose
 from podwright.server._identity import Identity, find_munge
@@ -207,20 +208,21 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
     store = SQLiteStore(file, connect=fault.connect() if fault else None)
     records = (await store.open()).records if file.exists() else {}  # noqa: ASYNC240 (one look)
     try:
-        hardware = _chosen(records, options)
-        drivers = hardware.drivers()
-        if fault is not None:
-            fault.arm(hardware)
-            store, drivers = fault.store(store), fault.drivers(drivers)
-        controller = Controller(
-            store,
-            hardware.clusters,
-            drivers,
-            version=__version__,
-            machines=_machines(options, lambda: options.secure or is_secure(records)),
-        )
-        server = _server_for(options, controller, store, secure=is_secure(records))
-        await server.start()
+        with start_without_collection():
+            hardware = _chosen(records, options)
+            drivers = hardware.drivers()
+            if fault is not None:
+                fault.arm(hardware)
+                store, drivers = fault.store(store), fault.drivers(drivers)
+            controller = Controller(
+                store,
+                hardware.clusters,
+                drivers,
+                version=__version__,
+                machines=_machines(options, lambda: options.secure or is_secure(records)),
+            )
+            server = _server_for(options, controller, store, secure=is_secure(records))
+            await server.start()
     except BaseException:
         await store.close()
         raise

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from podwright import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines
+from podwright.server._collection import start_without_collection
 from podwright.server._hardware import Hardware
 from podwright.server._standby import Standby
 from podwright.store import Opened, Store, Turn
@@ -149,11 +150,12 @@ async def serve_shared(
         if opened is None:
             return
         _log.info("active from now on, epoch %d", opened.epoch)
-        hardware = choose(opened)
-        controller = Controller(
-            store, hardware.clusters, drivers(hardware), version=__version__, machines=machines
-        )
-        await controller.start(opened)
+        with start_without_collection():
+            hardware = choose(opened)
+            controller = Controller(
+                store, hardware.clusters, drivers(hardware), version=__version__, machines=machines
+            )
+            await controller.start(opened)
         server.adopt(controller, active.refusal)
         await hardware.remember(store)
         ready(server, hardware)

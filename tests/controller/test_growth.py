@@ -1,0 +1,100 @@
+"""What a restart and a heartbeat cost grows with what they are about, and not with its square."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from podwright.controller._inventory import Site
+from podwright.controller._recovery import release_strays
+from podwright.fabric import preset
+from podwright.wire import PodwrightError
+from tests.controller.world import World
+
+
+class Counted:
+    """How often blocks were turned into machines: the unit of work of all that looks at them."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    counted, real = Counted(), Site.parts
+
+    def parts(site: Site, blocks: object) -> dict[str, list[int]]:
+        counted.parts += 1
+        return real(site, blocks)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Site, "parts", parts)
+    return counted
+
+
+async def test_a_restart_looks_at_each_partition_a_few_times(counted: Counted) -> None:
+    """Seen: 767 s for 10,000 partitions, since every machine looked at all of them."""
+    world = World([preset("pod256")])
+    await world.start()
+    for n in range(128):
+        await world.create(f"p{n}", 2)
+    counted.parts = 0
+    await world.restart()
+    assert counted.parts <= 8 * (128 + 64)
+    assert len(await world.names()) == 128
+    await world.check()
+    await world.stop()
+
+
+async def test_a_machine_that_comes_back_looks_at_its_own_partitions_alone(
+    counted: Counted,
+) -> None:
+    world = World([preset("pod256")])
+    await world.start()
+    for n in range(128):
+        await world.create(f"p{n}", 2)
+    core = world.controller._core
+    entry = core.partitions["p0"]
+    (machine,) = entry.machines
+    report = await core.hardware.describe(machine)
+    counted.parts = 0
+    assert await release_strays(core, machine, report)
+    assert 0 < counted.parts <= 4
+    assert {e.name for e in core.on(machine)} == set(core.owners(machine).values())
+    await world.stop()
+
+
+async def test_what_is_on_a_machine_follows_every_change() -> None:
+    """The index by machine is what the records say, whatever became of a partition."""
+    world = World([preset("pod16")])
+    await world.start()
+
+    def check() -> None:
+        core = world.controller._core
+        for machine in world.machines:
+            there = {
+                e.name
+                for e in core.partitions.values()
+                if e.record is not None and machine in e.parts()
+            }
+            assert {e.name for e in core.on(machine)} == there
+
+    await world.create("a", 4, relocatable=True)
+    await world.create("b", 8)
+    check()
+    held = await world.acquire("b", 4, update=True)  # another shape: made anew
+    check()
+    await world.release(held)
+    (machine,) = world.controller._core.partitions["a"].machines
+    world.machines[machine].set_down(True)
+    with pytest.raises(PodwrightError):
+        await world.remove("a")
+    check()
+    await world.time.advance(30)  # it moves
+    assert world.controller._core.partitions["a"].machines != (machine,)
+    check()
+    await world.restart()
+    check()
+    await world.remove("a")
+    check()
+    await world.stop()
