@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from podwright.controller._inventory import Site
@@ -21,7 +19,7 @@ class Counted:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     counted, real = Counted(), Site.parts
 
     def parts(site: Site, blocks: object) -> dict[str, list[int]]:
