@@ -174,3 +174,20 @@ def test_slices_are_gpus_of_their_own(tmp_path: Path) -> None:
     assert kind.gres == "gpu:h100_3g.40gb:8"
     assert kind.gpus[0].file == "/dev/nvidia0,/dev/nvidia-caps/nvidia-cap03"
     assert kind.words == ("h100_3g.40gb", "gpumem40g")
+
+
+def test_slices_that_only_the_driver_can_tell_apart_are_counted(tmp_path: Path) -> None:
+    """Without the driver's capability files each slice has its GPU's file alone."""
+    whole = machine("n1")
+    cut = tuple(
+        msgspec.structs.replace(
+            gpu,
+            slices=tuple(Slice(f"MIG-{gpu.index}{n}", "3g.40gb", 40448, gpu.files) for n in "ab"),
+        )
+        for gpu in whole.gpus
+    )
+    path = tmp_path / "nodes.json"
+    path.write_text(msgspec.structs.replace(whole, gpus=cut).to_json())
+    kind = read_inventory(path).nodes["n1"]
+    assert kind.gres == "gpu:h100_3g.40gb:8"
+    assert {gpu.file for gpu in kind.gpus} == {""}

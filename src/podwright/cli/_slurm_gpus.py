@@ -30,8 +30,9 @@ def add_configure(parser: Any) -> None:
         "--topology",
         choices=("auto", "tree", "block", "none"),
         default="auto",
-        help="block: NVLink domains of several nodes, on Slurm 24.11 or newer; tree: switches "
-        "(auto: the first of these that can be)",
+        help="block: NVLink domains of several nodes, on Slurm 24.11 or newer; tree: switches; "
+        "auto: the first of these that fits all nodes, on 25.05 or newer both where they differ "
+        "(auto)",
     )
     gpus.add_argument(
         "--confine",
@@ -41,7 +42,14 @@ def add_configure(parser: Any) -> None:
     gpus.add_argument(
         "--imex",
         action="store_true",
-        help="write the nodes of each NVLink domain for NVIDIA's IMEX daemon: imex-DOMAIN.cfg",
+        help="write the nodes of each NVLink domain for NVIDIA's IMEX daemon: imex-DOMAIN.cfg; "
+        "on Slurm 24.11 or newer each job gets a channel of its own (switch/nvidia_imex)",
+    )
+    gpus.add_argument(
+        "--health-check",
+        metavar="PROGRAM",
+        default="",
+        help="a program on every node that Slurm runs each five minutes (HealthCheckProgram)",
     )
     gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
 
@@ -66,7 +74,11 @@ def configure(arguments: argparse.Namespace) -> int:
     else:
         inventory = gpus.read_inventory(_file(arguments.gpus))
         wishes = gpus.Wishes(
-            arguments.autodetect, arguments.topology, arguments.confine, arguments.imex
+            arguments.autodetect,
+            arguments.topology,
+            arguments.confine,
+            arguments.imex,
+            _program(arguments.health_check),
         )
         plan, notes = gpus.configure(conf, inventory, _version(arguments), wishes)
     print(setup.shown(plan), end="")
@@ -111,14 +123,32 @@ def _file(name: str) -> str:
     return name
 
 
+def _program(name: str) -> str:
+    from podwright.wire import InvalidRequest
+
+    if name and (not name.startswith("/") or any(letter in name for letter in " \t\n#=")):
+        raise InvalidRequest(
+            f"{name!r} is no path that slurm.conf can hold",
+            asked="--health-check",
+            would_work="an absolute path without blanks, such as /usr/local/sbin/health",
+        )
+    return name
+
+
 def _version(arguments: argparse.Namespace) -> tuple[int, int]:
+    import shutil
+
     from podwright.slurm import requests
     from podwright.wire import InvalidRequest
 
     said = arguments.slurm_version or requests.ask_slurm(["scontrol", "--version"])
     if not said:
+        # A node without files of its own asks slurmctld for them before it says anything.
+        there = shutil.which("scontrol")
         raise InvalidRequest(
-            "there is no scontrol to ask for Slurm's version",
+            "scontrol does not say Slurm's version; slurmctld may be down"
+            if there
+            else "there is no scontrol on PATH to ask for Slurm's version",
             asked="--gpus",
             would_work="say it: --slurm-version=24.11",
         )

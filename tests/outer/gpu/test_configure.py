@@ -180,3 +180,35 @@ def test_a_job_opens_its_own_slice_alone() -> None:
         lab.wait("its reason", lambda jobs: jobs[third].fields["Reason"] == "Resources")
         lab.ok("scancel", str(first))
         lab.wait_over(third)
+
+
+@pytest.mark.parametrize("version", ["22.05", "24.11"])
+def test_jobs_that_say_nothing_of_memory_share_a_node(version: str, slurm_24: Path) -> None:
+    """Where Slurm counts memory, each GPU and each core brings its share of it."""
+    lab = bare_lab(slurm_24 if version == "24.11" else None, SelectType="", SelectTypeParameters="")
+    tree = inventory(lab)
+    configured(lab, tree, version)
+    text = (lab.folder / "slurm.conf").read_text()
+    assert "SelectTypeParameters=CR_Core_Memory #podwright-gpus\n" in text
+    with lab:
+        assert problems(lab, tree) == []
+        # Four GPUs and no core left over: what a GPU brings is a quarter of both.
+        four = [lab.submit("sleep 600", "-wn1", "--gpus=1") for _ in range(4)]
+        for job in four:
+            fields = lab.wait_state(job, "RUNNING").fields
+            assert "cpu=2,mem=25000M," in fields.get("TRES", fields.get("AllocTRES", ""))
+        # Jobs without GPUs share a node as well; who asks for memory gets what he asked for.
+        plain = [lab.submit("sleep 600", "-wn2", "-n1") for _ in range(2)]
+        asked = lab.submit("sleep 600", "-wn2", "--gpus=1", "--mem=30000")
+        for job in (*plain, asked):
+            lab.wait_state(job, "RUNNING")
+        lab.ok("scancel", *map(str, (*four, *plain, asked)))
+        lab.wait_over(*four, *plain, asked)
+        # Without the defaults a job takes all memory of its node, and `check` says so.
+        text = "".join(
+            line for line in text.splitlines(keepends=True) if not line.startswith("DefMemPer")
+        )
+        (lab.folder / "slurm.conf").write_text(text)
+        lab.ok("scontrol", "reconfigure")
+        found = "\n".join(problems(lab, tree))
+        assert "n1: 4 jobs of one GPU, without --mem, run at once: 1 ran, the others" in found

@@ -2,10 +2,11 @@
 
 from podwright.slurm.gpus._adopt import Grant, adopt, partition_name, read_grant
 from podwright.slurm.gpus._check import Promise, check, commands
-from podwright.slurm.gpus._files import DETECT, units
+from podwright.slurm.gpus._files import DETECT
 from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
 from podwright.slurm.gpus._read import make_inventory, read_inventory
-from podwright.slurm.gpus._setup import TOPOLOGIES, Wishes, configure, take_back
+from podwright.slurm.gpus._setup import Wishes, configure, take_back
+from podwright.slurm.gpus._topology import TOPOLOGIES, units
 
 __all__ = [
     "DETECT",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from podwright.slurm.gpus._files import units
 from podwright.slurm.gpus._inventory import Inventory, Kind
 from podwright.slurm.gpus._lines import fold, read_row
+from podwright.slurm.gpus._topology import units
 from podwright.slurm.requests import read_kinds
 
 #: A command of Slurm's: its exit code and what it said, standard error first.
@@ -22,6 +23,10 @@ class Promise(NamedTuple):
 
     text: str
     problem: str = ""
+
+
+#: How long one-GPU jobs may take to start on an idle node, and how often they are looked at.
+_FILL_S, _LOOK_S = 30.0, 0.5
 
 
 def commands(prefix: Sequence[str] = (), seconds: float = 60.0) -> Ask:
@@ -42,8 +47,10 @@ def commands(prefix: Sequence[str] = (), seconds: float = 60.0) -> Ask:
     return ask
 
 
-def check(inventory: Inventory, ask: Ask) -> Iterator[Promise]:
-    """All promises, one after another; a job runs on one node of each kind."""
+def check(
+    inventory: Inventory, ask: Ask, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Promise]:
+    """All promises, one after another; jobs run on one node of each kind."""
     code, said = ask(["scontrol", "--oneliner", "show", "node"])
     if code:
         yield Promise("Slurm answers", _short(said))
@@ -54,6 +61,7 @@ def check(inventory: Inventory, ask: Ask) -> Iterator[Promise]:
     for kind, names in inventory.kinds().items():
         node = next((name for name in names if _idle(name, said)), names[0])
         yield from _on_node(kind, node, ask, bool(confined))
+        yield from _filled(len(kind.gpus), node, said, ask, sleep)
     yield Promise("a type that there is not is refused", _refused(ask))
     plugin = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
     if plugin:
@@ -68,7 +76,7 @@ def check(inventory: Inventory, ask: Ask) -> Iterator[Promise]:
 def _on_node(kind: Kind, node: str, ask: Ask, confined: bool) -> Iterator[Promise]:
     count = len(kind.gpus)
     head = ["srun", "--quiet", f"--nodelist={node}", "--nodes=1", "--immediate=30"]
-    files = " ".join(shlex.quote(gpu.file) for gpu in kind.gpus)
+    files = " ".join(shlex.quote(gpu.file) for gpu in kind.gpus if gpu.file)
     script = f'for f in {files}; do test -e "$f" || echo "lacks $f"; done; '
     script += 'echo "@${CUDA_VISIBLE_DEVICES-${ROCR_VISIBLE_DEVICES-}}@"'
     code, said = ask([*head, "--ntasks=1", f"--gpus-per-node={count}", "sh", "-c", script])
@@ -96,6 +104,48 @@ def _on_node(kind: Kind, node: str, ask: Ask, confined: bool) -> Iterator[Promis
         yield Promise(
             f"{node}: a job opens its own GPUs alone", "" if shut == count - 1 else problem
         )
+
+
+def _filled(
+    count: int, node: str, nodes: str, ask: Ask, sleep: Callable[[float], None]
+) -> Iterator[Promise]:
+    """Whether as many jobs of one GPU run at once, without --mem, as the node has GPUs."""
+    partition = _shared_partition(node, nodes, ask)
+    if not partition:
+        return  # jobs have whole nodes there, as the site wants it
+    text = f"{node}: {count} jobs of one GPU, without --mem, run at once"
+    asked = ["sbatch", "--parsable", f"--array=1-{count}", "--nodes=1", "--ntasks=1", "--time=2"]
+    asked += [f"--partition={partition}", f"--nodelist={node}", "--gpus-per-node=1"]
+    asked += ["--job-name=podwright-check", "--output=/dev/null", "--wrap=sleep 60"]
+    code, said = ask(asked)
+    job = said.split()[-1].partition(";")[0] if said.split() else ""
+    if code or not job.isdecimal():
+        yield Promise(text, _short(said))
+        return
+    running, why = 0, ""
+    try:
+        for _ in range(int(_FILL_S / _LOOK_S)):
+            shown = ask(["squeue", "-h", "-r", "-j", job, "-o", "%T %r"])[1].splitlines()
+            running = sum(line.startswith("RUNNING") for line in shown)
+            waiting = [line.partition(" ")[2] for line in shown if line.startswith("PENDING")]
+            why = waiting[0] if waiting else ""
+            if running == count or not shown:
+                break
+            sleep(_LOOK_S)
+    finally:
+        ask(["scancel", job])
+    problem = f"{running} ran" + (f", the others waited ({why})" if why else "")
+    yield Promise(text, "" if running == count else problem)
+
+
+def _shared_partition(node: str, nodes: str, ask: Ask) -> str:
+    """A partition in which jobs share this node; empty where there is none."""
+    found = re.search(rf"^NodeName={re.escape(node)} .*?Partitions=(\S+)", nodes, re.M)
+    for name in found[1].split(",") if found else []:
+        said = ask(["scontrol", "--oneliner", "show", "partition", name])[1]
+        if "OverSubscribe=EXCLUSIVE" not in said and "State=UP" in said:
+            return name
+    return ""
 
 
 def _counted(inventory: Inventory, said: str) -> str:

@@ -1,13 +1,13 @@
-"""What Slurm's files must say of an inventory: gres.conf, node lines, topology.conf. Pure."""
+"""What Slurm's files must say of an inventory: gres.conf and node lines. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from podwright.hosts import write_list
-from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind, Switch
+from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind
 from podwright.slurm.gpus._lines import Row, fold, value
 from podwright.wire import InvalidRequest
 
@@ -17,13 +17,28 @@ DETECT = ("off", "nvml", "rsmi")
 def gres_rows(inventory: Inventory, detect: str) -> list[Row]:
     """The lines of gres.conf. detect: who counts: off (we say it all), nvml or rsmi (slurmd)."""
     alike: dict[tuple[Gpu, ...], list[str]] = {}
+    shared: dict[tuple[str, int], list[str]] = {}
     for kind, names in inventory.kinds().items():
         alike.setdefault(kind.gpus, []).extend(names)
+        for gres in kind.shared_gres.items():
+            shared.setdefault(gres, []).extend(names)
     every = fold(inventory.nodes)
     rows: list[Row] = [{"NodeName": every, "AutoDetect": detect}]
+    parts: list[Row] = [
+        {"NodeName": fold(names), "Name": name, "Count": str(count)}
+        for (name, count), names in shared.items()
+    ]
     if detect != "off":
-        return rows
+        return rows + parts
     for gpus, names in alike.items():
+        if not all(gpu.file for gpu in gpus):
+            raise InvalidRequest(
+                f"the device files of the GPUs of {fold(names)} are not known, so Slurm cannot "
+                "tell them apart",
+                asked="write gres.conf",
+                would_work="--autodetect=nvml; or survey the node where "
+                "/proc/driver/nvidia/capabilities can be read",
+            )
         where = fold(names)
         for _, group in groupby(gpus, key=_together):
             those = list(group)
@@ -35,7 +50,7 @@ def gres_rows(inventory: Inventory, detect: str) -> list[Row]:
             if those[0].links:
                 row["Links"] = ",".join(map(str, those[0].links))
             rows.append(row)
-    return rows
+    return rows + parts
 
 
 def _together(gpu: Gpu) -> tuple[object, ...]:
@@ -63,7 +78,11 @@ def node_row(row: Row, kind: Kind, detect: str) -> Row:
     Where slurmd detects, a type must be part of the name that it makes: of a slice the profile is.
     """
     gone = ("cpus", "procs", "boards", "socketsperboard")
-    mine = ("sockets", "corespersocket", "threadspercore", "gres", "feature", "features")
+    spec = {"CoreSpecCount": kind.core_spec_count, "MemSpecLimit": kind.mem_spec_limit}
+    mine = [
+        *("sockets", "corespersocket", "threadspercore", "gres", "feature", "features"),
+        *(key.lower() for key, number in spec.items() if number),
+    ]
     state = value(row, "state")
     out = {
         k: v
@@ -76,80 +95,17 @@ def node_row(row: Row, kind: Kind, detect: str) -> Row:
     out["ThreadsPerCore"] = str(kind.threads_per_core)
     if kind.memory:
         out["RealMemory"] = str(kind.memory)
+    out.update((key, str(number)) for key, number in spec.items() if number)
+    shared = kind.shared_gres
     others = [
-        word for word in value(row, "gres").split(",") if word and word.split(":")[0] != "gpu"
+        word
+        for word in value(row, "gres").split(",")
+        if word and word.split(":")[0] not in ("gpu", *shared)
     ]
     gres = re.sub(r"gpu:\w+_(\d+g\.)", r"gpu:\1", kind.gres) if detect == "nvml" else kind.gres
-    out["Gres"] = ",".join([gres, *others])
+    parts = [f"{name}:{count}" for name, count in shared.items()]
+    out["Gres"] = ",".join([gres, *parts, *others])
     said = value(row, "feature") or value(row, "features")
     out["Feature"] = ",".join(dict.fromkeys([*filter(None, said.split(",")), *kind.words]))
     out["State"] = state or "UNKNOWN"
     return out
-
-
-def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
-    """The switches as Slurm's tree can have them, in which a node hangs on one switch alone.
-
-    On a fabric of rails a node hangs on a switch of each rail. Switches with the same nodes, or
-    with the same units below them, are one to Slurm: a job inside it stays inside on every rail.
-    No root is made up: fabrics that nothing joins stay apart. Raises InvalidRequest.
-    """
-    left = list(switches)
-    unit: dict[str, Switch] = {}
-    found: dict[tuple[str, ...], Switch] = {}
-    owner: dict[str, str] = {}
-    for switch in [s for s in left if s.nodes]:
-        key = tuple(sorted(switch.nodes))
-        if key not in found:
-            _claim(owner, switch.name, key)
-            found[key] = switch
-        unit[switch.name] = found[key]
-    left = [switch for switch in left if switch.switches]
-    while left:
-        ready = [s for s in left if all(below in unit for below in s.switches)]
-        if not ready:
-            names = ", ".join(switch.name for switch in left)
-            raise InvalidRequest(f"the switches {names} stand below each other in a circle")
-        for switch in ready:
-            below = tuple(sorted({unit[name].name for name in switch.switches}))
-            if below not in found:
-                _claim(owner, switch.name, below)
-                found[below] = switch._replace(switches=below)
-            unit[switch.name] = found[below]
-        left = [switch for switch in left if switch not in ready]
-    return tuple(found.values())
-
-
-def _claim(owner: dict[str, str], switch: str, members: tuple[str, ...]) -> None:
-    for member in members:
-        if member in owner:
-            raise InvalidRequest(
-                f"{member} hangs on the switches {owner[member]} and {switch}, which do not have "
-                "the same members",
-                asked="make a tree for Slurm",
-                would_work="On a fabric of rails, the switches of all rails have the same nodes; "
-                "leave out what joins nodes in another way",
-            )
-        owner[member] = switch
-
-
-def tree_rows(switches: Iterable[Switch]) -> list[Row]:
-    """topology.conf for topology/tree."""
-    return [
-        {"SwitchName": s.name, "Nodes": fold(s.nodes)}
-        if s.nodes
-        else {"SwitchName": s.name, "Switches": fold(s.switches)}
-        for s in units(switches)
-    ]
-
-
-def block_rows(inventory: Inventory) -> list[Row]:
-    """topology.conf for topology/block: a block for each NVLink domain of several nodes."""
-    rows: list[Row] = [
-        {"BlockName": name, "Nodes": fold(nodes)} for name, nodes in inventory.domains.items()
-    ]
-    base = min(len(nodes) for nodes in inventory.domains.values())
-    sizes = [base]
-    while sizes[-1] * 2 <= base * len(inventory.domains):
-        sizes.append(sizes[-1] * 2)
-    return [*rows, {"BlockSizes": ",".join(map(str, sizes))}]

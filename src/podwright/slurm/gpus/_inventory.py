@@ -12,7 +12,8 @@ from typing import NamedTuple
 class Gpu(NamedTuple):
     """One GPU of a node, or a part of one that acts as one. memory: GiB, 0 if not told.
 
-    file: its device file; several, with commas between them, where all must be opened (MIG).
+    file: its device file; several, with commas between them, where all must be opened (MIG);
+    empty where nobody knows it.
 
     cores: the cores beside it, counted socket by socket from 0, as Slurm counts them.
     links: how many links lead to each GPU of the node, -1 for itself; empty if all are alike.
@@ -36,7 +37,11 @@ class Nic(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What equal nodes have in common. memory: MiB, 0 if Slurm's own figure is to stand."""
+    """What equal nodes have in common. memory: MiB, 0 if Slurm's own figure is to stand.
+
+    core_spec_count, mem_spec_limit: cores and MiB that jobs do not get, as Slurm calls them.
+    shards, mps: how many of each a GPU is worth to jobs that share it, 0 for none.
+    """
 
     gpus: tuple[Gpu, ...]
     sockets: int
@@ -46,6 +51,10 @@ class Kind(NamedTuple):
     memory: int = 0
     features: tuple[str, ...] = ()
     nics: tuple[Nic, ...] = ()
+    core_spec_count: int = 0
+    mem_spec_limit: int = 0
+    shards: int = 0
+    mps: int = 0
 
     @property
     def gres(self) -> str:
@@ -54,6 +63,12 @@ class Kind(NamedTuple):
         for gpu in self.gpus:
             counts[gpu.type] = counts.get(gpu.type, 0) + 1
         return ",".join(f"gpu:{kind}:{count}" for kind, count in counts.items())
+
+    @property
+    def shared_gres(self) -> dict[str, int]:
+        """`shard` and `mps`, with how many of each the node has; what there is none of, not."""
+        each = {"shard": self.shards, "mps": self.mps}
+        return {name: count * len(self.gpus) for name, count in each.items() if count}
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -8,6 +8,10 @@
     numa_nodes = 2                     # as many as sockets if left out
     memory = 2063000                   # MiB; Slurm's own figure if left out
     domain = "rack1"                   # NVLink domain of several nodes (NVL72), if any
+    core_spec_count = 2                # cores that jobs do not get; 0 if left out
+    mem_spec_limit = 8192              # MiB that jobs do not get; 0 if left out
+    shards = 4                         # jobs may share a GPU by --gres=shard; 0 if left out
+    mps = 100                          # likewise by --gres=mps, in parts of a hundred, say
     gpus = { type = "h100", count = 8, memory = 80 }    # memory in GiB
     nics = [{ device = "mlx5_0", interface = "ib0", numa = 0, rail = 0 }]
 
@@ -47,7 +51,7 @@ _NIC = re.compile(r"[A-Za-z0-9_.:-]+")
 _TOP = ("survey", "nodes", "switches", "partitions")
 _NODE = (
     *("name", "names", "sockets", "cores_per_socket", "threads_per_core", "numa_nodes", "memory"),
-    *("features", "domain", "gpus", "nics"),
+    *("features", "domain", "gpus", "nics", "core_spec_count", "mem_spec_limit", "shards", "mps"),
 )
 _GPU = ("type", "file", "memory", "numa", "cores", "links", "uuid", "bus")
 _COUNT = ("type", "count", "files", "memory", "numa", "links")
@@ -147,6 +151,9 @@ class _Reader:
         numa = self._number(f"{at}.numa_nodes", table.get("numa_nodes", sockets))
         if sockets * each % numa:
             raise self.fail(f"{at}:", f"{sockets * each} cores are not {numa} equal NUMA nodes")
+        spec = self._number(f"{at}.core_spec_count", table.get("core_spec_count", 0), least=0)
+        if spec >= sockets * each:
+            raise self.fail(f"{at}.core_spec_count:", f"{spec} of {sockets * each} cores")
         kind = Kind(
             gpus=self._gpus(f"{at}.gpus", table.get("gpus"), sockets * each, numa),
             sockets=sockets,
@@ -161,6 +168,12 @@ class _Reader:
                 self._nic(f"{at}.nics[{n}]", nic, n, numa)
                 for n, nic in enumerate(table.get("nics", ()))
             ),
+            core_spec_count=spec,
+            mem_spec_limit=self._number(
+                f"{at}.mem_spec_limit", table.get("mem_spec_limit", 0), least=0
+            ),
+            shards=self._number(f"{at}.shards", table.get("shards", 0), least=0),
+            mps=self._number(f"{at}.mps", table.get("mps", 0), least=0),
         )
         self._kinds[same] = kind
         return kind
@@ -193,7 +206,8 @@ class _Reader:
                     links=links,
                 )
             )
-        if len({gpu.file for gpu in found}) < len(found):
+        known = [gpu.file for gpu in found if gpu.file]
+        if len(set(known)) < len(known):
             raise self.fail(at, "two GPUs have one device file")
         if any(gpu.links for gpu in found) and not all(gpu.links for gpu in found):
             raise self.fail(at, "links are told of some GPUs and not of others")
@@ -293,7 +307,7 @@ class _Reader:
         return [f"{folder}/{name}" for name in self._hosts(at, names)]
 
     def _file(self, at: str, value: Any) -> str:
-        if not isinstance(value, str) or not _FILE.fullmatch(value):
+        if not isinstance(value, str) or (value and not _FILE.fullmatch(value)):
             raise self.fail(at, f"{value!r} is no device file", '"/dev/nvidia0"')
         return value
 

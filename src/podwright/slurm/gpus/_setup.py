@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podwright.slurm.gpus import _imex as imex
-from podwright.slurm.gpus._files import block_rows, gres_rows, node_row, tree_rows
+from podwright.slurm.gpus._defaults import (
+    Room,
+    cluster_defaults,
+    memory_notes,
+    partition_defaults,
+    rooms,
+)
+from podwright.slurm.gpus._files import gres_rows, node_row
 from podwright.slurm.gpus._inventory import Inventory, Partition
 from podwright.slurm.gpus._lines import (
     MARK,
@@ -22,28 +29,31 @@ from podwright.slurm.gpus._lines import (
     value,
     with_rows,
 )
+from podwright.slurm.gpus._topology import SEVERAL, Topology, plan_topology, topology_notes
 from podwright.slurm.requests import Version
 from podwright.slurm.setup import Plan
 from podwright.slurm.setup._edit import WAS, changed, commented, joined, settings, undone
 from podwright.slurm.setup._native import read
 from podwright.wire import InvalidRequest
 
-TOPOLOGIES = ("auto", "tree", "block", "none")
-#: The first Slurm whose topology/block takes several block sizes.
-BLOCKS: Version = (24, 11)
+#: The first Slurm with switch/nvidia_imex.
+IMEX: Version = (24, 11)
 _HEAD = f"# GPUs, by podwright slurm configure --gpus{OURS}\n"
 _NEW = f"# There was no such file before.{OURS}\n"
-_FILES = ("gres.conf", "topology.conf", "cgroup.conf")
+_TOPOLOGIES = ("topology.conf", "topology.yaml")
+_FILES = ("gres.conf", *_TOPOLOGIES, "cgroup.conf")
 
 
 class Wishes(NamedTuple):
     """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups). imex:
-    files of the nodes of each NVLink domain."""
+    files of the nodes of each NVLink domain, and a channel for each job. health: a program that
+    Slurm runs on each node every five minutes; empty for none."""
 
     detect: str = "off"
     topology: str = "auto"
     confine: bool = False
     imex: bool = False
+    health: str = ""
 
 
 def configure(
@@ -58,20 +68,30 @@ def configure(
     base = undone(read(conf), MARK)
     now = settings(base)
     _check_includes(etc, base, inventory)
-    topology = _topology(inventory, version, wishes.topology)
-    notes = _notes(inventory, now, topology)
-    text = changed(base, _settings(inventory, now, topology, wishes), str(conf), MARK)
+    topology = plan_topology(inventory, version, wishes.topology)
+    notes = [*topology_notes(topology, version), *_notes(inventory, now)]
+    found = rooms(inventory, base, str(conf))
+    wanted = _settings(inventory, now, topology, version, wishes, found)
+    memory = _counts_memory({**now, **{key.lower(): said for key, said in wanted.items()}})
+    wanted |= cluster_defaults(found, now, memory=memory)
+    notes += memory_notes(found, now, memory=memory)
+    text = changed(base, wanted, str(conf), MARK)
     text = _nodes(text, inventory, str(conf), wishes.detect)
-    text = _partitions(text, inventory, str(conf))
+
+    def more(partition: Partition, row: Row) -> Row:
+        own = partition_defaults(found, partition.nodes, row, now, memory)
+        if name := topology.of_partition(partition.nodes):
+            own["Topology"] = name
+        return own
+
+    text = _partitions(text, inventory, str(conf), more)
     plan = Plan()
     domains = imex.imex_texts(etc, base, inventory, resolve) if wishes.imex else {}
     notes += imex.notes([*domains], inventory)
     plan.texts.update(dict.fromkeys(imex.known(etc)))
     plan.texts[etc / "gres.conf"] = _gres(etc / "gres.conf", inventory, wishes.detect, [*domains])
     plan.texts.update(domains)  # once gres.conf says that they are ours
-    if topology != "none":
-        rows = block_rows(inventory) if topology == "block" else tree_rows(inventory.switches)
-        plan.texts[etc / "topology.conf"] = _whole(etc / "topology.conf", rows)
+    plan.texts.update(_topology_files(etc, topology, version))
     cgroup = etc / "cgroup.conf"
     held = undone(read(cgroup), MARK) if cgroup.exists() else ""
     if wishes.confine:
@@ -106,35 +126,30 @@ def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def _topology(inventory: Inventory, version: Version, wish: str) -> str:
-    if wish == "auto":
-        wide = any(len(nodes) > 1 for nodes in inventory.domains.values())
-        if wide and version >= BLOCKS:
-            return "block"
-        return "tree" if inventory.switches else "none"
-    if wish == "block" and version < BLOCKS:
+def _topology_files(etc: Path, topology: Topology, version: Version) -> dict[Path, str | None]:
+    """Both files: the one that Slurm is to read, and the other without what was ours."""
+    wanted = topology.files()
+    out: dict[Path, str | None] = {}
+    for name in _TOPOLOGIES:
+        path = etc / name
+        there = read(path) if path.exists() else ""
+        if name in wanted:
+            out[path] = _whole(path, wanted[name])
+        elif OURS in there:
+            out[path] = None if _NEW in there else undone(there, MARK)
+    yaml = etc / "topology.yaml"
+    left = out.get(yaml, read(yaml) if yaml.exists() else None)
+    if wanted and left is not None and yaml.name not in wanted and version >= SEVERAL:
         raise InvalidRequest(
-            f"Slurm {version[0]}.{version[1]:02} has no block topology that can be set up here",
-            asked="--topology=block",
-            would_work="Slurm 24.11 or newer; --topology=tree with the switches",
+            f"{yaml} is there, so Slurm would not read topology.conf",
+            asked=f"--topology={topology.kind}",
+            would_work="--topology=none, which leaves the network as it is; or move it away",
         )
-    if wish == "block" and not inventory.domains:
-        raise InvalidRequest("the inventory names no domain", asked="--topology=block")
-    if wish == "tree" and not inventory.switches:
-        raise InvalidRequest("the inventory names no switches", asked="--topology=tree")
-    return wish
+    return out
 
 
-def _notes(inventory: Inventory, now: Mapping[str, str], topology: str) -> list[str]:
+def _notes(inventory: Inventory, now: Mapping[str, str]) -> list[str]:
     notes = []
-    held = {node for switch in inventory.switches for node in switch.nodes}
-    if topology == "block":
-        held = {node for nodes in inventory.domains.values() for node in nodes}
-    bare = [name for name in inventory.nodes if name not in held]
-    if topology == "none":
-        notes.append("no switches are known: Slurm may scatter a job over distant ones")
-    elif bare:
-        notes.append(f"{fold(bare)}: on no switch, so jobs there get no other node")
     for partition in inventory.partitions:
         kinds = {inventory.nodes[name].gres for name in partition.nodes}
         if partition.exclusive and len(kinds) > 1:
@@ -155,21 +170,40 @@ def _notes(inventory: Inventory, now: Mapping[str, str], topology: str) -> list[
 
 
 def _settings(
-    inventory: Inventory, now: Mapping[str, str], topology: str, wishes: Wishes
+    inventory: Inventory,
+    now: Mapping[str, str],
+    topology: Topology,
+    version: Version,
+    wishes: Wishes,
+    found: Mapping[str, Room],
 ) -> dict[str, str]:
-    out = {"GresTypes": joined(now.get("grestypes", ""), "gpu")}
+    shared = sorted({name for kind in inventory.kinds() for name in kind.shared_gres})
+    out = {"GresTypes": joined(now.get("grestypes", ""), "gpu", *shared)}
     if not now.get("selecttype", "").endswith("cons_tres"):
         out["SelectType"] = "select/cons_tres"
-        out["SelectTypeParameters"] = "CR_Core_Memory"
-    if topology != "none":
-        out["TopologyPlugin"] = f"topology/{topology}"
+        # A node of unknown memory has 1 MiB to Slurm: there it is not counted.
+        known = all(room.memory_per_gpu for room in found.values())
+        out["SelectTypeParameters"] = "CR_Core_Memory" if known else "CR_Core"
+    if topology.plugin:
+        out["TopologyPlugin"] = topology.plugin
     if "slurmdbd" in now.get("accountingstoragetype", ""):
         out["AccountingStorageTRES"] = joined(now.get("accountingstoragetres", ""), "gres/gpu")
     if wishes.confine:
         out["ProctrackType"] = "proctrack/cgroup"
         tasks = [t for t in now.get("taskplugin", "").split(",") if t and t != "task/none"]
         out["TaskPlugin"] = joined(",".join(tasks), "task/cgroup", "task/affinity")
+    if wishes.imex and version >= IMEX:
+        out["SwitchType"] = "switch/nvidia_imex"
+    if wishes.health:
+        out |= {"HealthCheckProgram": wishes.health, "HealthCheckInterval": "300"}
+        out["HealthCheckNodeState"] = "ANY"
     return {key: wanted for key, wanted in out.items() if now.get(key.lower()) != wanted}
+
+
+def _counts_memory(settings: Mapping[str, str]) -> bool:
+    """Whether Slurm counts memory: where nothing says, it may (select/cons_tres, from 24.05)."""
+    said = settings.get("selecttypeparameters", "").lower()
+    return "memory" in said or not said
 
 
 def _nodes(text: str, inventory: Inventory, path: str, detect: str) -> str:
@@ -200,7 +234,10 @@ def _nodes(text: str, inventory: Inventory, path: str, detect: str) -> str:
     return with_rows(text, new)
 
 
-def _partitions(text: str, inventory: Inventory, path: str) -> str:
+def _partitions(
+    text: str, inventory: Inventory, path: str, more: Callable[[Partition, Row], Row]
+) -> str:
+    """more: what else a partition's line says, by the partition and its line."""
     wanted = {partition.name: partition for partition in inventory.partitions}
     there = False
     covered: set[str] = set()
@@ -216,20 +253,25 @@ def _partitions(text: str, inventory: Inventory, path: str) -> str:
 
     def rows(row: Row, names: tuple[str, ...]) -> list[Row] | None:
         mine = wanted.pop(value(row, "PartitionName"), None)
-        return [_partition(mine, row)] if mine else None
+        return [_partition(mine, row, more(mine, row))] if mine else None
 
     text = replaced(text, "PartitionName", rows, path)
-    return with_rows(text, [_partition(p, {"PartitionName": p.name}) for p in wanted.values()])
+    return with_rows(
+        text,
+        [_partition(p, row := {"PartitionName": p.name}, more(p, row)) for p in wanted.values()],
+    )
 
 
-def _partition(partition: Partition, row: Row) -> Row:
-    ours = ("nodes", "oversubscribe", "state", *(["default"] if partition.default else []))
+def _partition(partition: Partition, row: Row, more: Row) -> Row:
+    ours = ["nodes", "oversubscribe", "state", *(key.lower() for key in more)]
+    ours += ["default"] if partition.default else []
     out = {k: v for k, v in row.items() if k.lower() not in ours}
     out["Nodes"] = fold(partition.nodes)
     if partition.default:
         out["Default"] = "YES"
     if partition.exclusive:
         out["OverSubscribe"] = "EXCLUSIVE"
+    out |= more
     out["State"] = value(row, "state") or "UP"
     return out
 
@@ -259,12 +301,13 @@ def _gres(path: Path, inventory: Inventory, detect: str, domains: Sequence[Path]
     return head + imex.remark(domains) + with_rows(text, gres_rows(inventory, detect))
 
 
-def _whole(path: Path, rows: list[Row]) -> str:
+def _whole(path: Path, lines: Sequence[str]) -> str:
     """A file that is ours alone."""
     there = path.exists() and _NEW not in read(path)
     before = undone(read(path), MARK) if there else ""
     head = _HEAD if there else _NEW + _HEAD
-    return with_rows(head + "".join(commented(_lines(before), MARK)), rows)
+    mine = "".join(f"{line}{OURS}\n" for line in lines)
+    return head + "".join(commented(_lines(before), MARK)) + mine
 
 
 def _check_includes(etc: Path, text: str, inventory: Inventory) -> None:

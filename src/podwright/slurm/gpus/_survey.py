@@ -56,13 +56,15 @@ def _rows(gpu: Gpu, shared: Counter[str]) -> list[dict[str, Any]]:
     if gpu.cores:
         common["cores"] = gpu.cores
     if gpu.slices:
+        # Without the driver's capability files all slices of a GPU have its own file alone.
+        apart = len({piece.files for piece in gpu.slices}) == len(gpu.slices)
         return [
             {
                 **common,
                 "uuid": piece.uuid,
                 "type": f"{gpu.type}_{piece.profile}".replace("+", "."),
                 "memory": round(piece.memory / 1024),
-                "file": ",".join(piece.files or gpu.files),
+                "file": ",".join(piece.files) if apart else "",
             }
             for piece in gpu.slices
         ]
