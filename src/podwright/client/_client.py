@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -160,13 +161,32 @@ class Client:
         """The text of a backup file: the store as of one instant. For administrators."""
         return self._call("Backup", BackupRequest(), BackupReply).content
 
-    def renew(self, lease: str, epoch: int, *, timeout: float | None = None) -> LeaseInfo:
-        """Hold a lease for another ttl."""
-        return self._call("Renew", LeaseRequest(id=lease, epoch=epoch), LeaseInfo, timeout)
+    def renew(
+        self, lease: str, epoch: int, *, hosts: Sequence[str] = (), timeout: float | None = None
+    ) -> LeaseInfo:
+        """Hold a lease for another ttl. hosts: where its instances run, if that is news."""
+        request = LeaseRequest(id=lease, epoch=epoch, hosts=list(hosts))
+        return self._call("Renew", request, LeaseInfo, timeout)
 
-    def release(self, lease: str, epoch: int, *, timeout: float | None = None) -> None:
-        """Give a lease back; a partition made for it goes with it."""
-        self._call("Release", LeaseRequest(id=lease, epoch=epoch), Empty, timeout)
+    def release(
+        self,
+        lease: str,
+        epoch: int,
+        *,
+        hosts: Sequence[str] = (),
+        confirmed: bool = True,
+        force: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Give a lease back; a partition made for it goes with it.
+
+        hosts: where its instances are gone; all if none is named. confirmed: whether they are.
+        force: as an administrator, wait for nothing (wire.LeaseRequest).
+        """
+        request = LeaseRequest(
+            id=lease, epoch=epoch, hosts=list(hosts), confirmed=confirmed, force=force
+        )
+        self._call("Release", request, Empty, timeout)
 
     def wait(self, request: WaitRequest) -> WaitReply:
         """Join the waiting line, or ask how it goes there; the answer may take its timeout."""

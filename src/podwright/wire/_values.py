@@ -25,13 +25,18 @@ class ReadyState(enum.Enum):
 
 
 class OperationState(enum.Enum):
-    """What is being done to the partition (V-IPU 1.18 protocol, PartitionOperationState)."""
+    """What is being done to the partition (V-IPU 1.18 protocol, PartitionOperationState).
+
+    FENCING is ours: a lease on it ended without word that its instances are gone, and nobody gets
+    those devices until they are cut off from them. In V-IPU's protocol it is RESETTING.
+    """
 
     IDLE = "IDLE"
     CREATING = "CREATING"
     REMOVING = "REMOVING"
     RESETTING = "RESETTING"
     FAILED = "FAILED"
+    FENCING = "FENCING"
 
 
 class Routing(enum.Enum):
@@ -166,6 +171,8 @@ class LeaseInfo(Value):
     epoch: grows with each lease on the same devices; agents refuse an old one.
     ttl: seconds from one renewal to the end. expires_in: seconds left when this was said.
     devices: the offsets in routing order that the lease covers; empty means all.
+    hosts: where its instances run, as far as that was said. state: HELD; or FENCING: it is over,
+    but its devices are nobody's until what `waits_for` names has said or done its part.
     """
 
     id: str
@@ -173,10 +180,13 @@ class LeaseInfo(Value):
     epoch: int
     holder: str = ""
     owner: str = ""
-    ttl: float = 10.0
+    ttl: float = 300.0
     expires_in: float = 0.0
     parent: str = ""
     devices: list[int] = []
+    hosts: list[str] = []
+    state: str = "HELD"
+    waits_for: list[str] = []
 
 
 class PartitionInfo(Value):
@@ -290,7 +300,7 @@ class PartitionList(Value):
 
 
 class LeaseList(Value):
-    """Leases, in the order of their ids."""
+    """Leases, in the order of their ids; those that are over and FENCING, too."""
 
     leases: list[LeaseInfo] = []
 
@@ -350,7 +360,10 @@ class AcquireRequest(Value):
     create: one that is missing may be created (and, unless `keep`, goes with the lease).
     update: one that does not fit may be removed and created anew.
     reset: before use; None means: yes, unless it is reconfigurable.
-    holder: who holds it, in words for others to read. ttl in seconds, at most 3600.
+    holder: who holds it, in words for others to read. ttl: seconds without a renewal after which
+    it is over and its devices are fenced, at most 3600; renew it every few seconds.
+    hosts: where its instances will run. run: the value of PODWRIGHT_RUN in the environment of all
+    that it starts, by which the server finds what is left of it on its own host.
     parent: the lease within which this one is taken, or empty.
     duration: seconds for which it will be held, as far as that is known; 0: unknown.
     owner, owner_uid: whose the lease will be, where a scheduler or an administrator asks in
@@ -363,12 +376,14 @@ class AcquireRequest(Value):
     keep: bool = False
     reset: bool | None = None
     holder: str = ""
-    ttl: float = 10.0
+    ttl: float = 300.0
     parent: str = ""
     request_id: str = ""
     duration: float = 0.0
     owner: str = ""
     owner_uid: int = -1
+    hosts: list[str] = []
+    run: str = ""
 
 
 class AcquireReply(Value):
@@ -380,10 +395,20 @@ class AcquireReply(Value):
 
 
 class LeaseRequest(Value):
-    """Renew or release a lease; epoch as the lease has it."""
+    """Renew or release a lease; epoch as the lease has it.
+
+    Renew: hosts, if any, are those on which its instances run from now on.
+    Release: who releases says that its instances are gone, on all hosts, or on `hosts` alone; the
+    others may say so later, by the same call. confirmed false: nobody knows that they are gone.
+    What is not confirmed is fenced at the devices, or waited for (OperationState.FENCING).
+    force: an administrator knows better; nothing is waited for.
+    """
 
     id: str
     epoch: int
+    hosts: list[str] = []
+    confirmed: bool = True
+    force: bool = False
 
 
 class BackupRequest(Value):

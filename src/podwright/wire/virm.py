@@ -79,6 +79,7 @@ OPERATION_STATE = {
     OperationState.REMOVING: pb.POS_REMOVING,
     OperationState.RESETTING: pb.POS_RESETTING,
     OperationState.FAILED: pb.POS_FAILED,
+    OperationState.FENCING: pb.POS_RESETTING,
 }
 
 E = TypeVar("E", bound=enum.Enum)
