@@ -145,9 +145,9 @@ def test_every_call_has_its_path() -> None:
 )
 def test_tables_cover_both_sides(table: dict[Any, int], kind: Any) -> None:
     assert set(table) == set(kind)
-    ours = {OperationState.FENCING} & set(table)  # to V-IPU, it is being reset
+    ours = {wire.OperationState.FENCING} & set(table)  # to V-IPU, it is being reset
     assert len(set(table.values())) == len(table) - len(ours)
-    assert all(table[one] == table[OperationState.RESETTING] for one in ours)
+    assert all(table[one] == table[wire.OperationState.RESETTING] for one in ours)
 
 
 DEVICES = [
