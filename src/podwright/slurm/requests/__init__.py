@@ -1,6 +1,12 @@
-"""Requests for GPUs as Slurm reads them, and what Slurm makes of each."""
+"""Requests for GPUs as Slurm reads them, and what Slurm makes of each.
 
-from podwright.slurm.requests._explain import TASKS_ALONE, explain, refusal
+The options are read quickly; the model of what Slurm does is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from podwright.slurm.requests._invalid import invalid, invalid_type
 from podwright.slurm.requests._options import (
     COMMANDS,
@@ -25,16 +31,25 @@ from podwright.slurm.requests._request import (
     parse_request,
     read_request,
 )
-from podwright.slurm.requests._site import ask_slurm, read_kinds, read_shape, read_version, site
-from podwright.slurm.requests._values import (
-    EVERY_SOCKET,
-    Grant,
-    NodeGrant,
-    Refusal,
-    Shape,
-    TaskView,
-)
-from podwright.slurm.requests._words import as_json, picture, sentence
+
+if TYPE_CHECKING:
+    from podwright.slurm.requests._explain import TASKS_ALONE, explain, refusal
+    from podwright.slurm.requests._site import (
+        ask_slurm,
+        read_kinds,
+        read_shape,
+        read_version,
+        site,
+    )
+    from podwright.slurm.requests._values import (
+        EVERY_SOCKET,
+        Grant,
+        NodeGrant,
+        Refusal,
+        Shape,
+        TaskView,
+    )
+    from podwright.slurm.requests._words import as_json, picture, sentence
 
 __all__ = [
     "COMMANDS",
@@ -76,3 +91,19 @@ __all__ = [
     "sentence",
     "site",
 ]
+
+_LATER = {
+    "_explain": ("TASKS_ALONE", "explain", "refusal"),
+    "_site": ("ask_slurm", "read_kinds", "read_shape", "read_version", "site"),
+    "_values": ("EVERY_SOCKET", "Grant", "NodeGrant", "Refusal", "Shape", "TaskView"),
+    "_words": ("as_json", "picture", "sentence"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(name)
