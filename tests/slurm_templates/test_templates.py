@@ -82,6 +82,76 @@ def test_the_inventory_names_gpus_adapters_and_switches() -> None:
     assert '[ "$size" -ge 36864 ]' in text
 
 
+def network(count: int, version: tuple[int, int] | None, **site: Any) -> list[str]:
+    """The lines of a script that keep its nodes together."""
+    wishes = Wishes(nodes=count, partition=site.pop("partition", ""))
+    text = render("torchrun", of_inventory(make_inventory(site), wishes, version), wishes)
+    return re.findall(r"^#SBATCH (--(?:switches|segment).*)", text, re.M)
+
+
+H100: dict[str, Any] = {**INVENTORY["nodes"][0], "nics": []}
+
+
+def test_a_job_asks_for_as_few_switches_as_hold_it() -> None:
+    """One switch for three nodes over leaves of two would never be there."""
+    leaves = [{"name": f"leaf{n}", "nodes": f"gpu{n}[1-2]"} for n in range(3)]
+    nodes = [{**H100, "names": [f"gpu{n}[1-2]" for n in range(3)]}]
+    for count, switches in ((2, 1), (3, 2), (4, 2), (5, 3), (6, 3)):
+        found = network(count, (24, 11), nodes=nodes, switches=leaves)
+        assert found == [f"--switches={switches}@01:00:00"]
+    # A leaf of other nodes is of no use.
+    small = {**INVENTORY["nodes"][1], "names": "old[1-9]"}
+    leaves[0]["nodes"] = "old[1-9]"
+    nodes = [{**H100, "names": "gpu[11-12,21-22]"}, {**small, "names": "old[1-3]"}]
+    leaves = [
+        {"name": "a", "nodes": "old[1-3]"},
+        {"name": "b", "nodes": "gpu[11-12]"},
+        {"name": "c", "nodes": "gpu[21-22]"},
+    ]
+    assert network(3, (22, 5), nodes=nodes, switches=leaves) == ["--switches=2@01:00:00"]
+
+
+def test_segments_are_what_a_rack_holds() -> None:
+    racks = [{**H100, "names": f"r{n}-[1-18]", "domain": f"rack{n}"} for n in range(4)]
+    for count, segment in ((16, 16), (18, 18), (36, 18), (24, 12), (64, 16)):
+        assert network(count, (24, 11), nodes=racks) == [f"--segment={segment}"]
+    assert network(37, (24, 11), nodes=racks) == []  # a prime number fits in no equal parts
+    assert network(4, (22, 5), nodes=racks) == []
+    # Beside other nodes only a partition of the racks alone has blocks.
+    mixed = {
+        "nodes": [*racks, {**H100, "names": "gpu[1-80]"}],
+        "switches": [{"name": "leaf", "nodes": "gpu[1-80]"}],
+        "partitions": [
+            {"name": "nvl", "nodes": [rack["names"] for rack in racks]},
+            {"name": "all", "nodes": "gpu[1-80]"},
+        ],
+    }
+    assert network(36, (25, 5), partition="nvl", **mixed) == ["--segment=18"]
+    assert network(36, (25, 5), partition="all", **mixed) == ["--switches=1@01:00:00"]
+
+
+def test_slurms_own_leaves_are_counted() -> None:
+    said = (
+        "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[1-2]\n"
+        "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n3\n"
+        "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-3] Switches=leaf[1-2]\n"
+    )
+    fit = of_slurm(None, "TopologyPlugin = topology/tree\n", "", said)
+    assert fit.groups == (2, 1)
+    assert "--switches=2@01:00:00" in render("torchrun", fit, Wishes(nodes=3))
+    said = "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"
+    fit = of_slurm(None, "TopologyPlugin = topology/block\n", "", said)
+    assert fit.groups == (4,)
+
+
+def test_more_nodes_than_there_are_is_refused() -> None:
+    inventory = make_inventory(INVENTORY)
+    wishes = Wishes(nodes=5, type="h100")
+    with pytest.raises(InvalidRequest, match=r"--nodes=5: there are 4 such nodes"):
+        render("torchrun", of_inventory(inventory, wishes), wishes)
+    render("sweep", of_inventory(inventory, wishes), wishes)
+
+
 def test_what_no_node_has_is_refused() -> None:
     inventory = make_inventory(INVENTORY)
     with pytest.raises(InvalidRequest, match=r"there are nodes with 8 h100 of 80 GiB; .*2 t4"):

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 #: As `podwright.slurm.templates` has them, which is imported only where one is printed.
 NAMES = (
-    *("torchrun", "finetune", "rl", "ray", "mpi", "sweep", "pipeline", "inference"),
-    "container",
+    *("torchrun", "accelerate", "deepspeed", "lightning", "finetune", "rl", "ray", "mpi"),
+    *("sweep", "pipeline", "inference", "vllm", "container"),
 )
 
 
@@ -92,8 +92,8 @@ def _fit(arguments: argparse.Namespace, wishes: Wishes) -> Fit:
     if arguments.inventory:
         from podwright.slurm.gpus import read_inventory
 
-        fit = templates.of_inventory(read_inventory(arguments.inventory), wishes)
-        return fit._replace(version=version)
+        return templates.of_inventory(read_inventory(arguments.inventory), wishes, version)
     shape, _ = requests.site(partition=arguments.partition) if config else (None, None)
     features = requests.ask_slurm(["sinfo", "-h", "-o", "%f"]) if config else ""
-    return templates.of_slurm(shape, config, features)._replace(version=version)
+    network = requests.ask_slurm(["scontrol", "show", "topology"]) if config else ""
+    return templates.of_slurm(shape, config, features, network)._replace(version=version)

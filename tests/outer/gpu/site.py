@@ -91,6 +91,59 @@ def script_site() -> Iterator[ScriptSite]:
             yield ScriptSite(lab, hosts)
 
 
+#: What the scripts ask of torch and Accelerate, without their gigabytes: ranks as real ones start
+#: and end them. The long ring runs torch itself.
+_ERRORS = """
+class Failure:
+    def __init__(self, exitcode): self.exitcode = exitcode
+class ChildFailedError(Exception):
+    def __init__(self, exitcode): super().__init__("a rank failed"); self.code = exitcode
+    def get_first_failure(self): return 0, Failure(self.code)
+"""
+_RUN = """
+import os, subprocess, sys
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+def start(nodes, each, node, command):
+    ranks = []
+    for local in range(each):
+        own = {"RANK": str(node * each + local), "LOCAL_RANK": str(local)}
+        own["WORLD_SIZE"] = str(nodes * each)
+        ranks.append(subprocess.Popen([sys.executable, *command], env={**os.environ, **own}))
+    for rank in ranks:
+        if rank.wait():
+            for other in ranks: other.kill()
+            raise ChildFailedError(rank.returncode)
+def main():
+    said = dict(word.split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
+    command = sys.argv[1 + len(said):]
+    start(int(said["--nnodes"]), int(said["--nproc-per-node"]),
+          int(os.environ["SLURM_NODEID"]), command)
+"""
+_ACCELERATE = """
+import sys
+from torch.distributed.run import start
+def main():
+    words = sys.argv[2:]
+    said = dict(zip(words[0:12:2], words[1:12:2]))
+    assert sys.argv[1] == "launch" and "--main_process_ip" in said, sys.argv
+    nodes, all_of_them = int(said["--num_machines"]), int(said["--num_processes"])
+    start(nodes, all_of_them // nodes, int(said["--machine_rank"]), words[12:])
+"""
+
+
+def stand_ins(site: ScriptSite) -> None:
+    """A `python` that finds stand-ins of torch's launcher and of Accelerate's."""
+    modules = {
+        "torch/distributed/elastic/multiprocessing/errors.py": _ERRORS,
+        "torch/distributed/run.py": _RUN,
+        "accelerate/commands/accelerate_cli.py": _ACCELERATE,
+    }
+    for name, text in modules.items():
+        site.lab.write(f"standins/{name}", text)
+    found = f"{site.lab.folder}/standins"
+    executable(site.bin / "python", f'#!/bin/sh\nPYTHONPATH={found} exec /usr/bin/python3 "$@"\n')
+
+
 def executable(path: Path, text: str) -> None:
     """Write a program."""
     path.write_text(text)

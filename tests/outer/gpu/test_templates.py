@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwright.slurm.templates import TEMPLATES, Wishes
-from tests.outer.gpu.site import ScriptSite, executable, script_site
+from tests.outer.gpu.site import ScriptSite, executable, script_site, stand_ins
 from tests.outer.lab import Job
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -19,10 +19,58 @@ pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 MPI = "from mpi4py import MPI; w = MPI.COMM_WORLD; print('sum', w.allreduce(w.rank), 'of', w.size)"
 
 
+#: A rank that says who it is; with an argument the one of that number fails, the others wait.
+RANKS = """
+import os, sys, time
+env = os.environ
+rank = int(env.get("RANK", env["SLURM_PROCID"]))
+world = env.get("WORLD_SIZE", env["SLURM_NTASKS"])
+print("rank", rank, "of", world, "local", env.get("LOCAL_RANK", env["SLURM_LOCALID"]), flush=True)
+if len(sys.argv) > 1:
+    if rank == int(sys.argv[1]):
+        time.sleep(1)
+        sys.exit(3)
+    time.sleep(600)
+"""
+
+
 @pytest.fixture(scope="module")
 def site() -> Iterator[ScriptSite]:
     with script_site() as site:
+        stand_ins(site)
         yield site
+
+
+@pytest.mark.parametrize("name", ["torchrun", "accelerate", "deepspeed", "lightning", "finetune"])
+def test_every_gpu_has_a_rank_and_a_failure_keeps_its_code(site: ScriptSite, name: str) -> None:
+    program = site.program("ranks.py", RANKS)
+    state, code, said = site.run(site.template(name), program)
+    assert (state, code) == ("COMPLETED", 0), said
+    for rank in range(4):
+        assert f"rank {rank} of 4 local {rank % 2}" in said
+    state, code, said = site.run(site.template(name), program, "2")
+    assert (state, code) == ("FAILED", 3), said
+    assert list((site.lab.folder / "out").glob(".first-exit*")) == []
+
+
+def test_vllm_answers_each_shard_once(site: ScriptSite) -> None:
+    stand_in = (
+        '#!/bin/sh\n[ "$1" = run-batch ] || exit 9\nsed "s|^|$7 on $9: |" "$3" >"$5"\n'
+        # its fourth shard fails once
+        'grep -q "^3$" "$3" && [ ! -e failed ] && : >failed && exit 5\nexit 0\n'
+    )
+    executable(site.bin / "vllm", stand_in)
+    lines = site.program("requests.jsonl", "".join(f"{n}\n" for n in range(8)))
+    folder = site.lab.folder / "out" / "batch"
+    for _ in range(2):
+        job = site.submit(
+            site.template("vllm"), lines, str(folder), "some/model", options=["--array=0-3"]
+        )
+        site.lab.wait("the array", partial(done, array=job, count=4))
+    parts = sorted(folder.iterdir())
+    assert [path.name for path in parts] == [f"part-0000{n}-of-00004" for n in range(4)]
+    answers = sorted(line for path in parts for line in path.read_text().splitlines())
+    assert answers == [f"some/model on 2: {n}" for n in range(8)]
 
 
 @pytest.mark.parametrize("wishes", [Wishes(), Wishes(type="h100", memory=70, partition="main")])
@@ -74,16 +122,15 @@ def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
 
 
 def test_gpu_memory_is_looked_at(site: ScriptSite) -> None:
-    executable(site.bin / "torchrun", '#!/bin/sh\necho "started $SLURM_NODEID $*"\n')
+    program = site.program("ranks.py", RANKS)
     text = site.template("torchrun", Wishes(memory=80))
     assert '--constraint="gpumem80g"' in text
     executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 81559\n")
-    state, _, said = site.run(text, "train.py")
+    state, _, said = site.run(text, program)
     assert state == "COMPLETED", said
-    assert "started 0 --nnodes=2 --nproc-per-node=2" in said
-    assert "started 1" in said
+    assert "rank 3 of 4" in said
     executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 40960\n")
-    state, code, said = site.run(text, "train.py")
+    state, code, said = site.run(text, program)
     assert (state, code) == ("FAILED", 1), said
     assert "a GPU of 40960 MiB, and 80 GiB were asked for" in said
 
@@ -93,6 +140,12 @@ def test_mpi_over_pmix(site: ScriptSite) -> None:
     state, _, said = site.run(site.template("mpi"), *words, path=str(Path(sys.executable).parent))
     assert state == "COMPLETED", said
     assert said.count("sum 6 of 4") == 4
+    words = (sys.executable, "-c", "from mpi4py import MPI; raise SystemExit(MPI.COMM_WORLD.rank)")
+    state, code, said = site.run(
+        site.template("mpi"), *words, path=str(Path(sys.executable).parent)
+    )
+    assert state == "FAILED", said
+    assert code in (1, 2, 3), said
 
 
 def array_of(job: Job) -> str:

@@ -6,7 +6,7 @@ from podwright.slurm.gpus._files import DETECT
 from podwright.slurm.gpus._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
 from podwright.slurm.gpus._read import make_inventory, read_inventory
 from podwright.slurm.gpus._setup import Wishes, configure, take_back
-from podwright.slurm.gpus._topology import TOPOLOGIES, units
+from podwright.slurm.gpus._topology import TOPOLOGIES, plan_topology, racked, units
 
 __all__ = [
     "DETECT",
@@ -26,6 +26,8 @@ __all__ = [
     "configure",
     "make_inventory",
     "partition_name",
+    "plan_topology",
+    "racked",
     "read_grant",
     "read_inventory",
     "take_back",

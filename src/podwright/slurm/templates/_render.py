@@ -10,6 +10,9 @@ from podwright.wire import InvalidRequest
 #: By name, what each is for.
 TEMPLATES = {
     "torchrun": "training over several nodes by torchrun, ready for FSDP",
+    "accelerate": "training over several nodes by Hugging Face Accelerate",
+    "deepspeed": "training by DeepSpeed, a task for each GPU",
+    "lightning": "training by Lightning, a task for each GPU",
     "finetune": "distributed fine-tuning that goes on after its time limit",
     "rl": "RL post-training over Ray",
     "ray": "a Ray cluster for one program",
@@ -17,16 +20,25 @@ TEMPLATES = {
     "sweep": "an array of runs, one for each line of a file",
     "pipeline": "jobs that wait for each other",
     "inference": "offline inference in shards that are done once",
+    "vllm": "offline inference by vLLM, a node's GPUs for each shard",
     "container": "training in a container through Pyxis",
 }
-_ON_ONE = ("sweep", "inference", "pipeline")
+_ON_ONE = ("sweep", "inference", "pipeline", "vllm")
 
 
 def render(name: str, fit: Fit, wishes: Wishes) -> str:
     """The script. Raises InvalidRequest for a wish that the site cannot fulfil."""
     nodes = 1 if name in _ON_ONE else wishes.nodes
+    if fit.nodes and nodes > fit.nodes:
+        raise InvalidRequest(
+            f"there are {fit.nodes} such nodes",
+            asked=f"--nodes={nodes}",
+            would_work=f"--nodes={fit.nodes} or fewer",
+        )
     words = {
         "RAY": _text("parts/ray.sh"),
+        "TORCHRUN": _text("parts/torchrun.sh"),
+        "EXIT": _text("parts/exit.sh"),
         "HEAD": _head(fit, wishes, nodes),
         "FABRIC": _fabric(fit) if nodes > 1 else "",
         "MEMORY": _memory(wishes, nodes),
@@ -56,13 +68,32 @@ def _head(fit: Fit, wishes: Wishes, nodes: int) -> str:
         lines.append(f"#SBATCH --partition={wishes.partition}")
     if wishes.memory:
         lines += _constraint(fit, wishes)
-    if nodes > 1 and fit.topology == "block" and (fit.version or (0, 0)) >= (24, 5):
-        lines.append("# In one block, or it waits.")
-        lines.append(f"#SBATCH --segment={nodes}")
-    elif nodes > 1 and fit.topology:
-        lines.append("# Under one switch; after an hour of waiting, wherever there is room.")
-        lines.append("#SBATCH --switches=1@01:00:00")
+    if nodes > 1:
+        lines += _together(fit, nodes)
     return "\n".join(lines)
+
+
+def _together(fit: Fit, nodes: int) -> list[str]:
+    """What keeps a job's nodes close: as few switches as hold it, or parts that a block holds."""
+    if fit.topology == "block" and (fit.version or (0, 0)) >= (24, 5):
+        most = fit.groups[0] if fit.groups else nodes
+        part = max(size for size in range(1, nodes + 1) if nodes % size == 0 and size <= most)
+        if part == 1:
+            return []
+        inside = "in one block" if part == nodes else f"{part} and {part} in a block"
+        return [f"# Its nodes lie {inside}, or it waits.", f"#SBATCH --segment={part}"]
+    if fit.topology != "tree":
+        return []
+    least, held = 0, 0
+    while held < nodes and least < len(fit.groups):
+        held += fit.groups[least]
+        least += 1
+    least = max(least, 1)
+    where = "one switch" if least == 1 else f"{least} switches, as few as hold it"
+    return [
+        f"# Under {where}; after an hour of waiting, wherever there is room.",
+        f"#SBATCH --switches={least}@01:00:00",
+    ]
 
 
 def _constraint(fit: Fit, wishes: Wishes) -> list[str]:

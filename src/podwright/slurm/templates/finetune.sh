@@ -32,7 +32,9 @@ export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 
-srun --kill-on-bad-exit=1 torchrun \
+@EXIT@
+@TORCHRUN@
+srun --kill-on-bad-exit=1 bash -c "$task" task python -c "$ranks" \
     --nnodes="$SLURM_NNODES" --nproc-per-node="$SLURM_GPUS_ON_NODE" \
     --rdzv-id="$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}" --rdzv-backend=c10d \
     --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
@@ -54,4 +56,4 @@ if [ "$again" = yes ] && [ "$code" -ne 0 ]; then
     scontrol requeue "$SLURM_JOB_ID"
     sleep 60
 fi
-exit "$code"
+exit "$(job_code "$code")"

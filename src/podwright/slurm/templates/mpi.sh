@@ -20,6 +20,9 @@ set -euo pipefail
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 export OMP_NUM_THREADS="$SLURM_CPUS_PER_TASK"
 
+@EXIT@
 # Every rank sees all GPUs of its node and takes number SLURM_LOCALID, as most MPI codes do by
 # themselves: with --gpus-per-task CUDA could not open the neighbours' memory.
-srun --mpi=pmix --kill-on-bad-exit=1 "$@"
+code=0
+srun --mpi=pmix --kill-on-bad-exit=1 bash -c "$task" task "$@" || code=$?
+exit "$(job_code "$code")"

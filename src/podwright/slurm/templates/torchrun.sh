@@ -26,8 +26,12 @@ export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 threads=$((SLURM_CPUS_PER_TASK / SLURM_GPUS_ON_NODE))
 export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
 
+@EXIT@
+@TORCHRUN@
 # srun starts one torchrun on each node. When one fails, the others are ended too.
-srun --kill-on-bad-exit=1 torchrun \
+code=0
+srun --kill-on-bad-exit=1 bash -c "$task" task python -c "$ranks" \
     --nnodes="$SLURM_NNODES" --nproc-per-node="$SLURM_GPUS_ON_NODE" \
     --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \
-    "$@"
+    "$@" || code=$?
+exit "$(job_code "$code")"

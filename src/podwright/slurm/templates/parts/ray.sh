@@ -1,3 +1,7 @@
+# `ray symmetric-run` (Ray 2.49 and newer) does this in one line:
+#     srun --nodes=N --ntasks=N ray symmetric-run --address HEAD:PORT --min-nodes N -- PROGRAM
+# but srun was seen to end with an error though the program had succeeded (Ray 2.60): a worker waits
+# a minute for the head that has gone, and then fails. So the cluster is held and ended here.
 # One step holds the whole Ray cluster: the head on the first node, a worker on each other. Its
 # tasks read the script's line: at the first word workers leave, and when the line closes, the
 # head ends too, also when this script was killed.
