@@ -14,6 +14,7 @@ import pytest
 
 from podwright import wire
 from podwright.agents import Fault, SimulatedMachine
+from podwright.client import Client, GrpcTransport, UnixTransport
 from podwright.controller import Controller
 from podwright.fabric import preset
 from podwright.server import Server
@@ -184,3 +185,27 @@ async def test_counters_count(real: Server, vendor: Any) -> None:
     assert after["calls"] - before["calls"] == 3
     assert after["commits"] > before["commits"]
     local.close()
+
+
+async def test_lists_come_whole_over_every_door(
+    real: Server, vendor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that answers in small pages: nobody's list lacks anything."""
+    monkeypatch.setattr("podwright.controller._pages.PAGE", 3)
+    names = [f"p{n}" for n in range(8)]
+    for name in names:
+        await _create(vendor, name, size=1)
+    listed = await vendor.ListPartitions(pb.ListPartitionsRequest())
+    assert [p.id for p in listed.partitions] == names
+    attributes = await vendor.ListIPUAttributes(pb.ListIPUAttributesRequest())
+    assert sum(len(entry.ipus) for entry in attributes.entries) == 16
+    for transport in (UnixTransport(str(real.socket_path)), GrpcTransport("127.0.0.1", real.port)):
+        with Client(transport) as client:
+            found = await asyncio.to_thread(client.list_partitions)
+            assert [p.name for p in found] == names
+            assert len(await asyncio.to_thread(client.list_devices)) == 16
+            request = wire.ListRequest(page_size=2)
+            page = await asyncio.to_thread(client.call, "ListPartitions", request)
+            assert isinstance(page, wire.PartitionList)
+            assert [p.name for p in page.partitions] == names[:2]
+            assert page.next_page_token == "p1"

@@ -50,6 +50,8 @@ from podwright.wire import (
     WaiterName,
     WaitReply,
     WaitRequest,
+    joined,
+    next_page,
 )
 
 #: Seconds a call may take. Resets of large partitions are slow: PopRun was seen to use 120.
@@ -85,11 +87,20 @@ class Client:
         self.close()
 
     def call(self, method: str, request: Value, *, timeout: float | None = None) -> Value:
-        """The reply to a call of `wire.METHODS`, by its name."""
+        """The reply to a call of `wire.METHODS`, by its name.
+
+        A list comes whole, however many pages it has, unless the request names a page_size.
+        """
         entry = METHODS.get(method)
         if entry is None:
             raise InvalidRequest(f"there is no call {method!r}")
-        return self.transport.call(entry, request, self.timeout if timeout is None else timeout)
+        seconds = self.timeout if timeout is None else timeout
+        pages: list[Value] = []
+        page: Value | None = request
+        while page is not None:
+            pages.append(self.transport.call(entry, page, seconds))
+            page = next_page(page, pages[-1])
+        return joined(pages)
 
     def _call(
         self, method: str, request: Value, reply: type[_V], timeout: float | None = None

@@ -12,6 +12,7 @@ from podwright.controller._caller import Caller
 from podwright.controller._core import Core
 from podwright.controller._discovery import Discovery
 from podwright.controller._machines import check_administrator
+from podwright.controller._pages import Page, after
 from podwright.controller._registry import AgentRecord, Known, Registry
 from podwright.controller._watch import Watch
 from podwright.controller._whole import to_its_end
@@ -67,11 +68,16 @@ class AgentCalls:
 
     async def list_agents(self, caller: Caller, request: ListRequest) -> AgentList:
         """Registered agents, by name."""
-        found = [self._agent_info(known) for _, known in sorted(self._registry.agents.items())]
+        page = Page[AgentInfo](request)
         if request.cluster:
             self._core.inventory.candidates(request.cluster, "", "list agents")
-            found = [info for info in found if info.cluster == request.cluster]
-        return AgentList(agents=found)
+        for name in after(self._registry.agents, request.page_token):
+            info = self._agent_info(self._registry.agents[name])
+            if request.cluster in ("", info.cluster):
+                if page.full:
+                    break
+                page.add(name, info, info.devices)
+        return AgentList(agents=page.items, next_page_token=page.token)
 
     @to_its_end
     async def remove_agent(self, caller: Caller, request: Named) -> Empty:

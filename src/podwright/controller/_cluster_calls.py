@@ -24,7 +24,6 @@ from podwright.wire import (
     ClusterTest,
     Empty,
     InvalidRequest,
-    ListRequest,
     Named,
     PodwrightError,
     WrongState,
@@ -111,8 +110,7 @@ class ClusterCalls:
             for user in granted:
                 self._users.add(user)
             core.freed(None, (), "")
-        listed = views.allocations(core, ListRequest(allocation=record.name)).allocations
-        return listed[0]
+        return views.allocation_info(core.inventory.sites[record.cluster], record.name)
 
     @to_its_end
     async def remove_allocation(self, caller: Caller, request: Named) -> Empty:
@@ -148,8 +146,7 @@ class ClusterCalls:
             core.tell("MachineDown", machine, "", "its devices could not be reset")
 
     def _cluster(self, name: str) -> ClusterInfo:
-        listed = views.clusters(self._core, ListRequest(cluster=name)).clusters
-        return next(info for info in listed if info.name == name)
+        return views.cluster_info(self._core, self._core.inventory.sites[name])
 
     def _named(self, name: str, asked: str) -> Site:
         """The cluster of this name. Raises NotFound, and InvalidRequest without a name."""

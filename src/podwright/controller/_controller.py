@@ -253,7 +253,8 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
                 asked="back up the store",
                 would_work="ask an administrator to do it",
             )
-        return BackupReply(content=backup_text(await self._store.read()))
+        snapshot = await self._store.read()
+        return BackupReply(content=await asyncio.to_thread(backup_text, snapshot))
 
     # -- inside ------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from podwright.controller._acquire import would_acquire
 from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
 from podwright.controller._machines import check_administrator
+from podwright.controller._pages import Page
 from podwright.controller._spec import asked_for
 from podwright.store import Opened
 from podwright.wire import (
@@ -167,14 +168,20 @@ class Oversight:
         self._check()
         views.check_filters(self._core, request, "list quotas")
         every = caller.role is Role.ADMINISTRATOR
-        return QuotaList(
-            quotas=[
-                quotas.show(self._core, quota)
-                for _, quota in sorted(self._core.quotas.items())
-                if (every or quota.user in ("", caller.name))
+        page = Page[QuotaInfo](request)
+        places = {"/".join(key): quota for key, quota in self._core.quotas.items()}
+        for place, quota in sorted(places.items()):
+            if not (
+                place > request.page_token
+                and (every or quota.user in ("", caller.name))
                 and request.allocation in ("", quota.allocation)
-            ]
-        )
+            ):
+                continue
+            if page.full:
+                break
+            page.add(place, quotas.show(self._core, quota))
+            await asyncio.sleep(0)  # what is used of it is counted over all partitions
+        return QuotaList(quotas=page.items, next_page_token=page.token)
 
     async def list_events(self, caller: Caller, request: EventsRequest) -> EventList:
         """What happened: all for an administrator, for others what they did or what is theirs."""

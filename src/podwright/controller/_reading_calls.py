@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from podwright.controller import _device_view as device_view
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
@@ -39,7 +40,7 @@ class ReadingCalls:
     async def list_devices(self, caller: Caller, request: ListRequest) -> DeviceList:
         """Devices, in the order of cluster, domain, offset."""
         self._check()
-        return views.devices(self._core, request)
+        return device_view.devices(self._core, request)
 
     async def list_partitions(self, caller: Caller, request: ListRequest) -> PartitionList:
         """Partitions, in the order of their names."""

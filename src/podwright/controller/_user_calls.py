@@ -10,12 +10,14 @@ from podwright.controller._caller import Caller
 from podwright.controller._closed import kept_out
 from podwright.controller._core import Core
 from podwright.controller._machines import check_administrator
+from podwright.controller._pages import Page
 from podwright.controller._whole import to_its_end
 from podwright.wire import (
     Empty,
     ListRequest,
     Named,
     NewUser,
+    UserInfo,
     UserList,
     UserRequest,
     Value,
@@ -53,7 +55,13 @@ class UserCalls:
     async def list_users(self, caller: Caller, request: ListRequest) -> UserList:
         """All users."""
         check_administrator(caller, "list users")
-        return UserList(users=self._users.list())
+        page = Page[UserInfo](request)
+        for info in self._users.list():
+            if info.name > request.page_token:
+                if page.full:
+                    break
+                page.add(info.name, info)
+        return UserList(users=page.items, next_page_token=page.token)
 
     @to_its_end
     async def remove_user(self, caller: Caller, request: Named) -> Empty:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from podwright.controller._core import AUTO_RESETS, Core, Entry
+from podwright.controller._inventory import Site
 from podwright.controller._leases import to_info
+from podwright.controller._pages import Page, after, defined_after
 from podwright.controller._records import PartitionRecord
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
     ClusterInfo,
     ClusterList,
-    DeviceInfo,
-    DeviceList,
+    LeaseInfo,
     LeaseList,
     ListRequest,
-    OperationState,
     PartitionInfo,
     PartitionList,
 )
@@ -74,140 +74,96 @@ def check_filters(core: Core, request: ListRequest, asked: str) -> None:
 
 def partitions(core: Core, request: ListRequest, version: str) -> PartitionList:
     """Partitions, in the order of their names. Raises NotFound for unknown filters."""
+    page = Page[PartitionInfo](request)
     check_filters(core, request, "list partitions")
-    return PartitionList(
-        partitions=[
-            partition_info(core, entry, record, version)
-            for _, entry in sorted(core.partitions.items())
-            if (record := entry.record) is not None
-            and (not request.cluster or record.cluster == request.cluster)
-            and (not request.allocation or record.allocation == request.allocation)
-        ]
-    )
+    for name in after(core.partitions, request.page_token):
+        entry = core.partitions[name]
+        if (record := entry.record) is None or not _wanted(record, request):
+            continue
+        if page.full:
+            break
+        page.add(name, partition_info(core, entry, record, version), record.size)
+    return PartitionList(partitions=page.items, next_page_token=page.token)
+
+
+def _wanted(record: PartitionRecord, request: ListRequest) -> bool:
+    return request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
 
 
 def leases(core: Core, request: ListRequest) -> LeaseList:
     """Leases, in the order of their ids."""
+    page = Page[LeaseInfo](request)
     check_filters(core, request, "list leases")
     now = core.now()
-    return LeaseList(
-        leases=[
-            to_info(lease, record.size, now)
-            for _, lease in sorted(core.leases.items())
-            if (entry := core.partitions.get(lease.record.partition)) is not None
-            and (record := entry.record) is not None
-            and (not request.cluster or record.cluster == request.cluster)
-            and (not request.allocation or record.allocation == request.allocation)
-        ]
-    )
+    for name in after(core.leases, request.page_token):
+        lease = core.leases[name]
+        entry = core.partitions.get(lease.record.partition)
+        if entry is None or (record := entry.record) is None or not _wanted(record, request):
+            continue
+        if page.full:
+            break
+        page.add(name, to_info(lease, record.size, now))
+    return LeaseList(leases=page.items, next_page_token=page.token)
 
 
 def clusters(core: Core, request: ListRequest) -> ClusterList:
     """Clusters, in the order of their definition."""
+    page = Page[ClusterInfo](request)
     check_filters(core, request, "list clusters")
-    return ClusterList(
-        clusters=[
-            ClusterInfo(
-                name=name,
-                family=site.cluster.family.name,
-                size=site.cluster.size,
-                free=site.index.free(),
-                machines=site.machines(),
-                ild_sizes=[site.cluster.domain_size(d) for d in range(len(site.cluster.domains))],
-                topology=site.cluster.topology.value,
-                ild_topology=site.cluster.domain_topology.value,
-                simulated=site.cluster.simulated,
-                drained=sorted(site.drained),
-                down=sorted(core.down.intersection(site.places)),
-            )
-            for name, site in core.inventory.sites.items()
-            if not request.cluster or name == request.cluster
-        ]
+    sites = core.inventory.sites
+    for name in defined_after(sites, request.page_token):
+        if request.cluster in ("", name):
+            if page.full:
+                break
+            page.add(name, cluster_info(core, sites[name]), sites[name].cluster.size)
+    return ClusterList(clusters=page.items, next_page_token=page.token)
+
+
+def cluster_info(core: Core, site: Site) -> ClusterInfo:
+    """A cluster, complete."""
+    cluster = site.cluster
+    return ClusterInfo(
+        name=cluster.name,
+        family=cluster.family.name,
+        size=cluster.size,
+        free=site.index.free(),
+        machines=site.machines(),
+        ild_sizes=[cluster.domain_size(d) for d in range(len(cluster.domains))],
+        topology=cluster.topology.value,
+        ild_topology=cluster.domain_topology.value,
+        simulated=cluster.simulated,
+        drained=sorted(site.drained),
+        down=sorted(core.down.intersection(site.places)),
     )
 
 
 def allocations(core: Core, request: ListRequest) -> AllocationList:
     """Allocations, in the order of their definition."""
+    page = Page[AllocationInfo](request)
     check_filters(core, request, "list allocations")
-    return AllocationList(
-        allocations=[
-            AllocationInfo(
-                name=name,
-                cluster=cluster,
-                size=site.index.size(name),
-                free=site.index.free(name),
-                agents=list(machines),
-                scheduler=site.closed.get(name, ""),
-                owner=site.owned.get(name, ""),
-            )
-            for cluster, site in core.inventory.sites.items()
-            if not request.cluster or cluster == request.cluster
-            for name, machines in site.allocations.items()
-            if not request.allocation or name == request.allocation
-        ]
-    )
-
-
-def devices(core: Core, request: ListRequest) -> DeviceList:
-    """Devices, in the order of cluster, domain, offset."""
-    check_filters(core, request, "list devices")
-    waiting = {
-        (q.cluster, q.block.domain, q.block.offset + i)
-        for q in core.quarantine.values()
-        for i in range(q.block.size)
+    places = {
+        f"{cluster}/{name}": (site, name)
+        for cluster, site in core.inventory.sites.items()
+        if request.cluster in ("", cluster)
+        for name in site.allocations
+        if request.allocation in ("", name)
     }
-    kept = {
-        (pool[0], block.domain, block.offset + i)
-        for pool, reservation in core.reservations.items()
-        for piece in reservation.held
-        for block in piece.blocks
-        for i in range(block.size)
-    }
-    out: list[DeviceInfo] = []
-    for cluster, site in core.inventory.sites.items():
-        if request.cluster and cluster != request.cluster:
-            continue
-        allocation_of = {m: name for name, machines in site.allocations.items() for m in machines}
-        owners: dict[int, str] = {}
-        owners_of = ""
-        for refs in site.refs:
-            for ref in refs:
-                if ref.machine != owners_of:
-                    owners, owners_of = core.owners(ref.machine), ref.machine
-                allocation = allocation_of.get(ref.machine, "")
-                if request.allocation and allocation != request.allocation:
-                    continue
-                partition = owners.get(ref.index, "")
-                if ref.machine in core.down or ref.index in site.unhealthy.get(ref.machine, ()):
-                    state = "DOWN"
-                elif (cluster, ref.domain, ref.offset) in waiting or (
-                    partition and _resetting(core, partition)
-                ):
-                    state = "RESETTING"
-                elif not partition and ref.machine in site.drained:
-                    state = "DRAINED"
-                elif (cluster, ref.domain, ref.offset) in kept:
-                    state = "RESERVED"
-                else:
-                    state = "IN_USE" if partition else "FREE"
-                known = site.attributes.get(ref.machine, ())
-                out.append(
-                    DeviceInfo(
-                        cluster=cluster,
-                        device=ref,
-                        allocation=allocation,
-                        state=state,
-                        partition=partition,
-                        attributes=dict(known[ref.index]) if ref.index < len(known) else {},
-                    )
-                )
-    return DeviceList(devices=out)
+    for place in defined_after(places, request.page_token):
+        if page.full:
+            break
+        info = allocation_info(*places[place])
+        page.add(place, info, info.size)
+    return AllocationList(allocations=page.items, next_page_token=page.token)
 
 
-def _resetting(core: Core, partition: str) -> bool:
-    entry = core.partitions.get(partition)
-    return bool(
-        entry
-        and entry.record
-        and entry.record.operation in (OperationState.RESETTING, OperationState.REMOVING)
+def allocation_info(site: Site, name: str) -> AllocationInfo:
+    """An allocation, complete."""
+    return AllocationInfo(
+        name=name,
+        cluster=site.cluster.name,
+        size=site.index.size(name),
+        free=site.index.free(name),
+        agents=list(site.allocations[name]),
+        scheduler=site.closed.get(name, ""),
+        owner=site.owned.get(name, ""),
     )

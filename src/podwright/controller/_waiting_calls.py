@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -10,11 +11,14 @@ from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import to_info
+from podwright.controller._pages import Page, bad_token
+from podwright.controller._waiter import Order
 from podwright.controller._waiting import Waiting
 from podwright.wire import (
     Empty,
     ListRequest,
     PartitionInfo,
+    WaiterInfo,
     WaiterList,
     WaiterName,
     WaitReply,
@@ -64,11 +68,30 @@ class WaitingCalls:
         """The waiting line, first first."""
         self._check()
         views.check_filters(self._core, request, "list waiters")
-        return WaiterList(
-            waiters=[
-                self._waiting.info(waiter, place)
-                for place, waiter in enumerate(self._waiting.line, 1)
-                if request.cluster in ("", waiter.spec.cluster)
+        page = Page[WaiterInfo](request)
+        behind = _order(request.page_token)
+        for place, waiter in enumerate(self._waiting.line, 1):
+            if waiter.order <= behind or not (
+                request.cluster in ("", waiter.spec.cluster)
                 and request.allocation in ("", waiter.spec.allocation)
-            ]
-        )
+            ):
+                continue
+            if page.full:
+                break
+            page.add(_token(waiter.order), self._waiting.info(waiter, place))
+        return WaiterList(waiters=page.items, next_page_token=page.token)
+
+
+def _token(order: Order) -> str:
+    return f"{order[0]}/{order[1]!r}/{order[2]}"
+
+
+def _order(token: str) -> Order:
+    """Raises InvalidRequest for a token of no list."""
+    if not token:
+        return (-sys.maxsize, 0.0, "")
+    try:
+        priority, since, name = token.split("/")
+        return int(priority), float(since), name
+    except ValueError:
+        raise bad_token(token) from None

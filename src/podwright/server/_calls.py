@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -20,6 +21,8 @@ from podwright.wire import (
     ServerInfo,
     Unavailable,
     Value,
+    joined,
+    next_page,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +98,17 @@ class Calls:
         finally:
             self.under_way -= 1
             self.last_end = self._clock()
+
+    async def whole(self, caller: Caller, method: Method, request: Value) -> Any:
+        """The reply as `__call__` has it, a list with all its pages; others are answered between
+        two of them."""
+        pages: list[Value] = []
+        page: Value | None = request
+        while page is not None:
+            pages.append(await self(caller, method, page))
+            page = next_page(page, pages[-1])
+            await asyncio.sleep(0)
+        return joined(pages)
 
     def end(self) -> None:
         """Refuse new calls from now on."""

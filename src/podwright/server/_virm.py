@@ -7,6 +7,7 @@ reference logs of PopRun).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -21,6 +22,8 @@ from podwright.wire import (
     PartitionName,
     RemoveRequest,
     ResetRequest,
+    Value,
+    next_page,
     virm,
 )
 
@@ -36,14 +39,18 @@ async def _version(calls: Calls, caller: Caller, message: Any) -> Any:
 
 async def _list_partitions(calls: Calls, caller: Caller, message: Any) -> Any:
     request = ListRequest(allocation=message.allocation_id)
-    found = await calls(caller, METHODS["ListPartitions"], request)
-    return _pb.ListPartitionsReply(
-        partitions=[virm.partition_message(info) for info in found.partitions]
-    )
+    reply = _pb.ListPartitionsReply()
+    page: Value | None = request
+    while page is not None:  # the protocol knows no pages; others are answered between two of ours
+        found = await calls(caller, METHODS["ListPartitions"], page)
+        reply.partitions.extend(virm.partition_message(info) for info in found.partitions)
+        page = next_page(page, found)
+        await asyncio.sleep(0)
+    return reply
 
 
 async def _list_attributes(calls: Calls, caller: Caller, message: Any) -> Any:
-    devices = (await calls(caller, METHODS["ListDevices"], ListRequest())).devices
+    devices = (await calls.whole(caller, METHODS["ListDevices"], ListRequest())).devices
     wanted = set(message.agents)
     if missing := sorted(wanted - {info.device.machine for info in devices}):
         raise NotFound(

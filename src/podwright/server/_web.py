@@ -137,7 +137,7 @@ class WebFront:
         return _refused(404, f"there is no {path[:80]}; there are {known}")
 
     def _ask(self, method: str) -> Awaitable[Value]:
-        return self._calls(ANONYMOUS, METHODS[method], ListRequest())
+        return self._calls.whole(ANONYMOUS, METHODS[method], ListRequest())
 
     async def _health(self) -> _Answer:
         failure = self._calls.controller.failure

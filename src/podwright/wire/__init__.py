@@ -58,6 +58,7 @@ from podwright.wire._oversight import (
     WaitReply,
     WaitRequest,
 )
+from podwright.wire._pages import joined, next_page
 from podwright.wire._places import (
     AGENT_SOCKET,
     AGENT_SOCKET_VARIABLE,
@@ -207,7 +208,9 @@ __all__ = [
     "error_from_json",
     "holder_words",
     "ipuof_gcds",
+    "joined",
     "munge_payload",
+    "next_page",
     "prepared",
     "read_certificates",
     "read_holder",

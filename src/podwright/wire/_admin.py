@@ -53,6 +53,7 @@ class AgentList(Value):
     """Agents, in the order of their names."""
 
     agents: list[AgentInfo] = []
+    next_page_token: str = ""
 
 
 class Announcement(Value):
@@ -173,6 +174,7 @@ class UserList(Value):
     """Users, in the order of their names."""
 
     users: list[UserInfo] = []
+    next_page_token: str = ""
 
 
 METHODS.update(

@@ -74,6 +74,7 @@ class WaiterList(Value):
     """The waiting line, first first."""
 
     waiters: list[WaiterInfo] = []
+    next_page_token: str = ""
 
 
 class Standing(Value):
@@ -139,6 +140,7 @@ class QuotaList(Value):
     """All quotas that the caller may see."""
 
     quotas: list[QuotaInfo] = []
+    next_page_token: str = ""
 
 
 class EventInfo(Value):

@@ -269,40 +269,51 @@ class Token(Value):
 
 
 class ListRequest(Value):
-    """What to list. allocation: only of this one; empty for all. all: what ended, too."""
+    """What to list. cluster, allocation: only of this one; empty for all.
+
+    page_size: items of one answer, at most; 0: as many as the server sees fit, which may give
+    fewer in any case. page_token: `next_page_token` of the answer before; empty for the first.
+    """
 
     cluster: str = ""
     allocation: str = ""
+    page_size: int = 0
+    page_token: str = ""
 
 
 class ClusterList(Value):
     """All clusters."""
 
     clusters: list[ClusterInfo] = []
+    next_page_token: str = ""
 
 
 class AllocationList(Value):
     """All allocations the caller may see."""
 
     allocations: list[AllocationInfo] = []
+    next_page_token: str = ""
 
 
 class DeviceList(Value):
     """Devices, in the order of cluster, domain, offset."""
 
     devices: list[DeviceInfo] = []
+    next_page_token: str = ""
 
 
 class PartitionList(Value):
     """Partitions, in the order of their names."""
 
     partitions: list[PartitionInfo] = []
+    next_page_token: str = ""
 
 
 class LeaseList(Value):
     """Leases, in the order of their ids; those that are over and FENCING, too."""
 
     leases: list[LeaseInfo] = []
+    next_page_token: str = ""
 
 
 class CreateRequest(Value):
