@@ -22,7 +22,7 @@ from podwright.wire import (
 )
 from tests.controller.world import ALL, ROOT, World
 
-LISTS = {
+LISTS: dict[str, Callable[[Any], Any]] = {
     "list_clusters": lambda one: one.name,
     "list_allocations": lambda one: one.name,
     "list_devices": lambda one: (one.cluster, one.device.domain, one.device.offset),
