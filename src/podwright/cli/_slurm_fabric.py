@@ -13,7 +13,7 @@ def add_parser(verbs: Any) -> None:
         help="say which transport each pair of ranks used, from an NCCL log",
         description="Read the output of a job that ran with NCCL_DEBUG=INFO: which transport "
         "each pair of ranks used, whether GPUDirect RDMA was on, and what to set when not. "
-        "Exit code 1 where something should be set.",
+        "Exit code 1 where something should be set, 3 where the log does not tell.",
     )
     parser.add_argument("logs", metavar="LOG", nargs="+", help="the job's output; - reads stdin")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -25,17 +25,22 @@ def _run(arguments: argparse.Namespace) -> int:
 
     report = fabriclog.read_log(_lines(arguments.logs))
     findings = fabriclog.judge(report)
+    unknown = fabriclog.not_known(report)
+    verdict = "mend" if findings else "not known" if unknown else "good"
     if arguments.json:
         import json
         from dataclasses import asdict
 
-        body = asdict(report) | {"findings": [asdict(f) for f in findings]}
+        body = asdict(report) | {"verdict": verdict, "not_known": unknown}
+        body["findings"] = [asdict(f) for f in findings]
+        body["one_name"] = sorted(report.one_name)
+        body["sends"] = {h: {r: sorted(d) for r, d in s.items()} for h, s in report.sends.items()}
         for pair, shown in zip(report.pairs, body["pairs"], strict=True):
             shown["between_hosts"] = report.between_hosts(pair)
         print(json.dumps(body, indent=2))
     else:
-        _show(report, findings)
-    return 1 if findings else 0
+        _show(report, findings, unknown)
+    return {"good": 0, "mend": 1, "not known": 3}[verdict]
 
 
 def _lines(paths: list[str]) -> Any:
@@ -54,10 +59,10 @@ def _lines(paths: list[str]) -> Any:
             raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
 
-def _show(report: Any, findings: Any) -> None:
+def _show(report: Any, findings: Any, unknown: list[str]) -> None:
     from podwright.cli._tables import table
 
-    head = f"NCCL {report.version or '(version not in the log)'}, {report.ranks} ranks"
+    head = f"{report.library} {report.version or '(version not in the log)'}, {report.ranks} ranks"
     hosts = len(set(report.hosts.values()))
     print(f"{head} on {hosts} host{'s' * (hosts != 1)}" if hosts else head)
     if report.adapters:
@@ -74,11 +79,11 @@ def _show(report: Any, findings: Any) -> None:
     ]
     if rows:
         print(table(("Ranks", "On", "Transport", "GPUDirect", "Channels"), rows))
-    else:
-        print("No connection in the log: one rank alone, or the log ends before they were made.")
     for finding in findings:
         pairs = f"{finding.pairs} pair{'s' * (finding.pairs != 1)}"
         print(f"{finding.id}: {finding.problem} ({pairs}).")
         print(f"  Set: {finding.remedy}.")
-    if rows and not findings:
+    for reason in unknown:
+        print(f"Not known: {reason}.")
+    if not findings and not unknown:
         print("Nothing to set: every pair uses the fabric as it should.")
