@@ -3,12 +3,10 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.outer.lab import HostsLab, LabError, SlurmLab, newer_slurm, sweep_dead_labs
+from tests.outer.lab import HostsLab, LabError, Release, SlurmLab, moved_on, release, sweep_dead_labs
 from tests.outer.postgres import Postgres
 
 
@@ -34,15 +32,20 @@ def hosts_lab() -> Iterator[Callable[..., HostsLab]]:
 
 
 @pytest.fixture(scope="session")
-def slurm_24() -> Path:
-    """The folder of Debian's next release with Slurm 24.11."""
-    return newer_slurm()
+def middle() -> Release:
+    """The release between: Slurm 24.11."""
+    return release("middle")
 
 
-@pytest.fixture(scope="session", params=["22.05", "24.11"])
-def slurm_release(request: pytest.FixtureRequest) -> Any:
-    """Both Slurms that the tests know: pass it as SlurmLab(release=...)."""
-    return None if request.param == "22.05" else newer_slurm()
+@pytest.fixture(scope="session", params=["oldest", "middle", "newest"])
+def every_release(request: pytest.FixtureRequest) -> Release:
+    """All Slurms that the tests know, one after another: for what is short."""
+    return release(request.param)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in moved_on():
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,10 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, HostsLab, SlurmLab, poll, sweep_dead_labs
+from tests.outer.lab import ALICE, BOB, HostsLab, Release, SlurmLab, poll, sweep_dead_labs
 from tests.outer.lab._folder import new_folder, processes_of, remove
 
 pytestmark = [pytest.mark.outer]
@@ -16,9 +15,9 @@ pytestmark = [pytest.mark.outer]
 
 @pytest.mark.slurm
 def test_jobs_of_two_users_run_on_every_node(
-    slurm_lab: Callable[..., SlurmLab], slurm_release: Path | None
+    slurm_lab: Callable[..., SlurmLab], every_release: Release
 ) -> None:
-    lab = slurm_lab(nodes=3, release=slurm_release)
+    lab = slurm_lab(nodes=3, release=every_release)
     jobs = [lab.submit("srun -l id -un", "-N3", user=user) for user in (ALICE, BOB)]
     lab.wait_over(*jobs)
     for job, user in zip(jobs, (ALICE, BOB), strict=True):

@@ -337,10 +337,10 @@ def plugin() -> Iterator[Callable[[Path | None], Path]]:
     """Builds the SPANK plugin for a release; in a folder that both releases see."""
     made: list[Path] = []
 
-    def make(release: Path | None) -> Path:
+    def make(release: Release) -> Path:
         out = new_folder()
         made.append(out)
-        build(out, **({"SLURM_INCLUDE": f"{release}/usr/include"} if release else {}))
+        build(out, **({"SLURM_INCLUDE": release.headers} if release.headers else {}))
         return out / "spank_podwright.so"
 
     yield make
@@ -351,14 +351,14 @@ def plugin() -> Iterator[Callable[[Path | None], Path]]:
 @pytest.mark.slurm
 def test_options_reach_every_command_and_tasks_find_their_partition(
     slurm_lab: Callable[..., SlurmLab],
-    slurm_release: Path | None,
+    every_release: Release,
     plugin: Callable[[Path | None], Path],
 ) -> None:
-    library = plugin(slurm_release)
+    library = plugin(every_release)
     prolog = "#!/bin/sh\necho $SLURM_JOB_ID $SPANK_IPUS $SPANK_NUM_REPLICAS >>@LAB@/out/prolog\n"
     lab = slurm_lab(
         nodes=2,
-        release=slurm_release,
+        release=every_release,
         conf={"PrologSlurmctld": "@LAB@/prolog.sh"},
         files={
             "plugstack.conf": f"required {library} host=pod port=8099\n",

@@ -7,7 +7,7 @@ import time
 from tests.outer.experiments import mechanisms
 from tests.outer.experiments.mechanisms import MECHANISMS
 from tests.outer.experiments.scenarios import SCENARIOS
-from tests.outer.lab import LabError, newer_slurm, sweep_dead_labs
+from tests.outer.lab import LabError, release, sweep_dead_labs
 
 ONLY_TIMES = {"srun true", "300 loose jobs", "array of 200"}
 
@@ -16,10 +16,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mechanism", action="append", choices=MECHANISMS)
     parser.add_argument("--scenario", action="append", choices=SCENARIOS)
-    parser.add_argument("--newer", action="store_true", help="Slurm 24.11 instead of 22.05")
+    parser.add_argument(
+        "--slurm", choices=["oldest", "middle", "newest"], default="oldest", help="which release"
+    )
     options = parser.parse_args()
-    if options.newer:
-        mechanisms.RELEASE = newer_slurm()
+    mechanisms.RELEASE = release(options.slurm)
     sweep_dead_labs()
     chosen = [MECHANISMS[name] for name in options.mechanism or MECHANISMS]
     rows = ["| | " + " | ".join(one.title for one in chosen) + " |"]

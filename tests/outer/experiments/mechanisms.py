@@ -14,8 +14,8 @@ from tests.outer.lab import SlurmLab, poll
 NATIVE = Path(__file__).parents[3] / "src/podwright/slurm/native"
 DEVICES = 256
 ORDERS = DEVICES.bit_length()
-#: The folder of a newer Slurm, or None for this machine's own; set once by the command line.
-RELEASE: Path | None = None
+#: Whose Slurm; set once by the command line.
+RELEASE = Release("oldest", None)
 
 _SUBMIT = """\
 local function asked(jd)
@@ -162,7 +162,7 @@ def cluster(
     etc = lab.folder / "etc"
     etc.mkdir()
     (lab.folder / "bb").mkdir()
-    headers = [f"SLURM_INCLUDE={RELEASE}/usr/include"] if RELEASE else []
+    headers = [f"SLURM_INCLUDE={RELEASE.headers}"] if RELEASE.headers else []
     subprocess.run(["make", "-s", "-C", NATIVE, f"OUT={etc}", *headers], check=True)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
         (etc / name).symlink_to("podwright-hook")

@@ -7,7 +7,7 @@ touched, so several labs run at once and a machine that has a Slurm of its own i
 from ._folder import LabError, poll, sweep_dead_labs
 from ._hosts import HostsLab
 from ._places import ALICE, BOB, Here, Inside, Place, Root
-from ._release import newer_slurm
+from ._release import Release, moved_on, release
 from ._slurm import Job, SlurmLab
 
 __all__ = [
@@ -19,9 +19,11 @@ __all__ = [
     "Job",
     "LabError",
     "Place",
+    "Release",
     "Root",
     "SlurmLab",
-    "newer_slurm",
+    "moved_on",
     "poll",
+    "release",
     "sweep_dead_labs",
 ]

@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def base(folder: Path, controller: str, port: int, *, nodes_alone: bool) -> dict[str, str]:
+def base(folder: Path, controller: str, port: int, *, user: str, nodes_alone: bool) -> dict[str, str]:
     """What every lab starts from; a test's own pieces replace or add to it."""
     return {
         "ClusterName": "lab",
         "SlurmctldHost": controller,
         "SlurmctldPort": str(port),
-        "SlurmUser": "root",
+        "SlurmUser": user,
         "SlurmdUser": "root",
         "AuthType": "auth/munge",
         # cred_expire also decides how long a requeued job waits (121 s by default).
         "AuthInfo": f"socket={folder}/munge.socket,cred_expire=6",
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool/%n",
-        "SlurmctldPidFile": f"{folder}/slurmctld.pid",
+        "SlurmctldPidFile": f"{folder}/log/slurmctld.pid",
         "SlurmdPidFile": f"{folder}/slurmd.%n.pid",
         "SlurmctldLogFile": f"{folder}/log/slurmctld.log",
         "SlurmdLogFile": f"{folder}/log/slurmd.%n.log",

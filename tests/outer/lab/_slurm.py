@@ -5,6 +5,7 @@ every lab has its own MUNGE daemon, key and socket.
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from . import _conf
 from ._folder import LabError, end_processes, new_folder, poll, remove
 from ._hosts import HostsLab
 from ._places import Here, HostsRoot, Place, Root, as_user, need, run
+from ._release import Release
 
 _OVER = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED"}
 
@@ -52,8 +54,9 @@ class SlurmLab:
 
     `conf` replaces or adds settings of slurm.conf (the value "" takes one out); `lines` are added
     as they are; `files` are written beside it, `@LAB@` in both standing for the lab's folder, and
-    those that begin with "#!" are made executable. `release` is the folder of another Debian
-    (see newer_slurm); `hosts` puts slurmctld on the lab's first host and a slurmd on each other.
+    those that begin with "#!" are made executable. `release` is whose Slurm it is (this machine's
+    own where it is not said), `user` who its slurmctld runs as, with all that this brings: hooks run
+    as that user too. `hosts` puts slurmctld on the lab's first host and a slurmd on each other.
     """
 
     def __init__(
@@ -65,7 +68,8 @@ class SlurmLab:
         lines: Sequence[str] = (),
         files: Mapping[str, str] | None = None,
         node_extra: str = "",
-        release: Path | None = None,
+        release: Release | None = None,
+        user: str = "root",
         hosts: HostsLab | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
@@ -73,9 +77,12 @@ class SlurmLab:
         need("munged")
         self.folder = new_folder()
         self._hosts = hosts
-        self._on_hosts = release if hosts else None
+        self.release = release or Release("oldest", None)
+        self.user = user
+        self._on_hosts = self.release.root if hosts else None
         self._roots: dict[tuple[str, int], Place] = {}
-        self._root = Root(release, self.folder) if release and not hosts else None
+        root = self.release.root
+        self._root = Root(root, self.folder) if root and not hosts else None
         self._here: Place = self._root or Here()
         if hosts:
             self.controller, names = hosts.names[0], hosts.names[1:]
@@ -85,7 +92,7 @@ class SlurmLab:
         ports = free_ports(len(names) + 1)
         self.nodes = dict(zip(names, ports[1:], strict=True))
         at = self.controller if hosts else f"{self.controller}(127.0.0.1)"
-        settings = _conf.base(self.folder, at, ports[0], nodes_alone=hosts is not None)
+        settings = _conf.base(self.folder, at, ports[0], user=user, nodes_alone=hosts is not None)
         for key, value in (conf or {}).items():
             settings[key] = self._filled(value)
         self.settings = {key: value for key, value in settings.items() if value}
@@ -95,6 +102,8 @@ class SlurmLab:
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         for name in ("state", "spool", "log"):
             (self.folder / name).mkdir()
+        for name in ("state", "log"):
+            shutil.chown(self.folder / name, user)
         self.write("plugstack.conf", "")
         self.write_conf()
         for name, content in (files or {}).items():
@@ -159,7 +168,7 @@ class SlurmLab:
     def start_daemon(self, name: str, *, clean: bool = False) -> None:
         """Starts "slurmctld" or the slurmd of a node; `clean` forgets the controller's past."""
         if name == "slurmctld":
-            argv = ["slurmctld", "-D", *(["-c"] if clean else [])]
+            argv = as_user(["slurmctld", "-D", *(["-c"] if clean else [])], self.user)
         else:
             (self.folder / "spool" / name).mkdir(exist_ok=True)
             argv = ["slurmd", "-D", "-N", name]

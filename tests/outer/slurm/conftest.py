@@ -1,20 +1,20 @@
 """One cluster with native mode for all tests that leave it as they found it."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.outer.lab import newer_slurm
+from tests.outer.lab import Release
+from tests.outer.lab import release as find_release
 from tests.outer.slurm.native import NativeLab
 
 
-@pytest.fixture(scope="module", params=["22.05", pytest.param("24.11", marks=pytest.mark.soak)])
-def release(request: pytest.FixtureRequest) -> Any:
-    """Of which Slurm the module's cluster is: None, or the folder of the newer one."""
-    root: Path | None = None if request.param == "22.05" else newer_slurm()
-    return root
+@pytest.fixture(
+    scope="module", params=["oldest", "newest", pytest.param("middle", marks=pytest.mark.soak)]
+)
+def release(request: pytest.FixtureRequest) -> Release:
+    """Of which Slurm the module's cluster is: the outermost always, the one between under soak."""
+    return find_release(request.param)
 
 
 @pytest.fixture(scope="session")

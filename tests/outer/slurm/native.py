@@ -15,7 +15,7 @@ from typing import Any
 
 from podwright.client import Client, UnixTransport
 from podwright.wire import PartitionInfo
-from tests.outer.lab import ALICE, LabError, SlurmLab, poll
+from tests.outer.lab import ALICE, LabError, Release, SlurmLab, poll
 from tests.outer.lab._places import Here, run
 
 SCHEDULER = (
@@ -39,10 +39,8 @@ class NativeLab(SlurmLab):
         self, *, preset: str = "pod64", configure: Sequence[str] = (), **options: Any
     ) -> None:
         conf = {"SchedulerParameters": SCHEDULER, **options.pop("conf", {})}
-        self._release: Path | None = options.get("release")
         super().__init__(conf=conf, **options)
         self.preset = preset
-        self.version = "22.05"
         self._configure = list(configure)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -71,7 +69,7 @@ class NativeLab(SlurmLab):
         return self.folder / "server.sock"
 
     def configure(self, *words: str) -> str:
-        native = build(self._release, self.folder)
+        native = build(self.release, self.folder)
         done = self.podwright(
             *["slurm", "configure", "--slurm-conf", f"{self.folder}/slurm.conf"],
             *["--folder", f"{self.folder}/podwright", "--native", str(native)],
@@ -104,7 +102,7 @@ class NativeLab(SlurmLab):
         who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *caps, "--"]
         argv = [*who, sys.executable, "-m", f"podwright.cli.{module}", *words]
         full = {"PODWRIGHT_SOCKET": str(self.server_socket), **(env or {})}
-        if self._release is None:
+        if self.release.root is None:
             return self.run(*argv, env=full)
         # Our commands are this machine's, and Slurm's are the other release's: root reaches them.
         for name in ("squeue", "scontrol", "sinfo"):
@@ -221,10 +219,10 @@ class NativeLab(SlurmLab):
         return path.read_text() if path.exists() else ""
 
 
-def build(release: Path | None, folder: Path) -> Path:
+def build(release: Release, folder: Path) -> Path:
     """The compiled pieces for a release, made once, in the lab's folder for all its users."""
     into = folder / "native"
-    include = ["--include", f"{release}/usr/include"] if release else []
+    include = ["--include", release.headers] if release.headers else []
     if not into.exists():
         done = subprocess.run(
             [*PODWRIGHT, "slurm", "build", "--into", str(into), *include],

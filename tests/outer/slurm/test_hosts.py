@@ -7,12 +7,11 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.outer.lab import HostsLab, poll
+from tests.outer.lab import HostsLab, Release, poll
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm, pytest.mark.soak]
@@ -60,7 +59,7 @@ class FarLab(NativeLab):
 
 
 @pytest.fixture(scope="module")
-def lab(release: Path | None) -> Iterator[FarLab]:
+def lab(release: Release) -> Iterator[FarLab]:
     conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
     with (
         HostsLab(["ctl", "n1", "n2", POD]) as hosts,

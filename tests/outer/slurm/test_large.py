@@ -1,17 +1,16 @@
 """A large job behind small ones that never leave room for it: what Slurm does, and what we do.
 
-Neither Slurm sets devices aside: 22.05 and 24.11 know `bf_licenses`, but what a block that is in
+No Slurm sets devices aside: all know `bf_licenses`, but what a block that is in
 pieces hides comes back by a rule that Slurm does not have. Emptying a block does it.
 """
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import newer_slurm, poll
+from tests.outer.lab import Release, poll
 from tests.outer.slurm.native import SCHEDULER, NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm, pytest.mark.soak]
@@ -37,7 +36,6 @@ def started_with(lab: NativeLab, small: int, *options: str) -> int:
     return left
 
 
-@pytest.mark.parametrize("release", ["22.05", "24.11"])
 @pytest.mark.parametrize(
     ("more", "room"),
     [
@@ -46,11 +44,10 @@ def started_with(lab: NativeLab, small: int, *options: str) -> int:
         pytest.param("", "5", id="a block is emptied"),
     ],
 )
-def test_a_large_job_starts_where_room_is_made_for_it(release: str, more: str, room: str) -> None:
-    root: Path | None = newer_slurm() if release == "24.11" else None
+def test_a_large_job_starts_where_room_is_made_for_it(release: Release, more: str, room: str) -> None:
     conf = {"SchedulerParameters": SCHEDULER + more}
     with NativeLab(
-        nodes=2, cpus=64, release=root, conf=conf, configure=["--room-after", room]
+        nodes=2, cpus=64, release=release, conf=conf, configure=["--room-after", room]
     ) as lab:
         left = started_with(lab, 40, "--ipus=64", "-t1")
         assert lab.state()["figures"]["waited"] == 0
@@ -60,11 +57,9 @@ def test_a_large_job_starts_where_room_is_made_for_it(release: str, more: str, r
         assert left > 5
 
 
-@pytest.mark.parametrize("release", ["22.05", "24.11"])
 @pytest.mark.parametrize("room", ["0", "5"])
-def test_a_heterogeneous_job_starts_where_room_is_made_for_it(release: str, room: str) -> None:
-    root: Path | None = newer_slurm() if release == "24.11" else None
-    with NativeLab(nodes=2, cpus=64, release=root, configure=["--room-after", room]) as lab:
+def test_a_heterogeneous_job_starts_where_room_is_made_for_it(release: Release, room: str) -> None:
+    with NativeLab(nodes=2, cpus=64, release=release, configure=["--room-after", room]) as lab:
         parts = ["--ipus=32", "-n1", "-t1", ":", "--ipus=16", "-n1", "-t1"]
         left = started_with(lab, 40, *parts)
         assert lab.state()["figures"]["waited"] == 0

@@ -9,12 +9,11 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from podwright.wire import PartitionInfo, ReadyState
-from tests.outer.lab import LabError, poll
+from tests.outer.lab import LabError, Release, poll
 from tests.outer.slurm.native import NativeLab
 from tests.ports import free_ports
 
@@ -61,7 +60,7 @@ class MachinesLab(NativeLab):
 
 
 @pytest.fixture(scope="module")
-def cluster(release: Path | None) -> Iterator[MachinesLab]:
+def cluster(release: Release) -> Iterator[MachinesLab]:
     conf = {"AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
     with MachinesLab(nodes=2, cpus=16, conf=conf, release=release) as made:
         yield made

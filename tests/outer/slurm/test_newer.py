@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.outer.lab import Release
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
 
-def test_jobs_find_their_partitions_and_leave_nothing(slurm_24: Path) -> None:
-    with NativeLab(nodes=2, release=slurm_24) as lab:
+def test_jobs_find_their_partitions_and_leave_nothing(middle: Release) -> None:
+    with NativeLab(nodes=2, release=middle) as lab:
         job = lab.batch("srun -l sh -c 'echo $IPUOF_VIPU_API_PARTITION_ID'", "--ipus=8", "-n2")
         part = ["-N1", "-n1", "--ipus=32"]
         both = [lab.batch("sleep 1", *part, ":", *part) for _ in range(2)]

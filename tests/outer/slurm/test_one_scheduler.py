@@ -6,11 +6,10 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE, Job, poll
+from tests.outer.lab import ALICE, Job, Release, poll
 from tests.outer.slurm.looking import Looking
 from tests.outer.slurm.native import NativeLab
 
@@ -25,7 +24,7 @@ FRAGMENTS = 64 if SOAK else 16
 
 
 @pytest.fixture(scope="module")
-def large(release: Path | None) -> Iterator[NativeLab]:
+def large(release: Release) -> Iterator[NativeLab]:
     with NativeLab(preset="pod256", nodes=4, cpus=128, release=release) as made:
         yield made
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, LabError, poll
+from tests.outer.lab import ALICE, BOB, LabError, Release, poll
 from tests.outer.slurm.site import SiteLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -16,7 +15,7 @@ SHOW = "echo $IPUOF_VIPU_API_PARTITION_ID $PBS_JOBID"
 
 
 @pytest.fixture(scope="module")
-def cluster(release: Path | None) -> Iterator[SiteLab]:
+def cluster(release: Release) -> Iterator[SiteLab]:
     with SiteLab(nodes=2, cpus=16, release=release) as made:
         yield made
 

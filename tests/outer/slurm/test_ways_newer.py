@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE
+from tests.outer.lab import ALICE, Release
 from tests.outer.slurm.native import NativeLab
 from tests.outer.slurm.ways import MappingLab, SharedLab, StaticLab, WayLab
 
@@ -34,16 +33,16 @@ def said(lab: NativeLab, *options: str) -> str:
     ],
 )
 def test_jobs_find_what_they_hold_and_leave_nothing(
-    make: Callable[..., WayLab], options: list[str], words: list[str], slurm_24: Path
+    make: Callable[..., WayLab], options: list[str], words: list[str], middle: Release
 ) -> None:
-    with make(nodes=2, cpus=16, release=slurm_24) as lab:
+    with make(nodes=2, cpus=16, release=middle) as lab:
         assert [" ".join(line.split()) for line in said(lab, *options).splitlines()] == words
         lab.wait_free()
 
 
-def test_jobs_of_the_forks_guide(slurm_24: Path) -> None:
+def test_jobs_of_the_forks_guide(middle: Release) -> None:
     mode = ["--mode", "plugin"]
-    with NativeLab(nodes=2, cpus=16, configure=mode, release=slurm_24) as lab:
+    with NativeLab(nodes=2, cpus=16, configure=mode, release=middle) as lab:
         lines = said(lab, "--ipus=2", "-n1", "--gres=vipu:pod64").splitlines()
         assert [line.split() for line in lines] == [
             ["slurm_1", "gcd"],
