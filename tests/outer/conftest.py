@@ -6,7 +6,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.outer.lab import HostsLab, LabError, Release, SlurmLab, moved_on, release, sweep_dead_labs
+from tests.outer.lab import (
+    HostsLab,
+    LabError,
+    Release,
+    SlurmLab,
+    moved_on,
+    release,
+    sweep_dead_labs,
+)
 from tests.outer.postgres import Postgres
 
 

@@ -4,20 +4,24 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, HostsLab, Release, SlurmLab, poll, sweep_dead_labs
+from tests.outer.lab import ALICE, BOB, HostsLab, Release, SlurmLab, poll, release, sweep_dead_labs
 from tests.outer.lab._folder import new_folder, processes_of, remove
 
 pytestmark = [pytest.mark.outer]
 
 
 @pytest.mark.slurm
+@pytest.mark.parametrize("slurm_user", ["root", "slurm"])
 def test_jobs_of_two_users_run_on_every_node(
-    slurm_lab: Callable[..., SlurmLab], every_release: Release
+    slurm_lab: Callable[..., SlurmLab], every_release: Release, slurm_user: str
 ) -> None:
-    lab = slurm_lab(nodes=3, release=every_release)
+    lab = slurm_lab(nodes=3, release=every_release, user=slurm_user)
+    assert lab.ok("sinfo", "-V").split()[1].startswith("{}.{:02}".format(*every_release.version))
+    assert Path(f"/proc/{lab.daemon_pid('slurmctld')}").owner() == slurm_user
     jobs = [lab.submit("srun -l id -un", "-N3", user=user) for user in (ALICE, BOB)]
     lab.wait_over(*jobs)
     for job, user in zip(jobs, (ALICE, BOB), strict=True):
@@ -103,11 +107,15 @@ def test_a_crashed_host_is_gone_and_comes_back(hosts_lab: Callable[..., HostsLab
 
 
 @pytest.mark.slurm
+@pytest.mark.parametrize(("name", "slurm_user"), [("oldest", "root"), ("newest", "slurm")])
 def test_slurm_over_hosts(
-    hosts_lab: Callable[..., HostsLab], slurm_lab: Callable[..., SlurmLab]
+    hosts_lab: Callable[..., HostsLab],
+    slurm_lab: Callable[..., SlurmLab],
+    name: str,
+    slurm_user: str,
 ) -> None:
     hosts = hosts_lab("ctl", "n1", "n2")
-    lab = slurm_lab(hosts=hosts)
+    lab = slurm_lab(hosts=hosts, release=release(name), user=slurm_user)
     job = lab.submit("srun hostname", "-N2", user=ALICE)
     assert lab.wait_over(job)[job].state == "COMPLETED"
     out = (lab.folder / "out" / f"slurm-{job}.out").read_text()

@@ -18,7 +18,7 @@ from podwright.hosts import Munge
 from podwright.slurm.service import Asked, Site
 from podwright.slurm.service._http import Front
 from podwright.slurm.service._serve import proofs
-from tests.outer.lab import ALICE, SlurmLab, poll
+from tests.outer.lab import ALICE, Release, SlurmLab, poll
 from tests.outer.lab._folder import new_folder, remove
 
 NATIVE = Path(__file__).parents[2] / "src/podwright/slurm/native"
@@ -333,7 +333,7 @@ class Heard:
 
 
 @pytest.fixture(scope="module")
-def plugin() -> Iterator[Callable[[Path | None], Path]]:
+def plugin() -> Iterator[Callable[[Release], Path]]:
     """Builds the SPANK plugin for a release; in a folder that both releases see."""
     made: list[Path] = []
 
@@ -349,10 +349,11 @@ def plugin() -> Iterator[Callable[[Path | None], Path]]:
 
 
 @pytest.mark.slurm
+@pytest.mark.parametrize("every_release", ["oldest", "middle"], indirect=True)
 def test_options_reach_every_command_and_tasks_find_their_partition(
     slurm_lab: Callable[..., SlurmLab],
     every_release: Release,
-    plugin: Callable[[Path | None], Path],
+    plugin: Callable[[Release], Path],
 ) -> None:
     library = plugin(every_release)
     prolog = "#!/bin/sh\necho $SLURM_JOB_ID $SPANK_IPUS $SPANK_NUM_REPLICAS >>@LAB@/out/prolog\n"
@@ -388,9 +389,11 @@ def test_options_reach_every_command_and_tasks_find_their_partition(
 @pytest.mark.slurm
 @pytest.mark.parametrize("value", ["-4", "four", "4x", "", "65537", "99999999999999999999"])
 def test_numbers_that_are_none_are_refused_by_every_command(
-    value: str, slurm_lab: Callable[..., SlurmLab], plugin: Callable[[Path | None], Path]
+    value: str, slurm_lab: Callable[..., SlurmLab], plugin: Callable[[Release], Path]
 ) -> None:
-    lab = slurm_lab(nodes=1, files={"plugstack.conf": f"required {plugin(None)}\n"})
+    lab = slurm_lab(
+        nodes=1, files={"plugstack.conf": f"required {plugin(Release('oldest', None))}\n"}
+    )
     for command in (["srun", "true"], ["sbatch", "--wrap=true"], ["salloc", "true"]):
         done = lab.run(command[0], f"--ipus={value}", command[1])
         assert done.returncode != 0

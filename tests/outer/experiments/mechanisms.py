@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.outer.lab import SlurmLab, poll
+from tests.outer.lab import Release, SlurmLab, poll
 
 NATIVE = Path(__file__).parents[3] / "src/podwright/slurm/native"
 DEVICES = 256

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.outer.gpu.test_configure import bare_lab, configured, inventory
+from tests.outer.lab import release
 from tests.whole.conftest import Pod
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -25,10 +26,10 @@ simulated = true
 """
 
 
-@pytest.mark.parametrize("version", ["22.05", "24.11"])
-def test_a_real_grant_is_taken_over(version: str, slurm_24: Path, tmp_path: Path) -> None:
-    lab = bare_lab(slurm_24 if version == "24.11" else None)
-    configured(lab, inventory(lab), version)
+@pytest.mark.parametrize("name", ["oldest", "middle"])
+def test_a_real_grant_is_taken_over(name: str, tmp_path: Path) -> None:
+    lab = bare_lab(release(name))
+    configured(lab, inventory(lab))
     file = tmp_path / "row.toml"
     domains = [f'[[link_domains]]\nname = "d{n}"\nmachines = ["n{n}"]\n' for n in range(1, 5)]
     file.write_text(CLUSTER + "\n".join(domains))

@@ -7,14 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podwright.slurm.gpus import check, make_inventory
 from tests.outer.gpu.truth import make_gpus
-from tests.outer.lab import SlurmLab
+from tests.outer.lab import Release, SlurmLab, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -25,9 +24,9 @@ SWITCHES = [
 ]
 
 
-def bare_lab(release: Path | None = None, **conf: str) -> SlurmLab:
+def bare_lab(slurm: Release | None = None, **conf: str) -> SlurmLab:
     """Four nodes of which Slurm knows no GPU; their lines go on over two lines of the file."""
-    lab = SlurmLab(nodes=4, cpus=8, conf=conf, release=release)
+    lab = SlurmLab(nodes=4, cpus=8, conf=conf, release=slurm)
     make_gpus(lab)
     path = lab.folder / "slurm.conf"
     path.write_text(path.read_text().replace(" CPUs=8", " \\\n   CPUs=8"))
@@ -61,10 +60,11 @@ def command(lab: SlurmLab, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def configured(lab: SlurmLab, tree: dict[str, Any], version: str, *words: str) -> None:
+def configured(lab: SlurmLab, tree: dict[str, Any], *words: str) -> None:
     file = lab.folder / "inventory.json"
     file.write_text(json.dumps(tree))
     conf = f"--slurm-conf={lab.folder}/slurm.conf"
+    version = "{}.{:02}".format(*lab.release.version)
     done = command(
         lab, "configure", "--gpus", str(file), conf, "--slurm-version", version, "--write", *words
     )
@@ -87,12 +87,12 @@ def files(lab: SlurmLab) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in lab.folder.glob("*.conf")}
 
 
-@pytest.mark.parametrize("version", ["22.05", "24.11"])
-def test_what_is_written_is_what_slurm_has(version: str, slurm_24: Path) -> None:
-    lab = bare_lab(slurm_24 if version == "24.11" else None)
+@pytest.mark.parametrize("name", ["oldest", "middle"])
+def test_what_is_written_is_what_slurm_has(name: str) -> None:
+    lab = bare_lab(release(name))
     before = files(lab)
     tree = inventory(lab)
-    configured(lab, tree, version)
+    configured(lab, tree)
     with lab:
         assert problems(lab, tree) == []
         nodes = lab.ok("sinfo", "--noheader", "-N", "-o", "%N %G %f").splitlines()
@@ -112,10 +112,10 @@ def test_what_is_written_is_what_slurm_has(version: str, slurm_24: Path) -> None
         assert files(lab) == before
 
 
-def test_blocks_hold_jobs_together(slurm_24: Path) -> None:
-    lab = bare_lab(slurm_24)
+def test_blocks_hold_jobs_together(middle: Release) -> None:
+    lab = bare_lab(middle)
     tree = inventory(lab, domains=True)
-    configured(lab, tree, "24.11")
+    configured(lab, tree)
     assert "BlockName=rack1 Nodes=n[1-2]" in (lab.folder / "topology.conf").read_text()
     with lab:
         assert problems(lab, tree) == []
@@ -130,7 +130,7 @@ def test_confined_jobs_open_their_own_alone() -> None:
     lab.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
     tree = inventory(lab)
     tree["partitions"][0]["exclusive"] = True
-    configured(lab, tree, "22.05", "--confine")
+    configured(lab, tree, "--confine")
     with lab:
         assert problems(lab, tree) == []
         first, second = (lab.submit("sleep 600", "-wn1", "--gpus=1") for _ in range(2))
@@ -141,7 +141,7 @@ def test_confined_jobs_open_their_own_alone() -> None:
 def test_check_finds_what_is_wrong() -> None:
     lab = bare_lab()
     tree = inventory(lab)
-    configured(lab, tree, "22.05")
+    configured(lab, tree)
     with lab:
         (lab.folder / "gpu3").unlink()
         lab.ok("scontrol", "update", "nodename=n2", "state=drain", "reason=fan is loud")
@@ -167,7 +167,7 @@ def test_a_job_opens_its_own_slice_alone() -> None:
         for own in (1, 2)
     ]
     tree["nodes"][1] = {"sockets": 2, "cores_per_socket": 4, "names": "n4", "gpus": slices}
-    configured(lab, tree, "22.05", "--confine")
+    configured(lab, tree, "--confine")
     look = f'for n in 0 1 2; do (: <>{lab.folder}/gpu$n) 2>&1; done | grep -o "[a-z]*$"'
     with lab:
         one = ("-wn4", "--gres=gpu:h100_1g.10gb:1")
@@ -182,12 +182,12 @@ def test_a_job_opens_its_own_slice_alone() -> None:
         lab.wait_over(third)
 
 
-@pytest.mark.parametrize("version", ["22.05", "24.11"])
-def test_jobs_that_say_nothing_of_memory_share_a_node(version: str, slurm_24: Path) -> None:
+@pytest.mark.parametrize("name", ["oldest", "middle"])
+def test_jobs_that_say_nothing_of_memory_share_a_node(name: str) -> None:
     """Where Slurm counts memory, each GPU and each core brings its share of it."""
-    lab = bare_lab(slurm_24 if version == "24.11" else None, SelectType="", SelectTypeParameters="")
+    lab = bare_lab(release(name), SelectType="", SelectTypeParameters="")
     tree = inventory(lab)
-    configured(lab, tree, version)
+    configured(lab, tree)
     text = (lab.folder / "slurm.conf").read_text()
     assert "SelectTypeParameters=CR_Core_Memory #podwright-gpus\n" in text
     with lab:

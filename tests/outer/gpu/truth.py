@@ -11,9 +11,8 @@ import os
 import re
 import shlex
 import stat
-from pathlib import Path
 
-from tests.outer.lab import LabError, SlurmLab
+from tests.outer.lab import LabError, Release, SlurmLab
 from tests.slurm_requests.outcome import line
 from tests.slurm_requests.shapes import LAYOUTS, NODES, Layout
 
@@ -35,7 +34,9 @@ def make_gpus(lab: SlurmLab, count: int = 4) -> None:
         os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
 
 
-def gpu_lab(release: Path | None = None, layout: Layout = LAYOUTS["even"], **conf: str) -> SlurmLab:
+def gpu_lab(
+    release: Release | None = None, layout: Layout = LAYOUTS["even"], **conf: str
+) -> SlurmLab:
     """A lab, not yet started, whose nodes have GPUs."""
     lab = SlurmLab(
         nodes=NODES,

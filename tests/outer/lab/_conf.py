@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-def base(folder: Path, controller: str, port: int, *, user: str, nodes_alone: bool) -> dict[str, str]:
+def base(
+    folder: Path, controller: str, port: int, *, user: str, nodes_alone: bool
+) -> dict[str, str]:
     """What every lab starts from; a test's own pieces replace or add to it."""
     return {
         "ClusterName": "lab",

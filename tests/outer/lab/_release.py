@@ -116,9 +116,9 @@ def _kept(root: Path) -> Path | None:
 def _made(suite: Suite, root: Path, mirror: str) -> Path:
     if root.exists():
         shutil.rmtree(root)
-    argv = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", suite.name, root, mirror]
+    what = ["--variant=minbase", f"--include={PACKAGES}", suite.name, str(root), mirror]
     done = subprocess.run(
-        [*argv, *([suite.script] if suite.script else [])],
+        ["debootstrap", *what, *([suite.script] if suite.script else [])],
         capture_output=True,
         text=True,
         check=False,

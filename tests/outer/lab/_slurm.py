@@ -55,8 +55,8 @@ class SlurmLab:
     `conf` replaces or adds settings of slurm.conf (the value "" takes one out); `lines` are added
     as they are; `files` are written beside it, `@LAB@` in both standing for the lab's folder, and
     those that begin with "#!" are made executable. `release` is whose Slurm it is (this machine's
-    own where it is not said), `user` who its slurmctld runs as, with all that this brings: hooks run
-    as that user too. `hosts` puts slurmctld on the lab's first host and a slurmd on each other.
+    own where it is not said), `user` who its slurmctld runs as, and so its hooks. `hosts` puts
+    slurmctld on the lab's first host and a slurmd on each other.
     """
 
     def __init__(

@@ -10,10 +10,11 @@ from tests.outer.slurm.native import NativeLab
 
 
 @pytest.fixture(
-    scope="module", params=["oldest", "newest", pytest.param("middle", marks=pytest.mark.soak)]
+    scope="module",
+    params=["oldest", *(pytest.param(one, marks=pytest.mark.soak) for one in ("middle", "newest"))],
 )
 def release(request: pytest.FixtureRequest) -> Release:
-    """Of which Slurm the module's cluster is: the outermost always, the one between under soak."""
+    """Of which Slurm the module's cluster is: the oldest always, the others under soak."""
     return find_release(request.param)
 
 

@@ -44,7 +44,9 @@ def started_with(lab: NativeLab, small: int, *options: str) -> int:
         pytest.param("", "5", id="a block is emptied"),
     ],
 )
-def test_a_large_job_starts_where_room_is_made_for_it(release: Release, more: str, room: str) -> None:
+def test_a_large_job_starts_where_room_is_made_for_it(
+    release: Release, more: str, room: str
+) -> None:
     conf = {"SchedulerParameters": SCHEDULER + more}
     with NativeLab(
         nodes=2, cpus=64, release=release, conf=conf, configure=["--room-after", room]
