@@ -157,13 +157,39 @@ def test_what_was_chosen_stands_for_connections_that_are_not_in_the_log() -> Non
     (finding,) = judge(report)
     assert (finding.id, "NCCL_IB_DISABLE=1" in finding.problem) == ("tcp", True)
     assert verdict(started("IB")) == ["not known"]
-    assert verdict(started("Socket", nodes=1)) == ["not known"]
+    alone = [one for one in started("Socket", nodes=1) if "host1" not in one]
+    assert verdict(alone) == ["not known"]
     # One process told of its own ranks alone: nothing is known of the way to the other hosts.
     near = [line(0, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")]
     assert verdict([*started("IB"), *near]) == ["not known"]
     assert verdict([*started("Socket", "NCCL_IB_DISABLE set by environment to 1."), *near]) == [
         "tcp"
     ]
+
+
+def test_what_the_driver_refuses_stands_for_connections_too() -> None:
+    using = "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"
+    off = [f"NET/IB : GPU Direct RDMA Disabled for HCA {n} 'mlx5_{n}'" for n in (0, 1)]
+    assert verdict(started("IB", using, *off)) == ["no-gpudirect"]
+    assert verdict(started("IB", using, off[0])) == ["not known"]
+
+
+def test_before_2_6_no_adapter_means_tcp() -> None:
+    lines = [
+        *(line(rank, "NET/IB : No device found.") for rank in (0, 2)),
+        *(line(rank, "NET/Socket : Using [0]ens3:172.31.0.1<0>") for rank in (0, 2)),
+    ]
+    assert verdict(lines) == ["tcp"]
+    assert verdict(lines[:1]) == ["not known"]
+    assert verdict(["NCCL INFO NET/Socket : Using [0]bond0:10.8.184.2<0>"]) == ["not known"]
+
+
+def test_the_log_of_one_rank_says_nothing_of_the_others() -> None:
+    near = [line(0, "Ring 00 : 0[3d000] -> 1[b2000] via P2P/IPC")]
+    done = line(0, "comm 0x7f rank 0 nranks 192 cudaDev 3 busId 3d000 - Init COMPLETE")
+    assert verdict([*near, done]) == ["not known"]
+    done = line(0, "comm 0x7f rank 0 nranks 2 cudaDev 3 busId 3d000 - Init COMPLETE")
+    assert verdict([*near, done]) == []
 
 
 def far(network: str, *, gpudirect: bool = False) -> list[str]:

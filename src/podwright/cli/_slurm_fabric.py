@@ -33,7 +33,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
         body = asdict(report) | {"verdict": verdict, "not_known": unknown}
         body["findings"] = [asdict(f) for f in findings]
-        body["one_name"] = sorted(report.one_name)
+        body |= {"one_name": sorted(report.one_name), "names": sorted(report.names)}
         body["sends"] = {h: {r: sorted(d) for r, d in s.items()} for h, s in report.sends.items()}
         for pair, shown in zip(report.pairs, body["pairs"], strict=True):
             shown["between_hosts"] = report.between_hosts(pair)

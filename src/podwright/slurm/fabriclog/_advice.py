@@ -39,7 +39,7 @@ def judge(report: Report) -> list[Finding]:
     found = [
         _sockets(report, sockets, said=not over and report.several_hosts),
         _provider(report),
-        _no_gpudirect(report, ib),
+        _no_gpudirect(report, ib, said=not over and report.several_hosts),
         _no_gpudirect_efa(report, efa),
         _one_adapter(report),
         _rack(report),
@@ -60,6 +60,8 @@ def not_known(report: Report) -> list[str]:
         )
     elif report.several_hosts and not far:
         out.append("the ranks are on several hosts, and no connection between hosts is in the log")
+    elif not far and (seen := report.seen) < report.world:
+        out.append(f"{seen} of {report.world} ranks are in the log; where the others are it hides")
     for name in sorted({p.transport.partition("/")[2] for p in far if not p.gpudirect}):
         if name in ("", "IB", "Socket", *_LIBFABRIC):
             continue
@@ -76,7 +78,8 @@ def _off(value: str | None) -> bool:
 
 def _sockets(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None:
     """said: no connection between the hosts is in the log, so what NCCL chose stands for it."""
-    chosen = said and report.networks == ["Socket"]
+    # Before 2.6 NCCL did not name what it chose, but did say that it found no adapter.
+    chosen = said and (report.networks or ["Socket"] * report.no_adapter) == ["Socket"]
     if not pairs and not chosen:
         return None
     problem = "ranks on different hosts talk over TCP (NET/Socket)"
@@ -186,8 +189,11 @@ def _rack(report: Report) -> Finding | None:
     )
 
 
-def _no_gpudirect(report: Report, pairs: list[Pair]) -> Finding | None:
-    if not pairs:
+def _no_gpudirect(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None:
+    """said: no connection between the hosts is in the log, so what the driver offers stands."""
+    named = {name.partition(":")[0] for name in report.adapters}
+    none_can = said and bool(named) and named <= set(report.gpudirect_off)
+    if not pairs and not none_can:
         return None
     problem = "GPUDirect RDMA was off: data passed through host memory"
     level = report.settings.get("NCCL_NET_GDR_LEVEL") or report.settings.get("NCCL_IB_CUDA_SUPPORT")

@@ -18,7 +18,7 @@ from podwright.slurm.requests import invalid
 
 #: Who publishes a log often takes its hosts out.
 _LINE = re.compile(
-    r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?\[(?P<device>-?\d+)\]\s+"
+    r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?(?:\[(?P<device>-?\d+)\]\s+)?"
     r"(?:\S+\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
 )
 _HOP = re.compile(
@@ -69,11 +69,12 @@ class Fabric:
 class Report:
     """All that the log says. `hosts` maps ranks to host names where the log tells.
 
-    library: NCCL or RCCL. nodes: as the library counts hosts, 0 where it does not say. on: the
+    library: NCCL or RCCL. world: as it counts ranks; nodes: hosts; 0 where it does not say. on: the
     GPU of each rank, by its number or its place on the bus. cards: how many adapters there are to
     the library. provider, platform: what the plugin of AWS says. sends: by host, which adapters
     its ranks send through, by their numbers. fabric: GPUs of a rack that spoke of its NVLink.
-    one_name: names that several hosts have, since two ranks there are on one GPU.
+    names: of all hosts that wrote. one_name: those that several hosts have, since two ranks there
+    are on one GPU.
     """
 
     library: str = "NCCL"
@@ -89,6 +90,7 @@ class Report:
     no_adapter: bool = False
     peers_disabled: bool = False
     warnings: list[str] = field(default_factory=list)
+    world: int = 0
     nodes: int = 0
     provider: str = ""
     platform: str = ""
@@ -97,11 +99,17 @@ class Report:
     sends: dict[str, dict[int, set[int]]] = field(default_factory=dict)
     fabric: list[Fabric] = field(default_factory=list)
     one_name: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def seen(self) -> int:
+        """How many ranks wrote, or are at an end of a connection."""
+        return len(self.hosts.keys() | {rank for p in self.pairs for rank in (p.a, p.b)})
 
     @property
     def several_hosts(self) -> bool:
         """Whether the ranks are known to be on more than one host."""
-        return self.nodes > 1 or len(set(self.hosts.values())) > 1 or bool(self.one_name)
+        return self.nodes > 1 or len(self.names) > 1 or bool(self.one_name)
 
     def between_hosts(self, pair: Pair) -> bool:
         """Whether the two ranks are known to be on different hosts, or used the network."""
@@ -139,6 +147,8 @@ def read_log(lines: Iterable[str]) -> Report:
         if not match:
             continue
         spoke = True
+        if match["host"]:
+            report.names.add(match["host"])
         text = _REPEATED.sub("", match["text"].strip())
         hop = _HOP.search(text)
         if hop:
@@ -155,7 +165,7 @@ def read_log(lines: Iterable[str]) -> Report:
         pair.channels = len(channels)
         report.pairs.append(pair)
     report.pairs.sort(key=lambda p: (p.a, p.b, p.transport))
-    report.ranks = max([report.ranks, *(p.b + 1 for p in report.pairs), *report.hosts, 0])
+    report.ranks = max([report.world, *(p.b + 1 for p in report.pairs), *report.hosts, 0])
     return report
 
 
@@ -201,7 +211,7 @@ def _note(report: Report, text: str, host: str, level: str) -> None:
     if rank and host:
         report.hosts.setdefault(int(rank["rank"]), host)
     if rank:
-        report.ranks = max(report.ranks, int(rank["ranks"]))
+        report.world = max(report.world, int(rank["ranks"]))
     setting = _SETTING.search(text)
     if setting:
         report.settings[setting[1]] = setting[2]
