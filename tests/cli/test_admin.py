@@ -21,6 +21,7 @@ from podwright.wire import (
     AllocationRequest,
     BackupReply,
     CheckResult,
+    ClusterChange,
     ClusterInfo,
     ClusterList,
     ClusterRequest,
@@ -141,6 +142,23 @@ def test_a_users_key_is_shown_once_and_kept_privately(
     assert server.asked == [("CreateUser", request)]
     code, _, err = run("create user alice")
     assert (code, "is there already" in err, len(server.asked)) == (2, True, 1)
+
+
+def test_machines_join_and_replace_one_another(server: Server, run: Run) -> None:
+    made = ClusterInfo(name="c1", family="ipu", size=12, free=8, machines=["ag1"], ild_sizes=[12])
+    server.answers["ChangeCluster"] = made
+    server.answers["ListClusters"] = ClusterList(clusters=[made])
+    assert run("add machine ag2,ag3 --cluster c1 --dry-run") == (
+        0,
+        "add machine (ag2,ag3): cluster c1 would have 12 devices in link domains of 12.\n",
+        "",
+    )
+    code, out, _ = run("replace machine ag1 --by ag2")
+    assert (code, out.splitlines()[0]) == (0, "replace machine (ag1): success.")
+    assert [request for method, request in server.asked if method == "ChangeCluster"] == [
+        ClusterChange(name="c1", add=["ag2", "ag3"], dry_run=True),
+        ClusterChange(name="c1", replace="ag1", by="ag2"),
+    ]
 
 
 def test_allocations(server: Server, run: Run) -> None:

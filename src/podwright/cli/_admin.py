@@ -187,6 +187,8 @@ _ACTIONS: dict[str, _Action] = {
     "discover_agents": _discover_agents,
     "test_cluster": _test_cluster,
     "list_machines": _admin_care.list_machines,
+    "add_machine": _admin_care.add_machine,
+    "replace_machine": _admin_care.replace_machine,
     "drain_machine": _admin_care.drain_machine,
     "resume_machine": _admin_care.resume_machine,
     "set_quota": _admin_care.set_quota,

@@ -8,10 +8,11 @@ from itertools import groupby
 from pathlib import Path
 
 from podwright.cli import _json
+from podwright.cli._admin_calls import call, names
 from podwright.cli._admin_show import MachineRow, machine_table
 from podwright.cli._waiting import waiting
 from podwright.client import Client
-from podwright.wire import InvalidRequest, NotFound, QuotaInfo
+from podwright.wire import ClusterChange, ClusterInfo, InvalidRequest, NotFound, QuotaInfo
 
 _Arguments = argparse.Namespace
 
@@ -74,7 +75,45 @@ def resume_machine(arguments: _Arguments, client: Client) -> int:
     return _show(arguments, {"name": arguments.name}, lambda: done)
 
 
-def _machine(client: Client, name: str) -> MachineRow:
+def add_machine(arguments: _Arguments, client: Client) -> int:
+    """`vipu-admin add machine A,B --cluster C`."""
+    request = ClusterChange(
+        name=arguments.cluster,
+        add=names(arguments.name),
+        link_domain=arguments.link_domain,
+        dry_run=arguments.dry_run,
+    )
+    return _change(arguments, client, request, f"add machine ({arguments.name})")
+
+
+def replace_machine(arguments: _Arguments, client: Client) -> int:
+    """`vipu-admin replace machine NAME --by AGENT`."""
+    clusters = client.list_clusters()
+    cluster = next((c.name for c in clusters if arguments.name in c.machines), "")
+    if not cluster:
+        _machine(client, arguments.name, "replace")
+    request = ClusterChange(
+        name=cluster, replace=arguments.name, by=arguments.by, dry_run=arguments.dry_run
+    )
+    return _change(arguments, client, request, f"replace machine ({arguments.name})")
+
+
+def _change(arguments: _Arguments, client: Client, request: ClusterChange, what: str) -> int:
+    with waiting(what):
+        made = call(client, "ChangeCluster", request, ClusterInfo)
+    sizes = " ".join(map(str, made.ild_sizes))
+    text = f"cluster {made.name} {'would have' if arguments.dry_run else 'has'} {made.size} devices"
+    text += f" in link domains of {sizes}."
+    text = (
+        f"{what}: {text}"
+        if arguments.dry_run
+        else f"{what}: success.\n{text[:1].upper()}{text[1:]}"
+    )
+    value = {**_json.cluster(made), "dry_run": arguments.dry_run}
+    return _show(arguments, value, lambda: text)
+
+
+def _machine(client: Client, name: str, verb: str = "drain") -> MachineRow:
     rows = machines(client)
     for row in rows:
         if row.machine == name:
@@ -82,7 +121,7 @@ def _machine(client: Client, name: str) -> MachineRow:
     have = ", ".join(row.machine for row in rows[:8]) or "none"
     raise NotFound(
         f"there is no machine {name}",
-        asked=f"drain machine {name}",
+        asked=f"{verb} machine {name}",
         would_work=f"there are: {have}",
     )
 

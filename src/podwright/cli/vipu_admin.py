@@ -91,6 +91,7 @@ def build_parser() -> Parser:
         "machine", "drain_machine", "Place nothing new on a machine; what is there stays."
     )
     drain.add_argument("--dry-run", action="store_true", help="say what that would mean, no more")
+    _changes_of_clusters(verb)
     verb("resume", "Put a machine back into service.")(
         "machine", "resume_machine", "Place partitions on a machine again."
     )
@@ -106,6 +107,22 @@ def build_parser() -> Parser:
     )
     backup.add_argument("name", metavar="FILE", help="the file; one that is there is replaced")
     return parser
+
+
+def _changes_of_clusters(verb: Callable[..., Callable[..., Parser]]) -> None:
+    more = verb("add", "Add machines to a cluster that is in use.")(
+        "machine", "add_machine", "Add registered agents to a cluster; what runs there goes on."
+    )
+    more.add_argument("--cluster", required=True, metavar="C", help="the cluster")
+    more.add_argument(
+        "--link-domain", default="", metavar="D", help="the one they join, or a new one's name"
+    )
+    other = verb("replace", "Put another machine in one's place.")(
+        "machine", "replace_machine", "Put another agent in the place of a machine that is empty."
+    )
+    other.add_argument("--by", required=True, metavar="AGENT", help="a registered agent")
+    for parser in (more, other):
+        parser.add_argument("--dry-run", action="store_true", help="say what would be, no more")
 
 
 def _quota(parser: Parser, sets: bool) -> None:
@@ -199,7 +216,9 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
     parser = build_parser()
     arguments = parser.parse_args(words)
     if not arguments.server_version and arguments.verb is None:
-        parser.error("missing VERB: create, list, get, set, remove, drain, backup, …; see --help")
+        parser.error(
+            "missing VERB: create, list, get, set, add, remove, drain, backup, …; see --help"
+        )
     from podwright.cli._admin import perform  # after the words are known to be right
 
     return perform(arguments, connect)

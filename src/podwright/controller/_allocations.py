@@ -53,7 +53,7 @@ def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
 def define(site: Site, record: AllocationRecord) -> None:
     """An allocation is there from now on."""
     whole = site.cluster.name
-    if _implicit(site):
+    if implicit(site):
         site.index.remove_allocation(whole)
         del site.allocations[whole]
     site.index.define_allocation(record.name, record.agents)
@@ -101,14 +101,14 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
         raise InvalidRequest(
             "it needs either agents or a size", asked=asked, would_work="--agents or --size"
         )
-    if _implicit(site) and (inside := names_in(core, site, site.cluster.name)):
+    if implicit(site) and (inside := names_in(core, site, site.cluster.name)):
         raise WrongState(
             f"{', '.join(inside[:8])} of cluster {site.cluster.name} lie outside any allocation",
             asked=asked,
             would_work="remove them first",
             partitions=inside[:100],
         )
-    taken = {} if _implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
+    taken = {} if implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
     if request.agents:
         agents = _checked(site, request.agents, taken, asked)
     else:
@@ -126,7 +126,7 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
 def found(core: Core, name: str, asked: str) -> Site:
     """Where an allocation is that may go. Raises NotFound, and WrongState while it is in use."""
     (site,) = core.inventory.candidates("", name, asked)[:1]
-    if _implicit(site):
+    if implicit(site):
         raise WrongState(
             f"it stands for all of cluster {name}",
             asked=asked,
@@ -155,12 +155,29 @@ def put_allocation(record: AllocationRecord) -> Put:
     return Put(ALLOCATION, record.name, msgspec.json.encode(record))
 
 
+def with_machines(site: Site, machines: Mapping[str, Sequence[str]]) -> list[Put]:
+    """The changes that write allocations of a cluster whose machines are others now."""
+    return [
+        put_allocation(
+            AllocationRecord(
+                name=name,
+                cluster=site.cluster.name,
+                agents=tuple(inside),
+                scheduler=site.closed.get(name, ""),
+                owner=site.owned.get(name, ""),
+            )
+        )
+        for name, inside in machines.items()
+        if list(inside) != site.allocations.get(name)
+    ]
+
+
 def drop_allocation(name: str) -> Delete:
     """The change that forgets an allocation."""
     return Delete(ALLOCATION, name)
 
 
-def _implicit(site: Site) -> bool:
+def implicit(site: Site) -> bool:
     return list(site.allocations) == [site.cluster.name]
 
 

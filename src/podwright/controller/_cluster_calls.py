@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from podwright.controller import _allocations as allocations
+from podwright.controller import _cluster_change as change
 from podwright.controller import _clusters as clusters
 from podwright.controller import _recovery as recovery
 from podwright.controller import _registry as registry
@@ -19,6 +20,7 @@ from podwright.controller._whole import to_its_end
 from podwright.wire import (
     AllocationInfo,
     AllocationRequest,
+    ClusterChange,
     ClusterInfo,
     ClusterRequest,
     ClusterTest,
@@ -81,6 +83,36 @@ class ClusterCalls:
             core.lift(site)
             self._registry.end_cluster(request.name)
         return Empty()
+
+    @to_its_end
+    async def change_cluster(self, caller: Caller, request: ClusterChange) -> ClusterInfo:
+        """Add machines to a cluster, or put one in another's place; or say what that would be.
+
+        Raises NotFound, InvalidRequest, WrongState.
+        """
+        asked = f"change cluster {request.name[:80]}"
+        check_administrator(caller, asked)
+        core = self._core
+        async with self._changing:
+            site = self._named(request.name, asked)
+            if request.name not in self._registry.clusters:
+                raise WrongState(
+                    "the server was started with it",
+                    asked=asked,
+                    would_work="change its --cluster-file, and restart vipu-server",
+                )
+            draft = change.drafted(core, self._registry, site, request)
+            if request.dry_run:
+                preview = Site(draft.cluster, draft.machines)
+                preview.index = draft.index
+                return views.cluster_info(core, preview)
+            # In memory first, at one stroke: nobody is placed by the old cluster while the new one
+            # is written down, and fresh machines take nothing before they are welcome.
+            changes = change.applied(core, self._registry, site, draft)
+            await core.journal.commit(changes)
+            core.freed(None, (), "")
+            await asyncio.gather(*(self._welcome(name) for name in draft.fresh))
+        return self._cluster(request.name)
 
     async def test_cluster(self, caller: Caller, request: Named) -> ClusterTest:
         """Ask every machine of a cluster, and say what is wrong and where."""

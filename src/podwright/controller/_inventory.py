@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.agents import MachineReport
 from podwright.fabric import Cluster
-from podwright.placement import Block, NodeIndex, index_of
+from podwright.placement import Block, Index, NodeIndex, index_of
 from podwright.wire import DeviceRef, InvalidRequest, NotFound
 
 
@@ -22,8 +22,18 @@ class Site:
             self.allocations[name] = list(machines)
         if not self.allocations:
             self.allocations[cluster.name] = self.machines()
-        self._names = [[m.name for m in d.machines] for d in cluster.domains]
         self._per_machine = cluster.family.devices_per_machine
+        self.drained: set[str] = set()
+        self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
+        self.unhealthy: dict[str, frozenset[int]] = {}
+        self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
+        self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Names and places of machines, and devices of which nothing is known yet."""
+        cluster = self.cluster
+        self._names = [[m.name for m in d.machines] for d in cluster.domains]
         self.places = {
             name: (d, i) for d, names in enumerate(self._names) for i, name in enumerate(names)
         }
@@ -39,11 +49,54 @@ class Site:
             ]
             for d in range(len(cluster.domains))
         ]
-        self.drained: set[str] = set()
-        self.attributes: dict[str, tuple[Mapping[str, str], ...]] = {}
-        self.unhealthy: dict[str, frozenset[int]] = {}
-        self.closed: dict[str, str] = {}  #: allocation -> the scheduler who alone creates in it
-        self.owned: dict[str, str] = {}  #: allocation -> the user for whose job it was made
+
+    def redefined(
+        self, cluster: Cluster, machines: Mapping[str, Sequence[str]]
+    ) -> NodeIndex | Index:
+        """An index of the cluster as it is to be, in which all is taken that is taken now.
+
+        machines: of each allocation; none: one for all. Raises ValueError for what has no place
+        there.
+        """
+        index = index_of(cluster)
+        for name, inside in machines.items():
+            index.define_allocation(name, inside)
+        for placement in self.index.held():
+            index.take(placement)
+        return index
+
+    def redefine(
+        self, cluster: Cluster, index: NodeIndex | Index, machines: Mapping[str, Sequence[str]]
+    ) -> None:
+        """The cluster is another from now on: what stays keeps its place in it."""
+        before = {
+            name: self.refs[d][i * self._per_machine :] for name, (d, i) in self.places.items()
+        }
+        self.cluster, self.index = cluster, index
+        self._lay_out()
+        for name, (domain, place) in self.places.items():
+            first = place * self._per_machine
+            if name in before:
+                self.refs[domain][first : first + self._per_machine] = before[name][
+                    : self._per_machine
+                ]
+        self.allocations = {name: list(inside) for name, inside in machines.items()} or {
+            cluster.name: self.machines()
+        }
+        for table in (self.attributes, self.unhealthy):
+            for name in table.keys() - self.places.keys():
+                del table[name]
+        self.drained &= self.places.keys()
+        for name in self.attributes:
+            self._shape(name)
+
+    def _shape(self, machine: str) -> None:
+        """Which of a machine's devices are ill, and which are slices."""
+        if isinstance(self.index, NodeIndex):
+            self.index.avoid(machine, self.unhealthy[machine])
+            found = enumerate(self.attributes[machine])
+            profiles = {i: about.get("profile", "") for i, about in found}
+            self.index.cut(machine, {i: profile for i, profile in profiles.items() if profile})
 
     def machines(self) -> list[str]:
         """All machines, in the order of domains and links."""
@@ -67,10 +120,7 @@ class Site:
             )
         self.attributes[machine] = tuple(device.attributes for device in report.devices)
         self.unhealthy[machine] = frozenset(d.index for d in report.devices if not d.healthy)
-        if isinstance(self.index, NodeIndex):
-            self.index.avoid(machine, self.unhealthy[machine])
-            found = {d.index: d.attributes.get("profile", "") for d in report.devices}
-            self.index.cut(machine, {i: profile for i, profile in found.items() if profile})
+        self._shape(machine)
 
     def parts(self, blocks: Sequence[Block]) -> dict[str, list[int]]:
         """Blocks as indices of devices in each machine."""

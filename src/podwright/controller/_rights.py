@@ -70,6 +70,7 @@ RIGHTS: Final[dict[str, Rights]] = {
     "CreateAgent": _ADMINISTRATOR,
     "RemoveAgent": _ADMINISTRATOR,
     "CreateCluster": _ADMINISTRATOR,
+    "ChangeCluster": _ADMINISTRATOR,
     "RemoveCluster": _ADMINISTRATOR,
     "TestCluster": _ADMINISTRATOR,
     "CreateAllocation": _ADMINISTRATOR,

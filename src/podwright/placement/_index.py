@@ -173,6 +173,15 @@ class Index:
         pool.turn(place, 1)
         pool.turn_rest(place, 1)
 
+    def held(self) -> list[Placement]:
+        """All placements that hold devices now."""
+        return [
+            place.placement
+            for pool in self._pools.values()
+            for place in pool.holders
+            if place is not None
+        ]
+
     def _recorded(self, pool: Pool, placement: Placement) -> Place:
         """The place of a placement that this index did not make. Raises ValueError."""
         request = Request(0, gcds=len(placement.gcds), blocks=placement.blocks)

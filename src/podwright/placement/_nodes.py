@@ -198,6 +198,10 @@ class NodeIndex:
             self._untaken[name] |= mask
             self._look(name)
 
+    def held(self) -> list[Placement]:
+        """All placements that hold devices now."""
+        return list(self._held)
+
     def _bits(self, blocks: Sequence[Block]) -> dict[str, int]:
         """Blocks as masks of machines; empty where they leave the cluster or overlap."""
         out: dict[str, int] = {}

@@ -99,6 +99,22 @@ class ClusterRequest(Value):
     topology: str = ""
 
 
+class ClusterChange(Value):
+    """Add machines to a cluster that is in use, or put one in another's place.
+
+    add: registered agents, in the order of their links. link_domain: which they join, or the name
+    of a new one; empty: what their number suggests. replace, by: a machine without partitions, and
+    the agent that takes its place. dry_run: say what the cluster would be, and change nothing.
+    """
+
+    name: str
+    add: list[str] = []
+    link_domain: str = ""
+    replace: str = ""
+    by: str = ""
+    dry_run: bool = False
+
+
 class Named(Value):
     """A machine, cluster or user, by its name."""
 
@@ -186,6 +202,7 @@ METHODS.update(
         Method("AnnounceAgent", Announcement, Empty),
         Method("DiscoverAgents", DiscoverRequest, DiscoveredList),
         Method("CreateCluster", ClusterRequest, ClusterInfo, True),
+        Method("ChangeCluster", ClusterChange, ClusterInfo, True),
         Method("RemoveCluster", Named, Empty, True),
         Method("TestCluster", Named, ClusterTest),
         Method("CreateAllocation", AllocationRequest, AllocationInfo, True),

@@ -1,0 +1,210 @@
+"""A cluster that is in use gets more machines, or another one in a machine's place.
+
+What lies on the others stays where it is and goes on: a machine keeps its link domain and its
+place there, and new ones come behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from podwright.controller import _allocations as allocations
+from podwright.controller import _machines as machines
+from podwright.controller._core import Core
+from podwright.controller._inventory import Site
+from podwright.controller._records import drop_quarantine
+from podwright.controller._registry import Registry, put_cluster
+from podwright.fabric import Cluster, LinkDomain, Machine
+from podwright.placement import Index, NodeIndex, Placement
+from podwright.store import Change, Delete
+from podwright.wire import ClusterChange, InvalidRequest, NotFound, WrongState
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A cluster as it is to be. machines: of each allocation that was defined.
+
+    fresh: machines that come in, whose devices are reset first. gone: the one that leaves, or
+    empty.
+    """
+
+    cluster: Cluster
+    index: Index | NodeIndex
+    machines: Mapping[str, Sequence[str]]
+    fresh: Sequence[str]
+    gone: str
+
+
+def drafted(core: Core, registry: Registry, site: Site, request: ClusterChange) -> Changed:
+    """The change that is asked for; nothing is changed yet.
+
+    Raises InvalidRequest, NotFound or WrongState.
+    """
+    replaces = bool(request.replace or request.by)
+    asked = f"change cluster {request.name[:80]}"
+    if replaces == bool(request.add) or replaces != bool(request.replace and request.by):
+        raise InvalidRequest(
+            "a change adds machines, or replaces one by another",
+            asked=asked,
+            would_work="vipu-admin add machine AGENT --cluster NAME, "
+            "or replace machine NAME --by AGENT",
+        )
+    fresh = list(request.add) or [request.by]
+    for name in fresh:
+        _check_agent(registry, core, site, name, fresh, asked)
+    made = [_machine(registry, name) for name in fresh]
+    inside: dict[str, Sequence[str]] = {}
+    if not allocations.implicit(site):
+        inside.update(site.allocations)
+    if replaces:
+        _check_empty(core, site, request.replace, asked)
+        domains = _with_other(site.cluster, request.replace, made[0])
+        inside = {
+            name: [request.by if m == request.replace else m for m in own]
+            for name, own in inside.items()
+        }
+    else:
+        domains = _with_more(site.cluster, made, request.link_domain, asked)
+    cluster = replace(site.cluster, domains=domains)
+    try:
+        index = site.redefined(cluster, inside)
+    except ValueError as error:
+        raise WrongState(
+            f"partitions would have no legal place in it: {error}",
+            asked=asked,
+            would_work="remove partitions over several link domains first: the loop is another",
+        ) from None
+    for placement in _loose(core, site, request.replace):
+        index.release(placement)
+    for name in site.places.keys() & (site.drained | core.down) - {request.replace}:
+        index.drain(name)
+    return Changed(cluster, index, inside, fresh, request.replace)
+
+
+def applied(core: Core, registry: Registry, site: Site, draft: Changed) -> list[Change]:
+    """The cluster is another from here on. Returns what has to be written down."""
+    left = [q for q in core.quarantine.values() if q.machine == draft.gone]
+    changes: list[Change] = [
+        put_cluster(draft.cluster),
+        *allocations.with_machines(site, draft.machines),
+        *map(drop_quarantine, left),  # its devices are nobody's any more
+    ]
+    if draft.gone in site.drained:
+        changes.append(Delete(machines.DRAIN, draft.gone))
+    core.lift(site)
+    for quarantined in left:
+        del core.quarantine[quarantined.key]
+    site.redefine(draft.cluster, draft.index, draft.machines)
+    places = core.inventory.by_machine
+    places.pop(draft.gone, None)
+    core.down.discard(draft.gone)
+    for name in draft.fresh:
+        places[name] = site
+        core.mark_down(name, told=False)  # until its devices are reset
+    return changes
+
+
+def _loose(core: Core, site: Site, gone: str) -> list[Placement]:
+    """What is held in the index and does not come along: places kept for waiters, which are
+    planned anew, and devices of the machine that goes which still had to be reset."""
+    kept = [p for r in core.reservations.values() if r.goal.site is site for p in r.held]
+    return kept + [q.placement for q in core.quarantine.values() if q.machine == gone]
+
+
+def _check_agent(
+    registry: Registry, core: Core, site: Site, name: str, fresh: Sequence[str], asked: str
+) -> None:
+    known = registry.agent(name, asked)
+    if fresh.count(name) > 1:
+        raise InvalidRequest(
+            f"agent {name} is named {fresh.count(name)} times",
+            asked=asked,
+            would_work="name each agent once",
+        )
+    if (other := core.inventory.by_machine.get(name)) is not None:
+        raise WrongState(f"agent {name} is in cluster {other.cluster.name} already", asked=asked)
+    if known.record.family != site.cluster.family.name:
+        raise InvalidRequest(
+            f"agent {name} has devices of family {known.record.family}, and the cluster those of "
+            f"{site.cluster.family.name}",
+            asked=asked,
+            would_work="a cluster of each",
+        )
+
+
+def _check_empty(core: Core, site: Site, name: str, asked: str) -> None:
+    if name not in site.places:
+        raise NotFound(
+            f"there is no machine {name} in cluster {site.cluster.name}",
+            asked=asked,
+            would_work=f"there are: {', '.join(site.machines()[:8])}",
+        )
+    loose = set(_loose(core, site, name))
+    others = [p for p in site.index.held() if p not in loose and name in site.parts(p.blocks)]
+    if others:
+        inside = sorted(entry.name for entry in core.on(name)) or ["a partition that is being made"]
+        raise WrongState(
+            f"machine {name} has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} on it",
+            asked=asked,
+            would_work=f"vipu-admin drain machine {name}, then remove these partitions: with "
+            "--force, where it does not answer any more",
+            partitions=inside[:100],
+        )
+
+
+def _machine(registry: Registry, name: str) -> Machine:
+    record = registry.agents[name].record
+    return Machine(record.name, record.host, record.port)
+
+
+def _with_other(cluster: Cluster, name: str, by: Machine) -> tuple[LinkDomain, ...]:
+    return tuple(
+        replace(d, machines=tuple(by if m.name == name else m for m in d.machines))
+        for d in cluster.domains
+    )
+
+
+def _with_more(
+    cluster: Cluster, made: list[Machine], wanted: str, asked: str
+) -> tuple[LinkDomain, ...]:
+    """More machines at the end of a link domain, or in new ones.
+
+    Our choice where none is named: a domain each where a domain is one machine; the only domain
+    where they have room; a new one where they are as many as each of those there has.
+    """
+    domains, family = cluster.domains, cluster.family
+    most = family.max_domain_devices // family.devices_per_machine
+    sizes = {len(domain.machines) for domain in domains}
+    names = [domain.name for domain in domains]
+    if not wanted and most == 1:
+        new = _unused(names)
+        return (*domains, *(LinkDomain(next(new), (machine,)) for machine in made))
+    if not wanted and len(domains) == 1 and len(domains[0].machines) + len(made) <= most:
+        wanted = names[0]
+    elif not wanted and sizes == {len(made)}:
+        wanted = next(_unused(names))
+    elif not wanted:
+        raise InvalidRequest(
+            f"it is not clear where {len(made)} machines belong: the link domains have "
+            f"{' or '.join(map(str, sorted(sizes)))}",
+            asked=asked,
+            would_work=f"--link-domain {names[-1]}, or a name of a new one",
+        )
+    grown = [d for d in domains if d.name == wanted] or [LinkDomain(wanted, ())]
+    if len(grown[0].machines) + len(made) > most:
+        raise InvalidRequest(
+            f"link domain {wanted} would have {len(grown[0].machines) + len(made)} machines, "
+            f"more than {most}",
+            asked=asked,
+            would_work="another --link-domain",
+        )
+    last = replace(grown[0], machines=(*grown[0].machines, *made))
+    if wanted in names:
+        return tuple(last if domain.name == wanted else domain for domain in domains)
+    return (*domains, last)
+
+
+def _unused(names: Sequence[str]) -> Iterator[str]:
+    return (f"ild{i}" for i in count(len(names)) if f"ild{i}" not in names)
