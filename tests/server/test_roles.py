@@ -105,7 +105,7 @@ PLAIN: dict[str, Ask] = {
     "TestCluster": _always(Named(name="c9")),
     "CreateAllocation": _always(AllocationRequest(name="a9", cluster="c9", size=4)),
     "RemoveAllocation": _always(Named(name="a9")),
-    "ChangeCluster": _always(ClusterChange(name="c9", add=["ag9"])),
+    "ChangeCluster": _always(ClusterChange(name="c9", add=["ag7"])),
     "RemoveCluster": _always(Named(name="c9")),
     "RemoveAgent": _always(Named(name="ag9")),
     "CreateUser": _always(UserRequest(name="dave")),

@@ -22,6 +22,7 @@ from podwright.store import MemoryStore
 from podwright.wire import (
     METHODS,
     AcquireRequest,
+    AgentRequest,
     CreateRequest,
     LeaseInfo,
     ListRequest,
@@ -104,6 +105,7 @@ class Doors:
         self.tls = GrpcFront(self.server.calls, SERVER)
         self.agent = Agent(SimulatedMachine(Machine("ag9", "127.0.0.1"), IPU))
         self.agent_port = 0
+        self.spare = Agent(SimulatedMachine(Machine("ag7", "127.0.0.1"), IPU))
         self.keys: dict[str, str] = {}
         self.leases: dict[str, LeaseInfo] = {}
         self.waiters: dict[str, str] = {}
@@ -113,6 +115,9 @@ class Doors:
         await self.server.start()
         port = await self.tls.start("127.0.0.1", 0)
         self.agent_port = await self.agent.start("127.0.0.1", 0)
+        spare = await self.spare.start("127.0.0.1", 0)
+        known = AgentRequest(name="ag7", host="127.0.0.1", port=spare)
+        await self.controller.create_agent(ROOT, known)
         self._plain = grpc.aio.insecure_channel(f"127.0.0.1:{self.server.port}")
         self._secure = {}
         for folder in (CLIENT, *map(folder_of, USERS.values())):
@@ -132,6 +137,7 @@ class Doors:
             await channel.close()
         await self.tls.stop(0)
         await self.agent.stop(0)
+        await self.spare.stop(0)
         await self.server.stop(0)
 
     # -- calling -----------------------------------------------------------------------------
