@@ -33,7 +33,7 @@ SECONDS = 4.0
 WARM_UP = 0.5
 PRESET = "pod256"
 #: Front and clients -> pairs a second at least; with the last, 99 pairs of 100 within P99 seconds.
-LIMITS = {("grpc", 1): 150.0, ("grpc", 32): 700.0, ("unix", 1): 150.0, ("unix", 32): 1000.0}
+LIMITS = {("grpc", 1): 100.0, ("grpc", 32): 350.0, ("unix", 1): 150.0, ("unix", 32): 1000.0}
 P99 = 0.050
 
 Pair = Callable[[str], Awaitable[None]]

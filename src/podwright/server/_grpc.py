@@ -1,38 +1,63 @@
-"""The gRPC front: `virmgrpc` and `podwright.v1` on one TCP port, over HTTP/2 of our own."""
+"""The gRPC front as the server sees it: a port, a gate behind it, and the calls that come through.
+
+The port is ours from the start, so that it is ours or refused before anybody is told of it. The
+gate (podwright.gate) is started when somebody first connects: most commands never use TCP, and a
+user waits for a server that a command starts. One that dies is started again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
+import errno
+import logging
+import socket
 import ssl
+import time
 from pathlib import Path
-from socket import SOCK_STREAM
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from podwright.gate import Ask, Done, End, Link, Refused, Setup, Shown, from_server, spawn
 from podwright.server._calls import Calls
-from podwright.server._grpc_heads import Head, Status
-from podwright.server._http2 import Connection, Peers
-from podwright.wire import InvalidRequest, Unavailable, read_certificates, user_of
+from podwright.server._identity import ANONYMOUS
+from podwright.wire import (
+    METHODS,
+    Internal,
+    InvalidRequest,
+    PodwrightError,
+    Unavailable,
+    read_certificates,
+)
 
 if TYPE_CHECKING:
-    from podwright.server._grpc_calls import Handler
+    from podwright.gate._front import Gate
 
-MAX_MESSAGE = 1024 * 1024
+_log = logging.getLogger("podwright.server")
 _BACKLOG = 512
-_UNIMPLEMENTED = 12
+#: Seconds for which a gate of a server that was killed may still hold the port.
+_HANDOVER = 2.0
+_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a gate that died is started again
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class GrpcFront:
-    """Serves both protocols on TCP. certs: the folder of TLS certificates; None: no TLS."""
+    """Serves both protocols on TCP. certs: the folder of TLS certificates; None: no TLS.
 
-    def __init__(self, calls: Calls, certs: Path | None = None) -> None:
+    apart: the gate is a process of its own, as a server has it; else it shares this loop.
+    """
+
+    def __init__(self, calls: Calls, certs: Path | None = None, *, apart: bool = False) -> None:
         self._calls = calls
         self._certs = certs
-        self._handlers: dict[str, Handler] = {}
-        self._server: asyncio.Server | None = None
-        self._peers = Peers()
-        self._certificates: WeakKeyDictionary[Connection, tuple[str, str]] = WeakKeyDictionary()
+        self._apart = apart
+        self._listener: socket.socket | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._link: Link[Any] | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._ending = False
+        self.gates = 0  #: that were started
 
     async def start(self, host: str, port: int) -> int:
         """Answer on this address; port 0 takes a free one. Returns the port.
@@ -40,85 +65,164 @@ class GrpcFront:
         Raises wire.Unavailable when the address cannot be had, wire.InvalidRequest for
         certificates that are none.
         """
-        loop = asyncio.get_running_loop()
+        if self._certs is not None:
+            check_certificates(self._certs)
         try:
-            tls = _tls(self._certs) if self._certs is not None else None
-            if not port:  # one port, not one for each address that a name has
-                host = str((await loop.getaddrinfo(host, 0, type=SOCK_STREAM))[0][4][0])
-            self._server = await loop.create_server(
-                self._connect, host, port, ssl=tls, backlog=_BACKLOG
-            )
+            self._listener = await _listen(host, port)
         except OSError:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: it is taken, or no address of this machine",
                 would_work="another --api-port, or 0 for a free one",
             ) from None
-        return int(self._server.sockets[0].getsockname()[1])
+        asyncio.get_running_loop().add_reader(self._listener, self._first)
+        return int(self._listener.getsockname()[1])
 
     async def stop(self, grace: float) -> None:
         """Accept no more; calls under way have `grace` seconds."""
-        if self._server is None:
+        if self._listener is None or self._ending:
             return
-        self._server.close()
-        self._peers.ended = True
-        await asyncio.sleep(0)  # who was just let in stands among them after this
-        for peer in list(self._peers):
-            peer.end()
-        if tasks := [task for peer in self._peers for task in peer.tasks]:
-            await asyncio.wait(tasks, timeout=grace)
-        for peer in list(self._peers):
-            peer.close()
-        await self._left(1.0)
-        for peer in list(self._peers):
-            peer.transport.abort()
-        await self._left(1.0)
+        self._ending = True
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+        if self._link is not None:
+            self._link.say(End(grace))
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper], timeout=grace + 2.0)
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
 
-    async def _left(self, seconds: float) -> None:
-        """Wait until all have gone, but no longer."""
-        if left := [peer.gone for peer in self._peers]:
-            await asyncio.wait(left, timeout=seconds)
+    def _first(self) -> None:
+        """Somebody knocks: let there be a gate."""
+        assert self._listener is not None
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._keeper = asyncio.create_task(self._keep())
 
-    def _connect(self) -> Connection:
-        return Connection(self._answer, MAX_MESSAGE, self._peers)
+    async def _keep(self) -> None:
+        pause = _PAUSE
+        while not self._ending:
+            begun = time.monotonic()
+            try:
+                await self._one()
+            except OSError as error:
+                _log.warning("the gate for gRPC cannot be started: %s", error)
+            if self._ending:
+                return
+            pause = _PAUSE if time.monotonic() - begun > 60 else min(2 * pause, _LONGEST_PAUSE)
+            _log.warning("the gate for gRPC has ended; the next one starts in %.1f s", pause)
+            await asyncio.sleep(pause)
 
-    async def _answer(self, connection: Connection, head: Head, message: bytes) -> bytes:
-        if not self._handlers:
-            from podwright.server._grpc_calls import handlers
+    async def _one(self) -> None:
+        """One gate's life."""
+        assert self._listener is not None
+        ours, theirs = socket.socketpair()
+        self.gates += 1
+        process: asyncio.subprocess.Process | None = None
+        gate: Gate | None = None
+        try:
+            if self._apart:
+                with theirs:
+                    process = await spawn(self._listener, theirs, self._certs)
+            else:
+                gate = await _within(self._listener, theirs, self._certs)
+            self._link = link = await from_server(ours)
+            await self._hear(link)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            ours.close()
+            if gate is not None and not gate.ended:
+                await gate.stop(0)
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
 
-            self._handlers = handlers(self._calls)
-        handler = self._handlers.get(head.path)
-        if handler is None:
-            raise Status(_UNIMPLEMENTED, f"there is no {head.path[:100]}")
-        certificate = ("", "")
-        if self._certs is not None:
-            certificate = self._certificates.get(connection) or _certificate(connection)
-            self._certificates[connection] = certificate
-        return await handler(message, head, certificate)
+    async def _hear(self, link: Link[Any]) -> None:
+        """Begin one call in each turn of the loop, so that all others have theirs between."""
+        try:
+            while (word := await link.hear()) is not None:
+                if isinstance(word, Ask):
+                    task = asyncio.create_task(self._answer(link, word))
+                    self._tasks[word.id] = task
+                elif (begun := self._tasks.get(word.id)) is not None:
+                    begun.cancel()
+                await asyncio.sleep(0)
+        finally:
+            link.close()
+
+    async def _answer(self, link: Link[Any], ask: Ask) -> None:
+        try:
+            reply = await self._reply(ask)
+        except PodwrightError as refusal:
+            link.say(Refused(ask.id, refusal.to_json()))
+        except Exception:
+            _log.exception("%s failed", ask.method)
+            link.say(Refused(ask.id, Internal("the server failed", asked=ask.method).to_json()))
+        else:
+            link.say(Done(ask.id, reply))
+        finally:
+            self._tasks.pop(ask.id, None)
+
+    async def _reply(self, ask: Ask) -> bytes:
+        if not ask.method:
+            return self._calls.health()["status"].encode()
+        method = METHODS[ask.method]
+        if ask.method == "AnnounceAgent":  # a hint, which anybody may give
+            caller = ANONYMOUS
+        else:
+            shown: Shown = ask.shown
+            caller = await self._calls.identity.of_metadata(
+                shown.metadata, shown.proof, shown.certificate
+            )
+        try:
+            request = msgspec.msgpack.decode(ask.request, type=method.request)
+        except msgspec.MsgspecError as error:
+            raise InvalidRequest(f"{error}", asked=ask.method) from None
+        return _encode(await self._calls(caller, method, request))
 
 
-def _tls(folder: Path) -> ssl.SSLContext:
-    """Both sides show a certificate of the same authority. Raises wire.InvalidRequest."""
+async def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket. The gate of a server that was killed may have it for a moment yet."""
+    loop = asyncio.get_running_loop()
+    family, _, _, _, address = (
+        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    )[0]
+    deadline = time.monotonic() + _HANDOVER
+    while True:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.05)
+
+
+async def _within(listener: socket.socket, theirs: socket.socket, certs: Path | None) -> Gate:
+    """A gate on this loop."""
+    from podwright.gate._front import Gate
+    from podwright.gate._link import to_server
+
+    setup = Setup(-1, -1, str(certs) if certs else "")
+    gate = Gate(listener.dup(), await to_server(theirs), setup)
+    await gate.start()
+    return gate
+
+
+def check_certificates(folder: Path) -> None:
+    """Can TLS be spoken with them? Raises wire.InvalidRequest."""
     ca, _, _ = read_certificates(str(folder))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.set_alpn_protocols(["h2"])
     try:
         context.load_verify_locations(cadata=ca.decode())
-        context.load_cert_chain(os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem"))
+        context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
     except (ssl.SSLError, ValueError) as error:
         raise InvalidRequest(
             f"the certificates in {folder} cannot be used: {error}",
             would_work="vipu-server --tls-init makes good ones",
         ) from None
-    return context
-
-
-def _certificate(connection: Connection) -> tuple[str, str]:
-    """Whose a connection's certificate is (wire.user_of)."""
-    found = connection.transport.get_extra_info("peercert")
-    if not found:
-        return "", ""
-    names = [str(value) for _, value in found.get("subjectAltName", ())]
-    common = [value for part in found["subject"] for key, value in part if key == "commonName"]
-    return user_of(names, common[0] if common else "")

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from podwright.controller import Caller, Role
-from podwright.wire import Token, Unauthenticated, Unavailable, munge_payload
+from podwright.wire import Token, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from podwright.hosts import Vouches
@@ -107,22 +107,21 @@ class Identity:
     async def of_metadata(
         self,
         metadata: Iterable[tuple[str, str | bytes]] | None,
-        path: str = "",
-        body: bytes = b"",
+        proof: bytes = b"",
         certificate: tuple[str, str] = ("", ""),
     ) -> Caller:
         """The caller of a gRPC call: `authorization: Bearer …` or `MUNGE …`, a user's name and
         access key, the user that the connection's certificate names (name and URI), or anonymous.
 
-        path, body: the call, which a MUNGE credential must have been made for. Raises
-        wire.Unauthenticated.
+        proof: what a MUNGE credential must carry, of the call that it was made for
+        (wire.munge_payload). Raises wire.Unauthenticated.
         """
         user, access = "", ""
         for key, text in metadata or ():
             if key == "authorization":
                 scheme, _, token = str(text).partition(" ")
                 if scheme.lower() == "munge":
-                    return await self._of_munge(token.strip(), munge_payload(path, body))
+                    return await self._of_munge(token.strip(), proof)
                 if scheme.lower() != "bearer":
                     raise _refused(f"{scheme[:20]!r} is no way to identify here")
                 return await self.of_token(token.strip())

@@ -33,7 +33,8 @@ class Server:
     socket_path, socket_mode, private_folder: the Unix socket; None serves none.
     host, port: where gRPC answers; host None serves none, port 0 takes a free one.
     anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
-    certs: the folder of TLS certificates for gRPC; None: no TLS. web: where HTTP answers that
+    certs: the folder of TLS certificates for gRPC; None: no TLS. apart: gRPC in a process of its
+    own, as vipu-server has it; else on this loop. web: where HTTP answers that
     is read only, host and port; None: nowhere.
     connection_idle: seconds until a silent connection to the socket is closed.
     counters: what else GetServerInfo counts. clock: seconds, never backwards.
@@ -53,6 +54,7 @@ class Server:
         connection_idle: float = IDLE_SECONDS,
         identity: Identity | None = None,
         certs: Path | None = None,
+        apart: bool = False,
         web: tuple[str, int] | None = None,
         counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
@@ -60,7 +62,7 @@ class Server:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
         identity.authenticate_certificate = self._authenticate_certificate
-        self._certs = certs
+        self._certs, self._apart = certs, apart
         if web is not None and not anywhere and not is_loopback(web[0]):
             raise InvalidRequest(
                 f"{web[0]} is reachable from other machines, whose users nobody checks",
@@ -104,7 +106,7 @@ class Server:
         try:
             await self.controller.start()
             if self.host is not None:
-                self._grpc = GrpcFront(self.calls, self._certs)
+                self._grpc = GrpcFront(self.calls, self._certs, apart=self._apart)
                 self.port = await self._grpc.start(self.host, self._wanted_port)
             if self._wanted_web is not None:
                 self.web_port = await self._web.start(*self._wanted_web)

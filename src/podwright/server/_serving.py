@@ -196,6 +196,7 @@ def _server_for(
             munge=None if options.munge is None else find_munge(options.munge),
         ),
         certs=options.certs,
+        apart=True,
         web=options.web,
         counters=lambda: {"commits": store.commits},
     )

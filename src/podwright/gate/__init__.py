@@ -1,0 +1,40 @@
+"""gRPC in a process of its own: strangers' bytes are read here, and calls go on to the server.
+
+Whatever comes over TCP costs this process its time, its memory and its descriptors; the server,
+whose Unix socket and web port answer beside it, sees finished calls alone. What imports grpc is
+loaded by that process, not by this package's door.
+"""
+
+from podwright.gate._link import (
+    Ask,
+    Cancel,
+    Done,
+    End,
+    Link,
+    Refused,
+    Shown,
+    Word,
+    from_server,
+    to_server,
+)
+from podwright.gate._process import Setup, spawn, words
+from podwright.gate._visitors import Full, Visitor, Visitors
+
+__all__ = [
+    "Ask",
+    "Cancel",
+    "Done",
+    "End",
+    "Full",
+    "Link",
+    "Refused",
+    "Setup",
+    "Shown",
+    "Visitor",
+    "Visitors",
+    "Word",
+    "from_server",
+    "spawn",
+    "to_server",
+    "words",
+]

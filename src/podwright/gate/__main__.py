@@ -1,0 +1,39 @@
+"""`python -m podwright.gate SETUP`: a gate, started by a server and by nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+
+import msgspec
+import uvloop
+
+from podwright.gate._front import Gate
+from podwright.gate._link import to_server
+from podwright.gate._process import Setup, limit
+
+
+async def _serve(setup: Setup) -> None:
+    listener = socket.socket(fileno=setup.listener)
+    link = await to_server(socket.socket(fileno=setup.link))
+    gate = Gate(listener, link, setup)
+    await gate.start()
+    await gate.until_end()
+
+
+def main() -> None:
+    """Serve until the server says so, or has gone."""
+    setup = msgspec.json.decode(sys.argv[1], type=Setup)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    limit(setup)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(setup))
+    os._exit(0)  # nothing is kept here that an orderly end would save
+
+
+if __name__ == "__main__":
+    main()

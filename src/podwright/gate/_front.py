@@ -1,0 +1,281 @@
+"""The gRPC server of a gate: `virmgrpc` and `podwright.v1`, health and reflection.
+
+Bytes become values here, by protobuf; the server hears the values and who sent them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+import time
+from typing import Any
+
+import grpc
+import grpc.aio
+import msgspec
+
+from podwright.gate._forward import Forwarder, Hidden
+from podwright.gate._handlers import Handler, handlers
+from podwright.gate._link import Ask, Cancel, Done, End, Link, Refused, Shown
+from podwright.gate._process import Setup
+from podwright.gate._services import Health, add_services
+from podwright.gate._virm import Asker
+from podwright.gate._visitors import Full, Visitors
+from podwright.wire import (
+    Internal,
+    Method,
+    NoCapacity,
+    PodwrightError,
+    TimedOut,
+    Unavailable,
+    Value,
+    error_from_json,
+    read_certificates,
+    user_of,
+)
+from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata
+
+_log = logging.getLogger("podwright.server")
+MAX_MESSAGE = 1024 * 1024
+MAX_HEAD = 16 * 1024
+#: Calls at once: of all, and of one address.
+MAX_CALLS, MAX_CALLS_EACH = 1024, 512
+#: Requests that have begun and are not yet whole, and seconds that one may take.
+MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 192, 128, 10.0
+_SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY})
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_metadata_size", MAX_HEAD),
+    ("grpc.absolute_max_metadata_size", MAX_HEAD + 4096),
+    ("grpc.max_concurrent_streams", 128),
+    ("grpc.server_handshake_timeout_ms", 20_000),
+    ("grpc.max_connection_idle_ms", 600_000),
+    # Clients of two servers ask each second whether theirs is still there, within a call.
+    ("grpc.http2.min_ping_interval_without_data_ms", 900),
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+
+
+class Gate:
+    """Serves gRPC at a listening socket, and asks the server at the other end of a link."""
+
+    def __init__(
+        self, listener: socket.socket, link: Link[Done | Refused | End], setup: Setup
+    ) -> None:
+        self._setup = setup
+        self._link = link
+        self._inner = Hidden()
+        connections = Visitors(setup.connections, setup.each)
+        self._forwarder = Forwarder(listener, self._inner, connections, setup.memory)
+        self._calls = Visitors(MAX_CALLS, MAX_CALLS_EACH, what="calls")
+        self._unfinished = Visitors(
+            MAX_UNFINISHED, UNFINISHED_EACH, patience=0.5, what="unfinished requests"
+        )
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._server: Any = None
+        self._listening: asyncio.Task[None] | None = None
+        self._health: Health | None = None
+        self._ended = asyncio.Event()
+        self._handlers = handlers()
+
+    async def start(self) -> None:
+        """Answer."""
+        self._server = server = grpc.aio.server(
+            options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS + 64
+        )
+        server.add_generic_rpc_handlers((_Table(self),))
+        self._health = add_services(server, self._handlers)
+        if self._setup.certs:
+            ca, key, cert = read_certificates(self._setup.certs)
+            tls = grpc.ssl_server_credentials(
+                [(key, cert)], root_certificates=ca, require_client_auth=True
+            )
+            server.add_secure_port(f"unix:{self._inner.path}", tls)
+        else:
+            server.add_insecure_port(f"unix:{self._inner.path}")
+        await server.start()
+        self._inner.hide()
+        self._listening = asyncio.create_task(self._hear())
+        self._health.begin(self._well)
+        self._forwarder.start()
+
+    @property
+    def ended(self) -> bool:
+        """Does it answer nobody any more?"""
+        return self._ended.is_set()
+
+    async def until_end(self) -> None:
+        """Return when the server said so, or has gone."""
+        await self._ended.wait()
+
+    async def stop(self, grace: float) -> None:
+        """Accept no more; calls under way have so many seconds."""
+        self._forwarder.refuse()
+        if self._health is not None:
+            await self._health.end()
+        await self._server.stop(grace)
+        self._forwarder.stop()
+        self._link.close()
+        self._ended.set()
+
+    # -- the server ----------------------------------------------------------------------------
+
+    async def _hear(self) -> None:
+        ending: asyncio.Task[None] | None = None
+        while (word := await self._link.hear()) is not None:
+            if isinstance(word, End):
+                ending = ending or asyncio.create_task(self.stop(word.grace))
+                continue
+            future = self._asked.pop(word.id, None)
+            if future is None or future.done():
+                continue
+            if isinstance(word, Done):
+                future.set_result(word.reply)
+            else:
+                future.set_exception(error_from_json(word.error))
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(Unavailable("the server has gone", would_work="try again"))
+        if ending is not None:
+            await ending
+        self._ended.set()  # the server has gone, or we have
+
+    async def _ask(self, method: str, request: bytes, shown: Shown) -> bytes:
+        number = next(self._numbers)
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._link.say(Ask(number, method, request, shown))
+        try:
+            await self._link.drained()
+            reply: bytes = await future
+            return reply
+        except OSError:
+            raise Unavailable("the server has gone", would_work="try again") from None
+        finally:
+            if self._asked.pop(number, None) is not None:
+                self._link.say(Cancel(number))
+
+    async def _well(self) -> bool:
+        """Is the server there, and active?"""
+        try:
+            async with asyncio.timeout(5.0):
+                answer = await self._ask("", b"", Shown())
+        except (TimeoutError, PodwrightError):
+            return False
+        return answer == b"ok"
+
+    def caller(self, shown: Shown) -> Asker:
+        """How a call's handler asks the server, as whoever called."""
+
+        async def ask(method: Method, request: Value) -> Any:
+            body = msgspec.msgpack.encode(request)
+            reply = await self._ask(method.name, body, shown)
+            return msgspec.msgpack.decode(reply, type=method.reply)
+
+        return ask
+
+    # -- strangers -----------------------------------------------------------------------------
+
+    def handler(self, path: str, metadata: Any) -> Any:
+        """gRPC's handler of a path; None: there is none."""
+        handler = self._handlers.get(path)
+        if handler is None:
+            return None
+        said = [(key, str(text)) for key, text in metadata or () if key in _SHOWN]
+
+        async def answer(messages: Any, context: Any) -> bytes:
+            return await self._answer(path, handler, said, messages, context)
+
+        # As a stream of requests: so we see a call begin before its message is whole.
+        return grpc.stream_unary_rpc_method_handler(answer)
+
+    async def _answer(
+        self,
+        path: str,
+        handler: Handler,
+        said: list[tuple[str, str]],
+        messages: Any,
+        context: Any,
+    ) -> bytes:
+        name = str(context.peer()).removeprefix("unix-abstract:")
+        peer = self._forwarder.peer(name)
+        call = _Call()
+        try:
+            self._calls.enter(call, peer)
+            data = await self._whole(messages, peer)
+            self._forwarder.earned(name, len(data))
+            return await handler(self.caller, path, data, self._shown(context, peer, said))
+        except Full as full:
+            refusal: PodwrightError = NoCapacity(f"{full} at once", would_work="ask again")
+        except PodwrightError as error:
+            refusal = error
+        except Exception:
+            _log.exception("%s failed", path)
+            refusal = Internal("the server failed", would_work="its log says more")
+        finally:
+            self._calls.gone(call)
+        await context.abort(
+            grpc.StatusCode[refusal.code],
+            refusal.message[:1000],
+            trailing_metadata=error_metadata(refusal),
+        )
+        raise AssertionError("abort always raises")
+
+    async def _whole(self, messages: Any, peer: str) -> bytes:
+        """The message, once it is whole. Raises Full, or wire.TimedOut."""
+        part = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
+        self._unfinished.enter(part, peer)
+        try:
+            async with asyncio.timeout(UNFINISHED_S):
+                data = await anext(aiter(messages), None)
+        except TimeoutError:
+            raise TimedOut(f"the request was not whole within {UNFINISHED_S:g} s") from None
+        except asyncio.CancelledError:
+            if not part.sent_away:
+                raise
+            raise Full(UNFINISHED_EACH, "unfinished requests") from None
+        finally:
+            self._unfinished.gone(part)
+        return b"" if data is None else bytes(data)
+
+    def _shown(self, context: Any, peer: str, said: list[tuple[str, str]]) -> Shown:
+        if not self._setup.certs:
+            return Shown(metadata=said, peer=peer)
+        proven = context.auth_context()
+        names = [name.decode() for name in proven.get("x509_subject_alternative_name", ())]
+        common = [name.decode() for name in proven.get("x509_common_name", ())]
+        found = user_of(names, common[0] if common else "")
+        return Shown(metadata=said, peer=peer, certificate=found)
+
+
+class _Call:
+    """A call, or its message on its way. task: what waits for the message."""
+
+    def __init__(
+        self, silent_since: float = float("inf"), task: asyncio.Task[Any] | None = None
+    ) -> None:
+        self.silent_since = silent_since
+        self._task = task
+        self.sent_away = False
+
+    def leave(self) -> None:
+        """Wait no longer."""
+        self.sent_away = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+class _Table(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Every call's handler, by its path."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def service(self, details: Any) -> Any:
+        """The handler of a call, or None: UNIMPLEMENTED."""
+        return self._gate.handler(details.method, details.invocation_metadata)

@@ -1,0 +1,119 @@
+"""What the gate and its server say to one another, over a pair of sockets that nobody else has.
+
+Each word is a msgspec value in MessagePack, behind its length in four bytes. The server believes
+the gate in one thing: whose certificate a connection showed. Keys, tokens and MUNGE credentials
+it checks itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+#: Bytes of a word from the gate: a message of 1 MiB, and who sent it.
+MAX_WORD = 8 * 1024 * 1024
+
+
+class Shown(msgspec.Struct, array_like=True):
+    """Who a caller says it is.
+
+    metadata: what `Identity.of_metadata` reads. proof: what a MUNGE credential must carry.
+    certificate: name and URI (wire.user_of). peer: address of the other end.
+    """
+
+    metadata: list[tuple[str, str]] = []
+    proof: bytes = b""
+    certificate: tuple[str, str] = ("", "")
+    peer: str = ""
+
+
+class Ask(msgspec.Struct, array_like=True, tag=0):
+    """A call. request: the value in MessagePack. method: empty asks whether all is well."""
+
+    id: int
+    method: str
+    request: bytes
+    shown: Shown
+
+
+class Cancel(msgspec.Struct, array_like=True, tag=1):
+    """Nobody waits for this call any more."""
+
+    id: int
+
+
+class Done(msgspec.Struct, array_like=True, tag=2):
+    """A call's reply, in MessagePack."""
+
+    id: int
+    reply: bytes
+
+
+class Refused(msgspec.Struct, array_like=True, tag=3):
+    """Why there is none: PodwrightError.to_json."""
+
+    id: int
+    error: dict[str, Any]
+
+
+class End(msgspec.Struct, array_like=True, tag=4):
+    """Accept no more; calls under way have so many seconds."""
+
+    grace: float
+
+
+Word = Ask | Cancel | Done | Refused | End
+_T = TypeVar("_T", bound=Word)
+_encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+
+
+class Link(Generic[_T]):
+    """One end. kind: what the other end says. most: bytes of a word that is believed."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        kind: Any,
+        most: int = 1 << 32,
+    ) -> None:
+        self._reader, self._writer, self._most = reader, writer, most
+        self._decode: Callable[[bytes], _T] = msgspec.msgpack.Decoder(kind).decode
+
+    async def hear(self) -> _T | None:
+        """The next word; None: the other end has gone, or says what nobody understands."""
+        try:
+            size = int.from_bytes(await self._reader.readexactly(4), "big")
+            if size > self._most:
+                return None
+            return self._decode(await self._reader.readexactly(size))
+        except (OSError, EOFError, msgspec.MsgspecError):
+            return None
+
+    def say(self, word: Word) -> None:
+        """Tell the other end, which may have gone."""
+        if not self._writer.is_closing():
+            data = _encode(word)
+            self._writer.write(len(data).to_bytes(4, "big") + data)
+
+    async def drained(self) -> None:
+        """Wait while the other end does not keep up. Raises OSError when it has gone."""
+        await self._writer.drain()
+
+    def close(self) -> None:
+        """Say no more, hear no more."""
+        self._writer.close()
+
+
+async def to_server(connection: socket.socket) -> Link[Done | Refused | End]:
+    """The gate's end of a pair of sockets."""
+    return Link(*await asyncio.open_unix_connection(sock=connection), Done | Refused | End)
+
+
+async def from_server(connection: socket.socket) -> Link[Ask | Cancel]:
+    """The server's end of a pair of sockets."""
+    return Link(*await asyncio.open_unix_connection(sock=connection), Ask | Cancel, MAX_WORD)

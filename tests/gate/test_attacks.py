@@ -1,0 +1,75 @@
+"""Attacks on the port for gRPC that were seen to hold others up: now they cost but the attacker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from podwright.server import Server
+from podwright.wire import messages
+from tests.gate import attacks
+from tests.gate.test_gate import apart, gates, info
+from tests.server.fakes import Http
+
+__all__ = ["apart"]
+PATH = messages.method_path("ListDevices")
+#: Bytes of an attack; one that is let go on so long has succeeded.
+MOST = 48 << 20
+#: Bytes that the credit of a connection and the sockets on the way may have taken.
+TAKEN = 10 << 20
+
+
+async def ask_all_doors(server: Server, until: asyncio.Task[object]) -> int:
+    """Good calls at both doors while it goes on; how many."""
+    count = 0
+    assert server.socket_path is not None
+    while not until.done() or not count:
+        http = await Http.connect(server.socket_path)
+        assert (await http.post("ListLeases"))[0] == 200
+        http.close()
+        assert (await info(server)).port == server.port
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("name", attacks.FLOODS)
+async def test_who_floods_is_cut_off_or_held_up_and_others_are_served(
+    apart: Server, name: str
+) -> None:
+    await info(apart)
+    flood = attacks.FLOODS[name](PATH)
+    attack = asyncio.create_task(attacks.send(apart.port, flood, MOST, seconds=10))
+    assert await ask_all_doors(apart, attack)
+    sent, cut = await attack
+    # gRPC answers pings one by one, and hears no more before they are sent: that takes its time.
+    assert cut or (name == "pings" and sent < TAKEN)
+    assert gates()
+
+
+async def test_unfinished_messages_are_bounded_in_all(apart: Server) -> None:
+    """Sixty connections with a hundred messages each that never end: 6 GB are wanted."""
+    await info(apart)
+    (gate,) = gates()
+    attack = asyncio.gather(
+        *(
+            attacks.send(apart.port, attacks.unfinished(PATH), 24 << 20, seconds=20, rate=2e7)
+            for _ in range(60)
+        )
+    )
+    weights = []
+
+    async def weigh() -> None:
+        while not attack.done():
+            weights.append(gate.memory_info().rss)
+            await asyncio.sleep(0.05)
+
+    weighing = asyncio.create_task(weigh())
+    assert await ask_all_doors(apart, asyncio.create_task(weighing_done(weighing)))
+    await attack
+    assert max(weights) < 640 << 20
+    assert [found.pid for found in gates()] == [gate.pid]
+
+
+async def weighing_done(task: asyncio.Task[None]) -> None:
+    await task

@@ -1,0 +1,227 @@
+"""The gate as its server starts it: a process of its own, which may die; probes, reflection."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import psutil
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from podwright import wire
+from podwright.server import Server
+from podwright.wire import messages, virm
+from tests.ports import free_port
+from tests.server.fakes import FakeController, as_controller
+
+INFO = messages.method_path("GetServerInfo")
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.fixture
+async def apart() -> AsyncIterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
+    served = Server(as_controller(FakeController()), socket_path=folder / "s", apart=True)
+    await served.start()
+    yield served
+    await served.stop(5)
+    shutil.rmtree(folder)
+
+
+def gates() -> list[psutil.Process]:
+    """Those that this process started."""
+    return [
+        child
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE and "podwright.gate" in child.cmdline()
+    ]
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(120):
+        while not true():  # noqa: ASYNC110 - the other side has no event to offer
+            await asyncio.sleep(0.01)
+
+
+async def info(server: Server, **more: Any) -> wire.ServerInfo:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        answer = await channel.unary_unary(INFO)(b"", wait_for_ready=True, timeout=120, **more)
+    return messages.decode(wire.ServerInfo, answer)
+
+
+async def test_there_is_no_gate_before_somebody_knocks(apart: Server) -> None:
+    assert not gates()
+    assert (await info(apart)).port == apart.port
+    (gate,) = gates()
+    assert gate.nice() > psutil.Process().nice()
+    assert gate.rlimit(resource.RLIMIT_CORE)[0] == 0
+    assert 0 < gate.rlimit(resource.RLIMIT_DATA)[0] <= 2 << 30
+    assert gate.rlimit(resource.RLIMIT_NOFILE)[0] <= 1024
+    await apart.stop(5)
+    await until(lambda: not gates())
+
+
+async def test_one_that_is_killed_has_a_successor(apart: Server) -> None:
+    port = apart.port
+    await info(apart)
+    (gate,) = gates()
+    gate.kill()
+    assert (await info(apart)).port == port
+    assert [found.pid for found in gates()] != [gate.pid]
+
+
+async def test_a_signal_for_all_processes_of_the_service_is_the_servers(apart: Server) -> None:
+    await info(apart)
+    (gate,) = gates()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        gate.send_signal(number)
+    assert (await info(apart)).port == apart.port
+    assert [found.pid for found in gates()] == [gate.pid]
+
+
+def test_it_ends_with_a_server_that_is_killed_and_leaves_the_port(tmp_path: Path) -> None:
+    """The next server has the same port, though nobody told the gate to end."""
+    port = free_port()
+    command = [sys.executable, "-m", "podwright.cli.vipu_server", "--preset", "pod4"]
+    command += ["--api-port", str(port), "--storage", str(tmp_path / "db")]
+    for number in range(2):
+        place = str(tmp_path / f"s{number}")
+        with subprocess.Popen(
+            [*command, "--socket", place], stderr=subprocess.PIPE, text=True
+        ) as served:
+            try:
+                assert served.stderr is not None
+                assert f"127.0.0.1:{port}" in served.stderr.readline()
+                with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                    assert channel.unary_unary(INFO)(b"", wait_for_ready=True, timeout=120)
+                (gate,) = psutil.Process(served.pid).children()
+            finally:
+                served.kill()
+        deadline = time.monotonic() + 120
+        while gate.is_running() and gate.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+async def test_its_socket_stands_in_no_folder(apart: Server, tmp_path: Path) -> None:
+    before = set(os.listdir(tempfile.gettempdir()))
+    await info(apart)
+    left = {name for name in os.listdir(tempfile.gettempdir()) if "podwright-gate" in name}
+    assert not left - before
+    (gate,) = gates()
+    paths = [str(found.laddr) for found in gate.net_connections("unix")]
+    assert not [path for path in paths if path and os.path.exists(path)]  # noqa: ASYNC240
+
+
+async def test_probes_and_reflection(apart: Server) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{apart.port}") as channel:
+        probe = health_pb2_grpc.HealthStub(channel)
+        for name in ("", messages.SERVICE, "virmgrpc.UserService"):
+            request = health_pb2.HealthCheckRequest(service=name)
+            async with asyncio.timeout(120):
+                while (  # noqa: ASYNC110 - it is known a moment after the start
+                    await probe.Check(request, wait_for_ready=True)
+                ).status != SERVING:
+                    await asyncio.sleep(0.05)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await probe.Check(health_pb2.HealthCheckRequest(service="nothing"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        ask = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
+        requests += [
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
+            for name in (messages.SERVICE, "virmgrpc.UserService")
+        ]
+        listed, *files = [answer async for answer in ask(iter(requests))]
+        names = {service.name for service in listed.list_services_response.service}
+        assert {messages.SERVICE, "virmgrpc.UserService", "grpc.health.v1.Health"} <= names
+        assert all(found.file_descriptor_response.file_descriptor_proto for found in files)
+
+
+async def test_a_server_that_stands_still_is_not_well(apart: Server) -> None:
+    """A probe learns it, although the gate itself answers."""
+    await info(apart)
+    front: Any = apart._grpc
+    front._calls.health = lambda: {"status": "standby", "active": "another"}
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{apart.port}") as channel:
+        probe = health_pb2_grpc.HealthStub(channel)
+        async with asyncio.timeout(120):
+            while (  # noqa: ASYNC110
+                await probe.Check(health_pb2.HealthCheckRequest())
+            ).status == SERVING:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_call_given_up_is_given_up_by_the_server(apart: Server) -> None:
+    controller: Any = apart.controller
+    controller.hold["renew"] = asyncio.Event()
+    body = messages.encode(wire.LeaseRequest(id="l", epoch=1))
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{apart.port}") as channel:
+        call = channel.unary_unary(messages.method_path("Renew"))(body, wait_for_ready=True)
+        await until(lambda: controller.callers)
+        assert apart.calls.under_way == 1
+        call.cancel()
+        await until(lambda: not apart.calls.under_way)
+        late = channel.unary_unary(messages.method_path("Renew"))(body, timeout=0.2)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await late
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        await until(lambda: not apart.calls.under_way)
+
+
+async def test_a_request_that_never_ends_is_given_up(
+    apart: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Headers and half a message: told so, and nothing is kept."""
+    monkeypatch.setattr("podwright.gate._front.UNFINISHED_S", 0.2)
+    within = Server(as_controller(FakeController()), socket_path=None)
+    await within.start()
+    never = asyncio.Event()
+
+    async def half() -> Any:
+        await never.wait()
+        yield b""
+
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{within.port}") as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="was not whole within") as caught:
+            await channel.stream_unary(INFO)(half())
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await within.stop(1)
+
+
+async def test_connections_beyond_the_limit_take_the_place_of_silent_ones(apart: Server) -> None:
+    """A thousand that say nothing keep nobody out."""
+    await info(apart)
+    silent: list[socket.socket] = []
+    for _ in range(1000):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", apart.port))
+        silent.append(one)
+    assert (await info(apart)).port == apart.port
+    (gate,) = gates()
+    assert gate.num_fds() < 640
+    for one in silent:
+        one.close()
+
+
+async def test_the_vendors_calls(apart: Server) -> None:
+    method = virm.VIRM_METHODS["GetVersion"]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{apart.port}") as channel:
+        answer = await channel.unary_unary(method.path)(b"", wait_for_ready=True, timeout=120)
+    assert method.reply.FromString(answer).version
