@@ -29,6 +29,28 @@ class Ran(NamedTuple):
     err: str
 
 
+class Tree(NamedTuple):
+    """The pids of what every launch with mpirun has on its own host."""
+
+    poprun: int
+    keeper: int
+    guardian: int
+    mpirun: int
+
+
+#: What the processes of a launch call themselves.
+_NAMES = {"keeper": "podwright-keep", "guardian": "podwright-guard", "mpirun": "mpirun"}
+
+
+def _name(pid: int) -> str:
+    """What a process calls itself; Open MPI's mpirun becomes prterun."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+    return "mpirun" if name == "prterun" else name
+
+
 class Launcher:
     """Starts poprun processes whose every descendant carries a mark of this test alone."""
 
@@ -94,16 +116,18 @@ class Launcher:
         """Fails unless all is gone soon."""
         wait_until(lambda: not self.left(), within, lambda: f"left behind: {self.left()}")
 
-    def tree(self, process: subprocess.Popen[str]) -> tuple[int, int]:
-        """The pids of a run's guardian and of its mpirun, once they are there."""
-        found: list[Process] = []
+    def tree(self, process: subprocess.Popen[str]) -> Tree:
+        """The pids of a run's watchers and of its mpirun, once they are there."""
+        found: dict[str, int] = {}
 
         def there() -> bool:
-            found[:] = descendants(process.pid)[:2]
-            return len(found) == 2
+            names = {_name(p.pid): p.pid for p in descendants(process.pid)}
+            found.clear()
+            found.update((own, names[name]) for own, name in _NAMES.items() if name in names)
+            return len(found) == len(_NAMES)
 
         wait_until(there)
-        return found[0].pid, found[1].pid
+        return Tree(process.pid, **found)
 
 
 def wait_until(

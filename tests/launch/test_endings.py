@@ -14,7 +14,7 @@ import pytest
 from podwright.hosts import descendants
 from podwright.launch._folder import RUN_VARIABLE
 from podwright.launch._guardian import Ending
-from tests.launch.conftest import Launcher, wait_until
+from tests.launch.conftest import Launcher, Tree, wait_until
 
 THREE = ("--num-replicas=3", "--num-instances=3")
 
@@ -48,37 +48,34 @@ def started(
     return process
 
 
-@pytest.mark.parametrize("who", ["poprun", "guardian", "mpirun"])
-def test_kill_9_of_one_of_three(launcher: Launcher, who: str) -> None:
+@pytest.mark.parametrize("who", Tree._fields)
+def test_kill_9_of_one_of_four(launcher: Launcher, who: str) -> None:
     process = started(launcher)
-    guardian, mpirun = launcher.tree(process)
-    os.kill({"poprun": process.pid, "guardian": guardian, "mpirun": mpirun}[who], signal.SIGKILL)
+    os.kill(getattr(launcher.tree(process), who), signal.SIGKILL)
     _, err = process.communicate(timeout=300)
     launcher.leaves_nothing()
+    assert launcher.calls() == ["Acquire", "Release"]
     if who == "poprun":
         assert process.returncode == -signal.SIGKILL
-        assert launcher.calls() == ["Acquire"], "the lease ends by itself"
         return
     assert process.returncode == 137
-    assert launcher.calls() == ["Acquire", "Release"]
-    word = "guardian process was ended" if who == "guardian" else "mpirun was ended by signal 9"
+    word = "mpirun was ended by signal 9" if who == "mpirun" else f"{who} process was ended"
     assert f"{word}" in err
 
 
-@pytest.mark.parametrize("who", ["poprun", "guardian", "mpirun", "nobody"])
+@pytest.mark.parametrize("who", [*Tree._fields, "nobody"])
 def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -> None:
     """mpirun is started meanwhile; no instance begins before there is a partition."""
     ran, go = launcher.folder / "ran", launcher.folder / "go"
     script = 'echo "$MASTER_PORT" >>"$RAN"; exec sleep $SECONDS_MORE'
     more = {"RAN": str(ran), "GO": str(go), "SECONDS_MORE": "0" if who == "nobody" else "300"}
     process = launcher.start(*THREE, "--vipu-partition=slow", "sh", "-c", script, **more)
-    guardian, mpirun = launcher.tree(process)
+    tree = launcher.tree(process)
     # Scripts stand in front of all instances.
-    wait_until(lambda: len(descendants(guardian)) == 4)
+    wait_until(lambda: len(descendants(tree.guardian)) == 4)
     assert not ran.exists()
-    victims = {"poprun": process.pid, "guardian": guardian, "mpirun": mpirun}
-    if who in victims:
-        os.kill(victims[who], signal.SIGKILL)
+    if who != "nobody":
+        os.kill(getattr(tree, who), signal.SIGKILL)
     go.touch()
     _, err = process.communicate(timeout=300)
     launcher.leaves_nothing()
@@ -101,7 +98,7 @@ def test_nothing_is_started_before_the_partition_where_an_agent_confines(
     environ = {"PODWRIGHT_AGENT_SOCKET": str(agent), "GO": str(go)}
     process = launcher.start(*THREE, "--vipu-partition=slow", "true", **environ)
     wait_until(lambda: launcher.calls() == ["Acquire"])
-    assert len(descendants(process.pid)) == 1
+    assert len(descendants(process.pid)) == 2
     go.touch()
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
@@ -137,18 +134,17 @@ def test_the_deaf_are_ended_when_poprun_is_killed(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
-def test_both_die_and_the_next_poprun_sweeps(
-    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    process = started(launcher)
-    guardian, _ = launcher.tree(process)
-    for pid in (process.pid, guardian):
-        os.kill(pid, signal.SIGSTOP)
-    for pid in (process.pid, guardian):
-        os.kill(pid, signal.SIGKILL)
+def test_all_watchers_die_and_the_next_poprun_sweeps(launcher: Launcher) -> None:
+    """Where the kernel does not help."""
+    process = started(launcher, options=["--pid-namespace=no"])
+    tree = launcher.tree(process)
+    watchers = (tree.poprun, tree.keeper, tree.guardian)
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in watchers:
+            os.kill(pid, number)
     process.communicate(timeout=300)
     assert launcher.left()
-    wait_until(lambda: not any(p.pid in (process.pid, guardian) for p in launcher.ours()))
+    wait_until(lambda: not any(p.pid in watchers for p in launcher.ours()))
     for base in (launcher.temporary, launcher.memory):
         for path in base.glob(f"podwright-run-{os.getuid()}-*"):
             if path.name in {p.name for p in launcher.temporary.iterdir()}:
@@ -248,9 +244,9 @@ def test_the_mark_that_sweeping_needs_is_on_every_process(launcher: Launcher) ->
     process = started(launcher)
     (folder,) = launcher.temporary.iterdir()
     entry = f"{RUN_VARIABLE}={folder.name}".encode()
-    guardian, _ = launcher.tree(process)
+    tree = launcher.tree(process)
     for ours in launcher.ours():
-        if ours.pid not in (process.pid, guardian):
+        if ours.pid not in (tree.poprun, tree.keeper, tree.guardian):
             assert entry in Path(f"/proc/{ours.pid}/environ").read_bytes().split(b"\0")
     process.terminate()
     process.communicate(timeout=300)

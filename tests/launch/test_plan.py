@@ -41,7 +41,7 @@ def test_the_guides_example() -> None:
                 name="my_partition", size=32, num_gcds=2, num_replicas=2, num_ilds=2
             ),
             create=True,
-            ttl=10.0,
+            ttl=300.0,
         ),
         environment=(
             ("POPDIST_NUM_TOTAL_REPLICAS", "32"),
@@ -77,7 +77,7 @@ def test_what_is_asked_of_the_server() -> None:
         update=True,
         keep=True,
         reset=False,
-        ttl=10.0,
+        ttl=300.0,
     )
 
 

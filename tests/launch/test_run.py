@@ -190,10 +190,12 @@ def test_nobody_reads_the_output(launcher: Launcher) -> None:
 
 def test_a_reader_who_is_slow_stops_nothing_but_the_output(launcher: Launcher) -> None:
     process = launcher.start("--num-replicas=2", "sh", "-c", "yes | head -c 8000000")
-    wait_until(lambda: len(launcher.ours()) > 2)
+    assert process.stdout
+    first = process.stdout.readline()
     process.send_signal(15)
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 143
+    assert first == "[1,0]<stdout>: y\n"
     assert out.startswith("[1,0]<stdout>: y\n")
     launcher.leaves_nothing()
 

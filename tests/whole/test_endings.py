@@ -52,12 +52,17 @@ def test_a_partition_is_there_for_the_run_and_only_so_long(pod16: Pod) -> None:
     assert not pod16.partitions()["mine"].get("leases")
 
 
-@pytest.mark.parametrize("who", ["poprun", "guardian", "mpirun"])
+@pytest.mark.parametrize("who", ["poprun", "keeper", "guardian", "mpirun"])
 def test_kill_9(pod16: Pod, who: str) -> None:
     process = started(pod16)
-    guardian, mpirun = (p.pid for p in descendants(process.pid)[:2])
+    keeper, guardian, mpirun = (p.pid for p in descendants(process.pid)[:3])
     assert len(pod16.partitions()) == 1
-    victims = {"poprun": process.pid, "guardian": guardian, "mpirun": mpirun}
+    victims = {
+        "poprun": process.pid,
+        "keeper": keeper,
+        "guardian": guardian,
+        "mpirun": mpirun,
+    }
     os.kill(victims[who], signal.SIGKILL)
     process.communicate(timeout=300)
     gone(pod16)

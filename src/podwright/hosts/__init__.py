@@ -20,6 +20,17 @@ from podwright.hosts._cores import (
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._local import find_program, free_port, host_name
+from podwright.hosts._namespaces import (
+    HELD,
+    HELD_BY_USER,
+    NOT_HELD,
+    Held,
+    can_hold,
+    fork_held,
+    in_words,
+    name_process,
+    outside,
+)
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
 from podwright.hosts._peer import Peer, peer_of
 from podwright.hosts._processes import (
@@ -52,7 +63,10 @@ if TYPE_CHECKING:
     from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 
 __all__ = [
+    "HELD",
+    "HELD_BY_USER",
     "KEY_TYPES",
+    "NOT_HELD",
     "OK",
     "PROBLEM",
     "WARNING",
@@ -66,6 +80,7 @@ __all__ = [
     "DeviceCgroups",
     "FakeMunge",
     "Finding",
+    "Held",
     "HostsError",
     "Munge",
     "MungeError",
@@ -78,6 +93,7 @@ __all__ = [
     "Vouches",
     "address_in",
     "become_subreaper",
+    "can_hold",
     "children",
     "common_subnet",
     "copy_folder",
@@ -92,14 +108,18 @@ __all__ = [
     "find_key",
     "find_program",
     "fold",
+    "fork_held",
     "free_port",
     "has_children",
     "host_name",
+    "in_words",
     "is_here",
     "job_hosts",
     "judge",
     "kill_all",
     "marked",
+    "name_process",
+    "outside",
     "peer_of",
     "processes",
     "read_cores",

@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+#: What reaches stopped processes too, or is to leave them stopped.
+_OF_JOBS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 
 
 class Process(NamedTuple):
@@ -116,7 +118,7 @@ def kill_all(victims: Iterable[Process], number: int) -> None:
             continue
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(victim.pid, number)
-            if number != signal.SIGKILL and now.state == "T":
+            if number not in _OF_JOBS and now.state == "T":
                 os.kill(victim.pid, signal.SIGCONT)  # a stopped process hears nothing else
 
 

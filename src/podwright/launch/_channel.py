@@ -57,7 +57,12 @@ class Channel:
             self._rest = self._rest[_HEAD + size :]
         return messages
 
+    @property
+    def handles(self) -> tuple[int, int]:
+        """Both descriptors of this end."""
+        return self.handle, self._writing
+
     def close(self) -> None:
         """Hang up."""
-        for handle in (self.handle, self._writing):
+        for handle in self.handles:
             os.close(handle)

@@ -1,11 +1,14 @@
 """The guardian: owns mpirun and every instance below it, and ends them whatever happens.
 
-It is forked from poprun before anything heavy is loaded, lives in a session of its own, where no
-Ctrl-C reaches it, and is subreaper: what its descendants leave behind becomes its child. So is
-poprun. They share a socket; when one dies, the other sees it closed:
+It is forked before anything heavy is loaded, lives in a session of its own, where no Ctrl-C
+reaches it, and is the first process of a PID namespace wherever the kernel lets us have one: who
+kills it, kills all below it, stopped processes and daemons as well. Elsewhere it is subreaper: what
+its descendants leave behind becomes its child. Above it are the keeper (_keeper) and poprun, on
+other hosts the relay; each holds a line to the others, and sees it closed when one dies:
 
-- poprun is gone: the guardian ends all, removes the run's folders, and ends.
-- the guardian is gone: its children are now poprun's, which does the same (`Ending`).
+- poprun or the keeper is gone: the guardian ends all, removes the run's folders, and ends.
+- the guardian is gone: what the kernel has not ended is now the keeper's, which does the same; or
+  poprun's, if the keeper is gone too (`Ending`).
 - mpirun is gone: the guardian tells poprun, which asks it to end what is left.
 
 Where instances run on several hosts, each other host has a guardian too (_relay). mpirun and its
@@ -25,14 +28,16 @@ import select
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from podwright.hosts import (
+    Held,
     Process,
     become_subreaper,
     descendants,
+    fork_held,
     has_children,
     kill_all,
+    name_process,
     reap,
 )
 from podwright.launch._channel import Channel
@@ -44,11 +49,14 @@ STARTED, GONE, QUIET, ENDED = "started", "gone", "quiet", "ended"
 #: What a command of START is, if it is not the script of the instance with that number.
 ENGINE, DAEMON = -1, -2
 
-#: Seconds from the polite signal to the sure one if poprun is gone. Its lease ends after ten.
+#: Seconds from the polite signal to the sure one at most, once a process of ours was killed or the
+#: lease is lost.
 ORPHAN_GRACE = 4.0
 #: Seconds that mpirun has after the last instance.
 LAST_WORDS = 1.0
 _POLL = (0.002, 0.1)
+#: How often it is looked for processes that were forked while their parents were being stopped.
+_STOPS = 20
 _OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
 Spawn = Callable[[Sequence[str], Mapping[str, str], int, bool], int]
@@ -181,47 +189,49 @@ def is_daemon(process: Process) -> bool:
         return False
 
 
-class Guarded(NamedTuple):
-    """What poprun has of its guardian: its pid, and the line to it."""
+def fork_guardian(
+    channel: Channel,
+    folder: RunFolder,
+    output: int,
+    *,
+    close: Sequence[int] = (),
+    leash: int = -1,
+    spawn: Spawn = spawn,
+    held: bool = True,
+) -> Held:
+    """Fork the guardian of a run below this process, which must be subreaper.
 
-    pid: int
-    channel: Channel
+    channel: its end of the line to poprun. output: where mpirun's own words go. close: what it
+    has no use for. leash: is closed when a process is gone that it is not to outlive.
+    """
 
-
-def start_guardian(
-    folder: RunFolder, output: int, *, close: Sequence[int] = (), spawn: Spawn = spawn
-) -> Guarded:
-    """Fork the guardian of a run. output: where mpirun's own words go. close: poprun's alone."""
-    ours, theirs = Channel.pair()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return Guarded(pid, ours)
-    code = 1
-    try:
-        ours.close()
+    def run() -> int:
         for handle in close:
             os.close(handle)
         os.setsid()
-        code = _Guardian(theirs, folder, output, spawn).run()
-    finally:
-        os._exit(code)
+        name_process("podwright-guard")
+        return _Guardian(channel, folder, output, spawn, leash).run()
+
+    return fork_held(run, wanted=held)
 
 
-def wait_for_end(guardian: Guarded, limit: float = 10.0) -> None:
+def wait_for_end(channel: Channel, limit: float = 10.0) -> None:
     """See the guardian of a run that never started to its end."""
-    guardian.channel.send(END, 0.0, 0.0, False)
+    channel.send(END, 0.0, 0.0, False)
     until = time.monotonic() + limit
-    while time.monotonic() < until:
-        pid, _ = os.waitpid(guardian.pid, os.WNOHANG)
-        if pid:
-            return
-        time.sleep(0.002)
+    poll = select.poll()
+    poll.register(channel.handle, select.POLLIN)
+    while not channel.closed and time.monotonic() < until:
+        if poll.poll(100):
+            channel.receive()
 
 
 class _Guardian:
-    def __init__(self, channel: Channel, folder: RunFolder, output: int, spawn: Spawn) -> None:
+    def __init__(
+        self, channel: Channel, folder: RunFolder, output: int, spawn: Spawn, leash: int
+    ) -> None:
         self.channel = channel
+        self.leash = leash
         self.folder = folder
         self.output = output
         self.spawn = spawn
@@ -243,6 +253,8 @@ class _Guardian:
         poll = select.poll()
         poll.register(wake, select.POLLIN)
         poll.register(self.channel.handle, select.POLLIN)
+        if self.leash >= 0:
+            poll.register(self.leash, select.POLLIN)
         while True:
             pause = self.ending.pause if self.ending else None
             ready = dict(poll.poll(None if pause is None else pause * 1000))
@@ -251,6 +263,9 @@ class _Guardian:
             reap(self._ended)
             if self.channel.handle in ready:
                 self._listen(poll)
+            if self.leash in ready:
+                poll.unregister(self.leash)
+                self._orphaned()
             if self.ending and self.ending.step():
                 reap(self._ended)
                 self.folder.remove()
@@ -265,18 +280,31 @@ class _Guardian:
             if kind == START:
                 self._start(*values)
             elif kind == SIGNAL:
-                started = (self.engine, *self.daemons)
-                ours = [p for p in descendants(os.getpid()) if p.pid not in started]
-                kill_all([p for p in ours if not is_daemon(p)], values[0])
+                self._signal(values[0])
             elif kind == END:
                 self._end(*values)
             elif kind == RELEASE and self.ending:
                 self.ending.release()
         if self.channel.closed:
             poll.unregister(self.channel.handle)
-            self._end(0.0, ORPHAN_GRACE, False)
-            if self.ending:
-                self.ending.release()
+            self._orphaned()
+
+    def _orphaned(self) -> None:
+        self._end(0.0, ORPHAN_GRACE, False)
+        if self.ending:
+            self.ending.release()
+
+    def _signal(self, number: int) -> None:
+        """To all instances and what they have started; a stop until nothing runs on beside it."""
+        started = (self.engine, *self.daemons)
+        for _ in range(_STOPS if number == signal.SIGSTOP else 1):
+            ours = [p for p in descendants(os.getpid()) if p.pid not in started]
+            ours = [p for p in ours if number != signal.SIGSTOP or p.state not in "Tt"]
+            if not ours:
+                return
+            kill_all([p for p in ours if not is_daemon(p)], number)
+            if number == signal.SIGSTOP:
+                time.sleep(_POLL[0])
 
     def _start(
         self,

@@ -7,19 +7,21 @@ the cause of the run's end. How ends over several hosts go: every relay is told 
 from __future__ import annotations
 
 import select
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright.launch._cause import Cause, described
 from podwright.launch._folder import RunFolder
-from podwright.launch._guardian import DAEMON, END, GONE, ORPHAN_GRACE
+from podwright.launch._guardian import DAEMON, END, GONE, ORPHAN_GRACE, SIGNAL
 from podwright.launch._line import OUTPUT
 from podwright.launch._relay import (
     BEAT_EVERY,
     EVENTS,
     LAUNCH,
     LOST,
+    PAUSE,
     SILENCE,
     SYNC,
     SYNCED,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 #: A run that lost a host may do better the next time.
 LOST_HOST = 75
+#: Seconds that hosts have to hear of a pause.
+_PAUSE = 1.0
 #: Seconds after the last word from a host until it has ended its instances, if it still runs.
 FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
 
@@ -131,13 +135,14 @@ class Remotes:
             if code != 0:
                 how = problem or described(code if code >= 0 else 128 - code)
                 text = f"mpirun's daemon on {remote.host} {how}"
-                self._watch.fail(Cause(1, text, again=True))
+                self._watch.fail(Cause(1, text, again=True), broken=True)
         elif kind == GONE:
             self._watch.instance_gone(*values)
         elif kind == SYNCED:
             self._unstepped.discard(remote)
         elif kind == LOST:
-            self._watch.fail(Cause(LOST_HOST, f"host {remote.host}: {values[0]}", again=True))
+            cause = Cause(LOST_HOST, f"host {remote.host}: {values[0]}", again=True)
+            self._watch.fail(cause, broken=True)
 
     def _lose(self, remote: Remote, why: str) -> None:
         if remote.ended:
@@ -149,13 +154,29 @@ class Remotes:
         self.fenced_at = max(self.fenced_at, remote.heard + FENCE)
         left = ", ".join(map(str, remote.ranks))
         text = f"host {remote.host} is lost (instances {left}): {why}"
-        self._watch.fail(Cause(LOST_HOST, text, again=True))
+        self._watch.fail(Cause(LOST_HOST, text, again=True), broken=True)
 
     def send(self, *message: Any) -> None:
         """Tell all of them."""
         for remote in self._all:
             if not remote.ended:
                 remote.line.send(*message)
+
+    def pause(self) -> None:
+        """Stop the instances; nothing will be heard from us for a while."""
+        self.send(SIGNAL, int(signal.SIGSTOP))
+        self.send(PAUSE)  # holds until the next word
+        until = time.monotonic() + _PAUSE
+        while time.monotonic() < until and any(remote.line.waiting for remote in self._all):
+            for remote in self._all:
+                remote.line.pump()
+            time.sleep(0.01)
+
+    def go_on(self) -> None:
+        """After a pause: all count as heard, and the instances go on."""
+        for remote in self._all:
+            remote.heard = time.monotonic()
+        self.send(SIGNAL, int(signal.SIGCONT))
 
     def end(self, patience: float, grace: float, held: bool) -> None:
         """End what runs there, as a guardian ends it; and wait no longer than that takes."""

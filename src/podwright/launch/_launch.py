@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright.hosts import become_subreaper, children, find_program
@@ -21,8 +21,9 @@ from podwright.launch._environment import (
 )
 from podwright.launch._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launch._gpus import Placement, simulated
-from podwright.launch._guardian import ENGINE, START, start_guardian, wait_for_end
+from podwright.launch._guardian import ENGINE, START, wait_for_end
 from podwright.launch._hosts import NOWHERE, Remotes
+from podwright.launch._keeper import Kept, start_keeper
 from podwright.launch._meeting import meet, meeting_point
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
@@ -34,7 +35,7 @@ from podwright.wire import InvalidRequest, NotFound, PodwrightError, TimedOut
 
 if TYPE_CHECKING:
     from podwright.client import Found
-    from podwright.launch._lease import Borrowed, Find, Lease
+    from podwright.launch._lease import Borrowed, Find, Keeping, Lease
 
 #: In the environment of all instances: how often they were started again.
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
@@ -130,6 +131,7 @@ class _Run:
         self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
         self._lease: Lease | Borrowed | None = None
+        self._kept: Kept | None = None
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
         self._restarts = 0
@@ -142,13 +144,22 @@ class _Run:
         folder = make_folder(environ)
         words, theirs = os.pipe()
         os.set_blocking(words, False)
-        guardian = start_guardian(folder, theirs, close=[words, *self._signals.handles])
+        kept = start_keeper(
+            folder,
+            theirs,
+            self._open,
+            close=[words, *self._signals.handles, *self._handles],
+            held=self._asked.pid_namespace,
+        )
         os.close(theirs)
         watched = False
         remotes = NOWHERE
+        before, self._kept = self._kept, kept
         try:
             if self._lease:
-                self._lease.keep()
+                kept.hold(self._lease.holding)
+            if before:
+                before.close()
             looked = self._look()
             remotes = self._meet(folder)
             plan = self._plan
@@ -170,24 +181,27 @@ class _Run:
                 # mpirun begins while the partition is asked for: no instance does before we
                 # listen to it (_shim).
                 environment = whole_environment(environ, plan.environment, own)
-                guardian.channel.send(START, [(ENGINE, list(command.argv), {})], environment)
+                kept.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
             become_subreaper()
             if asks:
                 self._lease = self._acquire(remotes)
+                if self._lease.holding:
+                    kept.hold(self._lease.holding)
             lease = self._lease
             late = {**self._partition, **meeting_point(plan, remotes)}
             if early:
                 give(folder, late)
             # A server that was started just now is no part of the run, nor is what it starts.
-            spare = [pid for pid in children(os.getpid()) if pid != guardian.pid]
+            spare = [pid for pid in children(os.getpid()) if pid != kept.pid]
             watch = Watch(
                 folder,
-                guardian,
+                kept,
                 output,
                 words=words,
                 wake=self._signals.collect(),
-                lost=lease.lost if lease else -1,
                 plan=plan,
+                fence=plan.request.ttl if lease and lease.renewed else 0.0,
+                lost=self._lost,
                 end=self._end,
                 remotes=remotes,
                 spare=spare,
@@ -202,9 +216,7 @@ class _Run:
                 starts = [(rank, [*shim, str(rank), *program], {}) for rank in owns]
                 if not command.plain:
                     starts = [(ENGINE, list(command.argv), {})]
-                guardian.channel.send(START, starts, environment)
-            if lease:
-                lease.keep()
+                kept.guardian.send(START, starts, environment)
             cause = watch.run()
             if cause and cause.instance >= 0:
                 self._last_words = watch.last_words(cause.instance)
@@ -212,11 +224,28 @@ class _Run:
             return cause
         finally:
             if not watched:
-                wait_for_end(guardian)
+                wait_for_end(kept.guardian)
             remotes.close()
             folder.remove()
             for lock in folder.locks:
                 os.close(lock)
+
+    def _open(self, holding: Sequence[object]) -> Keeping:
+        """In the keeper: what renews and gives back what this launch holds."""
+        from podwright.launch._lease import Keeping, find
+
+        return Keeping(holding, lambda: (self._find or find)(self._plan, self._environ).client)
+
+    def _lost(self, code: str, message: str) -> None:
+        from podwright.launch._lease import over
+
+        if self._lease:
+            self._lease.reason = over(code, message)
+
+    @property
+    def _handles(self) -> list[int]:
+        """Of the lines to the keeper of the attempt before."""
+        return [*self._kept.channel.handles, *self._kept.guardian.handles] if self._kept else []
 
     def _look(self) -> Placement | None:
         """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
@@ -318,9 +347,7 @@ class _Run:
         self._signals.interrupt()
         time.sleep(max(self._fenced_at - time.monotonic(), 0.0))
         if self._lease and self._lease.reason:
-            self.release()  # its devices are gone: the next attempt asks for others
-        elif self._lease:
-            self._lease.rest()
+            self._give_back()  # its devices are gone: the next attempt asks for others
         return True
 
     def report(self, cause: Cause | None) -> int:
@@ -341,7 +368,12 @@ class _Run:
         return cause.code
 
     def release(self) -> None:
-        """Give the partition back."""
+        """Give the partition back, and see the keeper to its end."""
+        self._give_back()
+        if self._kept:
+            self._kept.close()
+
+    def _give_back(self) -> None:
         lease, self._lease = self._lease, None
         problem = lease.release() if lease else None
         if lease and problem:

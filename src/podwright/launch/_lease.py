@@ -1,19 +1,15 @@
-"""The right to a partition for the time of a run: acquired, renewed in the background, released.
-
-A server that is down for a while is no reason to stop a program: renewal goes on until somebody
-who answers says that the lease is over.
-"""
+"""The right to a partition for the time of a run: acquired, renewed by the keeper, released."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from podwright.client import Client, Found, ServerOptions, find_server
-from podwright.launch._plan import LEASE_TTL, Plan
+from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
+from podwright.launch._plan import Plan
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -23,17 +19,15 @@ from podwright.wire import (
     PartitionInfo,
     PodwrightError,
     TimedOut,
+    Unavailable,
     WrongState,
     holder_words,
 )
 
-if TYPE_CHECKING:
-    import threading
-
-#: Seconds from one renewal to the next, and to the next try of one that failed.
-RENEW_EVERY = LEASE_TTL / 3.3
-RETRY_EVERY = 1.0
 _CALL_TIMEOUT = 3.0
+#: Seconds for which a server that is down is asked to take a lease back, and between two tries.
+_LAST_TIMEOUT, _RETRY = 8.0, 0.5
+_LEASE, _PARTITION = "lease", "partition"
 #: Programs that run others, which are what a person would call by name.
 _INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
 #: What a controller speaks that knows no leases.
@@ -96,94 +90,118 @@ def acquire(
 
 
 class Borrowed:
-    """A partition of a controller without leases, with what `Lease` has. lost: never readable."""
+    """A partition of a controller without leases, with what `Lease` has."""
 
     #: What is so when it could not be given back.
     not_back = "the partition was not removed"
+    renewed = False
 
     def __init__(self, client: Client, partition: PartitionInfo, created: bool, keep: bool) -> None:
         self.partition, self.created = partition, created
         self.reason: PodwrightError | None = None
-        self.lost, self._tell = os.pipe()
         self._client, self._remove = client, created and not keep
 
-    def keep(self) -> None:
-        """Nothing has to be renewed."""
-
-    def rest(self) -> None:
-        """Nothing is."""
+    @property
+    def holding(self) -> tuple[object, ...]:
+        """What a keeper has to know of it: it removes what was made for a launch that is gone."""
+        return (_PARTITION, self._client.where, self.partition.name, 0) if self._remove else ()
 
     def release(self) -> PodwrightError | None:
         """Remove it, if it was made for this launch; what stood in the way, if anything."""
-        try:
-            if self._remove:
-                self._client.remove_partition(self.partition.name)
-        except PodwrightError as error:
-            return error
-        finally:
-            self._client.close()
-            os.close(self.lost)
-            os.close(self._tell)
+        with self._client:
+            try:
+                if self._remove:
+                    self._client.remove_partition(self.partition.name)
+            except PodwrightError as error:
+                return error
         return None
 
 
 class Lease:
-    """A lease that is held. lost: a descriptor that becomes readable when it is over."""
+    """A lease that is held. reason: why it is over, if it is."""
 
     #: What is so when it could not be given back.
     not_back = "the lease was not given back and ends by itself"
+    #: It ends where nobody renews it.
+    renewed = True
 
     def __init__(self, client: Client, reply: AcquireReply) -> None:
         self.partition = reply.partition
         self.created = reply.created
         self.reason: PodwrightError | None = None
-        self.lost, self._tell = os.pipe()
         self._client = client
         self._lease = reply.lease
-        self._thread: threading.Thread | None = None
-        self._over: threading.Event | None = None
 
-    def keep(self) -> None:
-        """Renew it from now on, in a thread. The client is that thread's until `release`."""
-        if self._thread:
-            return
-        import threading  # 7 ms, while the instances are starting anyway
-
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self._thread.start()
-
-    def _renew(self) -> None:
-        assert self._over
-        pause = RENEW_EVERY
-        while not self._over.wait(pause):
-            pause = RENEW_EVERY
-            try:
-                self._client.renew(self._lease.id, self._lease.epoch, timeout=_CALL_TIMEOUT)
-            except (Fenced, NotFound) as error:
-                self.reason = error
-                os.write(self._tell, b"!")
-                return
-            except PodwrightError:
-                pause = RETRY_EVERY
-
-    def rest(self) -> None:
-        """Stop renewing for a moment, so that a process can be forked without a second thread."""
-        if self._thread and self._over:
-            self._over.set()
-            self._thread.join()
-            self._thread = None
+    @property
+    def holding(self) -> tuple[object, ...]:
+        """What a keeper has to know of it (`Keeping`)."""
+        return _LEASE, self._client.where, self._lease.id, self._lease.epoch
 
     def release(self) -> PodwrightError | None:
         """Give it back; what stood in the way, if anything: it then ends by itself."""
-        self.rest()
-        try:
-            if self.reason is None:
-                self._client.release(self._lease.id, self._lease.epoch)
-        except PodwrightError as error:
-            return error
-        finally:
-            self._client.close()
-            os.close(self.lost)
-            os.close(self._tell)
+        with self._client:
+            try:
+                if self.reason is None:
+                    self._client.release(self._lease.id, self._lease.epoch)
+            except PodwrightError as error:
+                return error
         return None
+
+
+class Keeping:
+    """The keeper's side of what a launch holds: `holding` of a Lease or of a Borrowed.
+
+    well: whether the last call was answered. A server that is down for a while is no reason to
+    stop a program: it is asked again until somebody who answers says that the lease is over.
+    """
+
+    def __init__(self, holding: Sequence[object], find: Callable[[], Client]) -> None:
+        kind, where, name, epoch = holding
+        assert isinstance(where, str)
+        assert isinstance(name, str)
+        assert isinstance(epoch, int)
+        self.well = True
+        self._kind, self._where, self._name, self._epoch = kind, where, name, epoch
+        self._find = find
+        self._client: Client | None = None
+
+    def renew(self) -> tuple[str, str] | None:
+        """Renew it; if it is over: the error's code, and why."""
+        if self._kind != _LEASE:
+            return None
+        try:
+            self._connected().renew(self._name, self._epoch, timeout=_CALL_TIMEOUT)
+            self.well = True
+        except (Fenced, NotFound) as error:
+            return error.code, error.message
+        except PodwrightError:
+            self.well = False
+        return None
+
+    def give_back(self) -> bool:
+        """Release it: nobody else is left to do so. Whether it was answered, in any way."""
+        until = time.monotonic() + _LAST_TIMEOUT
+        while True:
+            try:
+                if self._kind == _LEASE:
+                    self._connected().release(self._name, self._epoch)
+                else:
+                    self._connected().remove_partition(self._name)
+                return True
+            except (Unavailable, TimedOut):
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_RETRY)
+            except PodwrightError:
+                return True
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            at_socket = os.path.isabs(self._where) and "," not in self._where
+            self._client = Client(UnixTransport(self._where)) if at_socket else self._find()
+        return self._client
+
+
+def over(code: str, message: str) -> PodwrightError:
+    """The error that a keeper has told of."""
+    return (NotFound if code == NotFound.code else Fenced)(message)

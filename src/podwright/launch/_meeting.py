@@ -54,6 +54,7 @@ def meet(
             "gpus": list(plan.gpus),
             "environ": dict(environ),
             "session": folder.path,
+            "held": plan.pid_namespace,
         }
 
     def starter(host: str, words: Sequence[str]) -> list[str]:

@@ -45,8 +45,8 @@ PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 LEASE_VARIABLE = "PODWRIGHT_LEASE"
 #: The allocation that is a job's own, under host mapping.
 ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
-#: Seconds that a lease holds without renewal. poprun renews it every third of that.
-LEASE_TTL = 10.0
+#: Seconds that a lease holds without renewal; the keeper renews it every few (_keeper).
+LEASE_TTL = 300.0
 #: Seconds between asking instances to end and ending them; less where Slurm kills after 30
 #: (its KillWait).
 GRACE = 30.0
@@ -105,6 +105,7 @@ class Plan(NamedTuple):
     timeout: float | None = None
     grace: float = GRACE
     max_restarts: int = 0
+    pid_namespace: bool = True
     notes: tuple[str, ...] = ()
     launcher: str = "mpirun"
     by_slurm: bool = False
@@ -294,6 +295,7 @@ def make_plan(
         timeout=options.timeout,
         grace=_grace(options, environ),
         max_restarts=options.max_restarts,
+        pid_namespace=options.pid_namespace,
         notes=tuple(notes),
         launcher="mpirun" if options.launcher == "auto" else options.launcher,
         by_slurm=where.by_slurm,

@@ -2,14 +2,16 @@
 
 It is to its host what poprun is to its own: it owns a run folder, forks a guardian that starts
 and ends the instances, and passes their output, and how they ended, over the one line to poprun.
-It decides nothing. When the line closes, or poprun has not said a word for SILENCE seconds, all
-that runs here is ended; the guardian does the same when the relay is gone, and the relay when the
-guardian is. Both ignore signals that a session manager sends: the line tells them the end.
+It decides nothing. When the line closes, or poprun has said nothing for SILENCE seconds (unless it
+said PAUSE: Ctrl-Z stops it), all that runs here is ended; the guardian does the same when the relay
+is gone, and the relay when the guardian is. Both ignore signals that a session manager sends: the
+line tells them the end.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -21,6 +23,7 @@ from typing import Any
 from podwright import __version__
 from podwright.hosts import become_subreaper, find_program, free_port, reap, subnets
 from podwright.launch._bind import bind
+from podwright.launch._channel import Channel
 from podwright.launch._folder import (
     RUN_VARIABLE,
     SESSION,
@@ -29,12 +32,22 @@ from podwright.launch._folder import (
     sweep,
 )
 from podwright.launch._gpus import OF_HOST, TooFewGpus
-from podwright.launch._guardian import END, ENDED, ORPHAN_GRACE, START, Ending, start_guardian
+from podwright.launch._guardian import (
+    END,
+    ENDED,
+    LAST_WORDS,
+    ORPHAN_GRACE,
+    START,
+    Ending,
+    fork_guardian,
+)
+from podwright.launch._keeper import SLACK, boottime
 from podwright.launch._line import Line
 from podwright.launch._shim import Own, make_shim, open_status, open_stream, read_events, restore
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
+PAUSE = "pause"
 #: Seconds from one sign of life to the next, and after which the other end counts as gone.
 BEAT_EVERY = 2.0
 SILENCE = 12.0
@@ -129,8 +142,9 @@ class _Relay:
         environ: Mapping[str, str],
         session: str,
         silence: float = SILENCE,
+        held: bool = True,
     ) -> None:
-        self._line, self._silence = line, silence
+        self._line, self._silence, self._held = line, silence, held
         self._owns = dict(owns)
         self._ranks = tuple(self._owns)
         self._session, self._placement, self._gpus = session, placement, gpus
@@ -178,14 +192,20 @@ class _Relay:
                 self._open.register(handle, select.EPOLLIN)
         self._words, theirs = os.pipe()
         os.set_blocking(self._words, False)
-        close = [self._words, self._line.handle, self._line.writing]
-        self._guardian = start_guardian(folder, theirs, close=close)
-        os.close(theirs)
         become_subreaper()
+        self._channel, guardians = Channel.pair()
+        close = [self._words, self._line.handle, self._line.writing, *self._channel.handles]
+        inner = fork_guardian(guardians, folder, theirs, close=close, held=self._held)
+        self._guardian = inner.pid
+        guardians.close()
+        os.close(theirs)
         self._here: Ending | None = None
-        self._done = self._cut = False
-        now = time.monotonic()
-        self._heard, self._beat = now, now
+        self._done = self._cut = self._paused = False
+        self._kill_at = math.inf
+        self._heard, self._beat = boottime(), time.monotonic()
+
+    def _silent(self, now: float) -> bool:
+        return not self._paused and now - self._heard > self._silence
 
     def _bind(self) -> dict[int, Own]:
         try:
@@ -211,15 +231,15 @@ class _Relay:
         return 0
 
     def _turn(self) -> None:
-        line, channel = self._line, self._guardian.channel
+        line, channel = self._line, self._channel
         ready = self._ready()
-        now = time.monotonic()
+        now, awake = boottime(), time.monotonic()
         if line.handle in ready and not line.closed:
-            self._heard = now
+            self._heard, self._paused = now, False
             self._listen()
         if line.writing in ready:
             line.pump()
-        if not self._cut and (line.closed or now - self._heard > self._silence):
+        if not self._cut and (line.closed or self._silent(now)):
             self._cut = line.closed = True
             self._end(0.0, ORPHAN_GRACE, False)
         if self._status in ready:
@@ -231,15 +251,17 @@ class _Relay:
                 self._read_stream(handle)
         if not channel.closed and channel.handle in ready:
             self._read_guardian()
+        if awake > self._kill_at and not channel.closed:
+            os.kill(self._guardian, signal.SIGKILL)  # it may have been stopped
         if self._here:
             reap(lambda pid, code: None)
             self._done = self._done or self._here.step()
-        if now - self._beat > BEAT_EVERY:
-            self._beat = now
+        if awake - self._beat > BEAT_EVERY:
+            self._beat = awake
             line.send(BEAT)
 
     def _ready(self) -> set[int]:
-        line, channel = self._line, self._guardian.channel
+        line, channel = self._line, self._channel
         poll = select.poll()
         poll.register(self._status, select.POLLIN)
         poll.register(self._words, select.POLLIN)
@@ -262,14 +284,16 @@ class _Relay:
                 # What mpirun wants to be run here, its own daemon, as a line of shell.
                 command = values[1].replace(self._session, self._folder.path)
                 words = [[values[0], ["/bin/sh", "-c", command], {}]]
-                self._guardian.channel.send(START, words, self._started)
+                self._channel.send(START, words, self._started)
             elif kind == SYNC:
                 self._read_status()
                 self._line.send(SYNCED)
             elif kind == END:
                 self._end(*values)
+            elif kind == PAUSE:
+                self._paused = True
             elif kind not in (BEAT, HELLO):
-                self._guardian.channel.send(kind, *values)
+                self._channel.send(kind, *values)
 
     def _start(
         self, ranks: Sequence[int], environ: Mapping[str, str], program: Sequence[str]
@@ -280,31 +304,33 @@ class _Relay:
         theirs = {n: v for n, v in environ.items() if n not in self._mine}
         self._started = {**theirs, **self._environ_of_host(), **own}
         words = [[rank, [*self._shim, str(rank), *self._restore, *program], {}] for rank in ranks]
-        self._guardian.channel.send(START, words, self._started)
+        self._channel.send(START, words, self._started)
 
     def _environ_of_host(self) -> dict[str, str]:
         return {n: v for n, v in os.environ.items() if n in self._mine}
 
     def _end(self, patience: float, grace: float, held: bool) -> None:
+        at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
+        self._kill_at = min(self._kill_at, at)
         if self._here:
             self._here.sooner(patience, grace)
-        elif self._guardian.channel.closed:
+        elif self._channel.closed:
             self._here = Ending(os.getpid(), patience, grace)
         else:
-            self._guardian.channel.send(END, patience, grace, held)
+            self._channel.send(END, patience, grace, held)
             if self._line.closed:
-                self._guardian.channel.send("release")
+                self._channel.send("release")
 
     def _read_guardian(self) -> None:
-        for kind, *values in self._guardian.channel.receive():
+        for kind, *values in self._channel.receive():
             if kind == ENDED:
                 self._done = True
                 continue
             self._read_status()  # what an instance said comes before how its process ended
             self._line.send(kind, *values)
-        if self._guardian.channel.closed and not self._done:
+        if self._channel.closed and not self._done:
             with contextlib.suppress(OSError):
-                os.waitpid(self._guardian.pid, 0)
+                os.waitpid(self._guardian, 0)
             self._here = Ending(os.getpid(), 0.0, ORPHAN_GRACE)
             self._line.send(LOST, "its guardian process was ended")
 

@@ -54,16 +54,28 @@ class Signals:
         self._raise = False
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self._raise and number in ENDING:
+        if self._raise and number == signal.SIGTSTP:
+            stop()
+        elif self._raise and number in ENDING:
             self._raise = False
             raise Interrupted(number)
+
+
+def stop() -> None:
+    """Stop this process as Ctrl-Z does; returns when it goes on.
+
+    The kernel stops none that nobody could tell to go on: the signal then has no effect.
+    """
+    before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, before)
 
 
 @contextlib.contextmanager
 def signals() -> Iterator[Signals]:
     caught = Signals()
     before = {}
-    for number in (*ENDING, *FORWARDED):
+    for number in (*ENDING, *FORWARDED, signal.SIGTSTP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background
             before[number] = signal.signal(number, caught)
     try:

@@ -218,6 +218,7 @@ OPTIONS: tuple[Option, ...] = (
         read=_index,
         meaning="a whole number",
     ),
+    _yes_no("--pid-namespace", _LAUNCH, "of their own for a host's instances, if it may be (yes)"),
     Option(
         "--dry-run",
         _LAUNCH,

@@ -1,20 +1,21 @@
 """The time between start and end: passes on output and signals, and notices every ending.
 
 One loop over everything that can happen. What began the end is kept as the cause, and decides
-the exit code: an instance that failed, a signal, mpirun or the guardian gone, the lease lost, or
+the exit code: an instance that failed, a signal, mpirun or a watcher gone, the lease lost, or
 nobody left to read the output. Whatever else happens afterwards is a consequence.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from podwright.hosts import marked, reap
+from podwright.hosts import in_words, marked, outside, reap
 from podwright.launch._cause import Cause, aborted, described, engine_gone
 from podwright.launch._folder import RUN_VARIABLE, RunFolder
 from podwright.launch._guardian import (
@@ -22,21 +23,24 @@ from podwright.launch._guardian import (
     ENDED,
     ENGINE,
     GONE,
+    LAST_WORDS,
     ORPHAN_GRACE,
     QUIET,
     RELEASE,
     SIGNAL,
     STARTED,
     Ending,
-    Guarded,
 )
 from podwright.launch._hosts import NOWHERE, Remotes
+from podwright.launch._keeper import CLEARED, GUARDED, KEPT, LOST, SLACK, Kept, boottime
 from podwright.launch._logs import Logs, allow_open_files
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
+from podwright.launch._remote import SLACK as REMOTE_SLACK
 from podwright.launch._shim import Event, open_status, open_stream, read_events
-from podwright.launch._signals import ENDING, FORWARDED
+from podwright.launch._signals import ENDING, FORWARDED, stop
 from podwright.launch._streams import Stream, last_lines
+from podwright.wire import Fenced
 
 #: The exit code after --timeout, as timeout(1) has it.
 TIMED_OUT = 124
@@ -46,21 +50,24 @@ _CHUNK = 65536
 
 
 class Watch:
-    """Watches one run. wake: readable with the numbers of signals; lost: when the lease is.
+    """Watches one run. wake: readable with the numbers of signals.
 
+    fence: seconds without a renewal after which a lease is over; 0: there is none.
+    lost: told of the code and the words when the lease is over.
     spare: children of this process that are no part of the run.
     """
 
     def __init__(
         self,
         folder: RunFolder,
-        guardian: Guarded,
+        kept: Kept,
         output: Output,
         *,
         words: int,
         wake: int,
-        lost: int,
         plan: Plan,
+        fence: float = 0.0,
+        lost: Callable[[str, str], None] = lambda code, message: None,
         end: float | None = None,
         remotes: Remotes = NOWHERE,
         engine: str = "mpirun",
@@ -70,12 +77,14 @@ class Watch:
         self._remotes = remotes
         self._remotes.watch(self)
         self._engine_name = engine
-        self._guardian = guardian
-        self._channel = guardian.channel
+        self._kept = kept
+        self._channel = kept.guardian
+        self._guardian = 0
+        self._fence, self._lost, self._renewed = fence, lost, boottime()
         self._folder = folder
         self._output = output
         self._instances = instances = len(plan.instances)
-        self._words, self._wake, self._lost = words, wake, lost
+        self._words, self._wake = words, wake
         self._only = plan.only_output_from
         self._grace, self._timeout, self._limit = plan.grace, plan.timeout, end
         self._logs = Logs(plan.log_folder) if plan.log_folder else None
@@ -92,6 +101,8 @@ class Watch:
         self._engine = 0
         self._gone: tuple[int | None, str] | None = None
         self._done = self._ended = self._quiet = self._released = self._all_ended = False
+        self._cleared = False
+        self._kill_at = math.inf
         self.cause: Cause | None = None
         for index in range(instances):
             pair = [
@@ -124,11 +135,12 @@ class Watch:
             self._read_status()
         if self._words in ready:
             self._read_words()
-        if self._lost in ready:
-            os.read(self._lost, 1)
-            # The devices may soon be somebody else's.
-            self._grace = min(self._grace, ORPHAN_GRACE)
-            self.fail(Cause(75, "the lease on the partition is over", again=True))
+        if self._kept.channel.handle in ready:
+            self._read_keeper()
+        if self._fence and boottime() - self._renewed > self._fence:
+            self._fence = 0.0
+            self._lost(Fenced.code, "nobody renewed it in time")
+            self._over()
         if self._open.fileno() in ready:
             self._read_streams()
         if self._channel.handle in ready:
@@ -136,6 +148,8 @@ class Watch:
         if self._limit is not None and time.monotonic() >= self._limit:
             self._limit = None
             self.fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
+        if time.monotonic() > self._kill_at:
+            self._force()
         if self._remotes:
             self._remotes.hear(ready)
             if self._gone and self._remotes.in_step:
@@ -155,19 +169,24 @@ class Watch:
     def _pause(self) -> float | None:
         """Seconds until there is something to do though nothing happens."""
         pauses = [self._here.pause] if self._here else []
+        if self._kill_at < math.inf:
+            pauses.append(max(self._kill_at - time.monotonic(), 0.1))
         if self._remotes:
             pauses.append(min(1.0, self._remotes.tick()))
+        if self._fence:
+            pauses.append(self._fence / 10)
         if self._limit is not None:
             pauses.append(max(self._limit - time.monotonic(), 0.0))
         return min(pauses, default=None)
 
     def _wait(self, pause: float | None) -> set[int]:
         poll = select.poll()
-        for handle in (self._wake, self._status, self._words, self._lost):
+        for handle in (self._wake, self._status, self._words):
             if handle >= 0:
                 poll.register(handle, select.POLLIN)
-        if not self._channel.closed:
-            poll.register(self._channel.handle, select.POLLIN)
+        for channel in (self._channel, self._kept.channel):
+            if not channel.closed:
+                poll.register(channel.handle, select.POLLIN)
         room = not any(sink.full for sink in self._output.sinks)
         if room:
             poll.register(self._open.fileno(), select.POLLIN)
@@ -253,6 +272,8 @@ class Watch:
                 continue
             if kind == "start":
                 self._started.add(index)
+                if self._output.verbosity > 1 and index not in self._remotes.ranks:
+                    number = self._outside(number)
                 self._output.log("D", f"instance {index} runs as process {number}")
             elif kind == "end" and index not in self._codes:
                 self._codes[index] = number
@@ -265,6 +286,10 @@ class Watch:
             # Once: the guardian does not listen while it tells of each, so neither may fill up.
             self._all_ended = True
             self._end(PATIENCE, self._grace)
+
+    def _outside(self, pid: int) -> int:
+        """What a process of this host's instances is called outside their namespace."""
+        return outside(os.getpid(), pid) if self._output.verbosity else pid
 
     def engine_said(self, data: bytes) -> None:
         """What mpirun said, or one of its daemons."""
@@ -279,6 +304,8 @@ class Watch:
             self._started.add(index)
             self.fail(Cause(126, f"instance {index} cannot be started: {problem}", index))
             code = 126
+        if code < 0:  # the script itself: what it started may still run, and has nobody
+            self._grace = min(self._grace, ORPHAN_GRACE)
         self.happened([Event(index, "end", code if code >= 0 else 128 - code)])
 
     def _read_words(self) -> None:
@@ -294,7 +321,8 @@ class Watch:
         for kind, *values in self._channel.receive():
             if kind == STARTED:
                 self._engine = values[0]
-                self._output.log("I", f"Waiting for {self._engine_name} (PID {values[0]})")
+                pid = self._outside(values[0])
+                self._output.log("I", f"Waiting for {self._engine_name} (PID {pid})")
             elif kind == GONE:
                 self._read_status()
                 what, code, problem = values
@@ -310,9 +338,37 @@ class Watch:
                 self._quiet = True
             elif kind == ENDED:
                 self._ended = True
-        if self._channel.closed and not self._ended and not self._here:
+        if self._channel.closed and not self._ended:
+            self._broken("guardian")
+
+    def _read_keeper(self) -> None:
+        for kind, *values in self._kept.channel.receive():
+            if kind == GUARDED:
+                self._guardian, how, why = values
+                self._output.log("I", f"instances are held together by {in_words(how, why)}")
+            elif kind == KEPT:
+                self._renewed = boottime()
+            elif kind == LOST:
+                self._lost(values[0], values[1])
+                self._over()
+            elif kind == CLEARED:
+                self._cleared = True
+        if self._kept.channel.closed:
+            self._broken("keeper")
+        elif self._cleared and self._channel.closed:
+            self._ended = True
+
+    def _over(self) -> None:
+        # The devices may soon be somebody else's.
+        self._fence = 0.0
+        self.fail(Cause(75, "the lease on the partition is over", again=True), broken=True)
+
+    def _broken(self, who: str) -> None:
+        """A watcher is gone. The others end what it watched; this one does, if it is alone."""
+        self._grace = min(self._grace, ORPHAN_GRACE)
+        if self._channel.closed and self._kept.channel.closed and not self._here:
             with contextlib.suppress(OSError):
-                os.waitpid(self._guardian.pid, 0)
+                os.waitpid(self._kept.pid, 0)
             # mpirun may have become our child before we counted those that are spared.
             run = {process.pid for process in marked(RUN_VARIABLE, self._folder.name)}
             self._here = Ending(
@@ -322,7 +378,11 @@ class Watch:
                 engine=self._engine,
                 spare=[pid for pid in self._spare if pid not in run],
             )
-            self.fail(Cause(128 + signal.SIGKILL, "poprun's guardian process was ended"))
+        if not self._ended:
+            text = f"poprun's {who} process was ended"
+            self.fail(Cause(128 + signal.SIGKILL, text), broken=True)
+        if self._cleared and self._channel.closed:
+            self._ended = True
 
     def _engine_ended(self, code: int | None, problem: str) -> None:
         if code is None:
@@ -334,7 +394,8 @@ class Watch:
             self.cause = aborted(self._engine_words, self._instances) or self.cause
         left = [i for i in range(self._instances) if i not in self._codes]
         if left:
-            self.fail(engine_gone(code, left if self._started else [], self._engine_words))
+            cause = engine_gone(code, left if self._started else [], self._engine_words)
+            self.fail(cause, broken=True)
             self._end(0.0, self._grace)
 
     # Ending
@@ -343,6 +404,8 @@ class Watch:
         if number in FORWARDED:
             self._channel.send(SIGNAL, number)
             self._remotes.send(SIGNAL, number)
+        elif number == signal.SIGTSTP:
+            self._stop()
         elif number in ENDING:
             name = signal.Signals(number).name
             if self.cause is None:
@@ -351,19 +414,46 @@ class Watch:
             else:
                 self._end(0.0, 0.0)
 
-    def fail(self, cause: Cause) -> None:
-        """The first cause stands; it begins the end."""
+    def _stop(self) -> None:
+        """Ctrl-Z: the instances first, then this process, until it is told to go on."""
+        self._channel.send(SIGNAL, int(signal.SIGSTOP))
+        self._remotes.pause()
+        stop()
+        self._channel.send(SIGNAL, int(signal.SIGCONT))
+        self._remotes.go_on()
+
+    def fail(self, cause: Cause, *, broken: bool = False) -> None:
+        """The first cause stands; it begins the end.
+
+        broken: a process of ours was ended by force, so there is little time for politeness.
+        """
+        if broken:
+            self._grace = min(self._grace, ORPHAN_GRACE)
         if self.cause is None:
             self.cause = cause
             self._end(0.0, self._grace)
 
+    def _force(self) -> None:
+        """The other watchers have not made an end: they may have been stopped."""
+        self._kill_at = math.inf
+        for pid, channel in ((self._guardian, self._channel), (self._kept.pid, self._kept.channel)):
+            if pid and not channel.closed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def _end(self, patience: float, grace: float) -> None:
+        wish = patience, grace
         if self._here:
             self._here.sooner(patience, grace)
         else:
             # mpirun would end all instances at once, on all hosts.
-            self._channel.send(END, patience, grace, bool(self._remotes) and self._engine > 0)
-        self._remotes.end(patience, grace, self._engine > 0)
+            held = bool(self._remotes) and self._engine > 0
+            self._channel.send(END, patience, grace, held)
+            patience += REMOTE_SLACK if held else 0.0
+            self._kept.channel.send(END, patience, grace)
+            at = time.monotonic() + patience + grace + LAST_WORDS + 2 * SLACK
+            self._kill_at = min(self._kill_at, at)
+        self._remotes.end(*wish, self._engine > 0)
 
     def last_words(self, index: int) -> list[bytes]:
         """The last lines that an instance wrote."""

@@ -1,0 +1,209 @@
+"""A child in a PID namespace of its own: when it ends, the kernel ends all that is below it.
+
+Stopped processes too, and those that left their session or forked twice. Root makes the namespace
+as it is; others make a user namespace first, in which they keep their own uid and gid. There,
+programs that are setuid have no effect, and files of other users seem to be nobody's
+(user_namespaces(7)). The namespace has a /proc of its own, so that what a program reads there fits
+its pids. Pids begin after that of the child outside: what programs name after theirs, in /tmp or
+/dev/shm, stays different in different namespaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+# linux/sched.h, linux/mount.h, linux/prctl.h
+_NEWNS, _NEWUSER, _NEWPID = 0x00020000, 0x10000000, 0x20000000
+_NOSUID, _NODEV, _NOEXEC, _REC, _SLAVE = 2, 4, 8, 16384, 1 << 19
+_PR_SET_NAME = 15
+
+#: How processes are held together: in a PID namespace, in one within a user namespace, or not.
+HELD, HELD_BY_USER, NOT_HELD = "pid", "user", ""
+
+
+class Held(NamedTuple):
+    """A child that was forked. how: HELD, HELD_BY_USER or NOT_HELD, and why not."""
+
+    pid: int
+    how: str
+    why: str = ""
+
+
+def fork_held(run: Callable[[], int], *, wanted: bool = True) -> Held:
+    """Fork a child that runs `run` and ends with the code it returns; in a namespace if it can.
+
+    Only a subreaper may call it (`become_subreaper`): the child comes to it by way of another.
+    wanted: False is a plain fork.
+    """
+    why = "it is not wanted"
+    if wanted:
+        pid, how, why = _fork_inside(run)
+        if pid:
+            return Held(pid, how)
+    pid = os.fork()
+    if not pid:
+        _run(run)
+    return Held(pid, NOT_HELD, why)
+
+
+def can_hold() -> tuple[str, str]:
+    """How this host would hold a child, found out by trying; and why it would not."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            from podwright.hosts._processes import become_subreaper
+
+            become_subreaper()
+            held = fork_held(lambda: 0)
+            os.waitpid(held.pid, 0)
+            os.write(writing, f"{held.how}\n{held.why}".encode())
+        os._exit(0)
+    os.close(writing)
+    said = _read_all(reading).decode(errors="replace")
+    os.waitpid(pid, 0)
+    how, _, why = said.partition("\n")
+    return how, why
+
+
+def in_words(how: str, why: str = "") -> str:
+    """What holds, for a person."""
+    if how == NOT_HELD:
+        return f"no PID namespace ({why}): a watcher that is left ends what runs"
+    return f"a PID namespace{' in a user namespace' if how == HELD_BY_USER else ''}"
+
+
+def outside(root: int, inside: int) -> int:
+    """The pid, as we see it, of a process below `root` that calls itself `inside`; or `inside`."""
+    from podwright.hosts._processes import descendants
+
+    for process in descendants(root):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as file:
+                line = next(line for line in file if line.startswith("NSpid:"))
+            if int(line.split()[-1]) == inside:
+                return process.pid
+    return inside
+
+
+def name_process(name: str) -> None:
+    """What `ps -o comm` and `pkill` call this process from now on; at most 15 bytes."""
+    _libc().prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def _fork_inside(run: Callable[[], int]) -> tuple[int, str, str]:
+    """The child's pid, how it is held, and why it is not: then there is no child."""
+    reading, writing = os.pipe()
+    middle = os.fork()
+    if not middle:
+        os.close(reading)
+        _middle(run, writing)
+    os.close(writing)
+    said = _read_all(reading)
+    os.waitpid(middle, 0)
+    pid, how, why = 0, NOT_HELD, "the process that makes it was ended"
+    for line in said.decode(errors="replace").splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "child":
+            pid = int(rest)
+        elif word == "held":
+            how = rest
+        elif word == "no":
+            why = rest
+    if how:
+        return pid, how, ""
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+    return 0, NOT_HELD, why
+
+
+def _middle(run: Callable[[], int], writing: int) -> None:
+    """Makes the namespaces, which holds for its children alone, and forks the one child."""
+    try:
+        how = _unshare()
+        pid = os.fork()
+        if not pid:
+            _settle()
+            os.write(writing, f"held {how}\n".encode())
+            os.close(writing)
+            _run(run)
+        os.write(writing, f"child {pid}\n".encode())
+    except OSError as error:
+        os.write(writing, f"no {error.strerror or error}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def _run(run: Callable[[], int]) -> None:
+    code = 1
+    try:
+        code = run()
+    finally:
+        os._exit(code)
+
+
+def _unshare() -> str:
+    uid, gid = os.geteuid(), os.getegid()
+    libc = _libc()
+    if not libc.unshare(_NEWPID | _NEWNS):
+        return HELD
+    if libc.unshare(_NEWUSER | _NEWPID | _NEWNS):
+        raise _error(libc, "unshare")
+    for file, text in (
+        ("uid_map", f"{uid} {uid} 1"),
+        ("setgroups", "deny"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        _write(f"/proc/self/{file}", text)
+    return HELD_BY_USER
+
+
+def _settle() -> None:
+    """What the first process of the namespace does before anything else."""
+    outer = os.readlink("/proc/self")
+    libc = _libc()
+    if libc.mount(b"none", b"/", None, _REC | _SLAVE, None):
+        raise _error(libc, "mount")
+    if libc.mount(b"proc", b"/proc", b"proc", _NOSUID | _NODEV | _NOEXEC, None):
+        raise _error(libc, "mount")
+    if os.readlink("/proc/self") != "1":
+        raise OSError(errno.ENOTSUP, "its /proc is another one's")
+    with contextlib.suppress(OSError):  # a kernel without checkpointing begins at 2
+        _write("/proc/sys/kernel/ns_last_pid", outer)
+
+
+def _write(path: str, text: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(handle, text.encode())
+    finally:
+        os.close(handle)
+
+
+def _read_all(handle: int) -> bytes:
+    said = b""
+    while chunk := os.read(handle, 4096):
+        said += chunk
+    os.close(handle)
+    return said
+
+
+def _libc() -> Any:
+    import ctypes  # 5 ms that commands which fork nothing need not pay
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _error(libc: object, what: str) -> OSError:
+    import ctypes
+
+    number = ctypes.get_errno()
+    return OSError(number, f"{what}: {os.strerror(number)}")
