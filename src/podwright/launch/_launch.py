@@ -132,6 +132,7 @@ class _Run:
         self._engine, self._find, self._signals = engine, find, signals
         self._lease: Lease | Borrowed | None = None
         self._kept: Kept | None = None
+        self._name = ""
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
         self._restarts = 0
@@ -141,25 +142,28 @@ class _Run:
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
         environ, output = self._environ, self._output
-        folder = make_folder(environ)
+        if self._kept:
+            self._kept.close()  # it would clear away what is made now
+            self._kept = None
+        # The server knows all attempts by one name.
+        folder = make_folder(environ, self._name)
+        self._name = folder.name.rpartition("-")[2]
         words, theirs = os.pipe()
         os.set_blocking(words, False)
         kept = start_keeper(
             folder,
             theirs,
             self._open,
-            close=[words, *self._signals.handles, *self._handles],
+            close=[words, *self._signals.handles],
             held=self._asked.pid_namespace,
         )
         os.close(theirs)
         watched = False
         remotes = NOWHERE
-        before, self._kept = self._kept, kept
+        self._kept = kept
         try:
             if self._lease:
                 kept.hold(self._lease.holding)
-            if before:
-                before.close()
             looked = self._look()
             remotes = self._meet(folder)
             plan = self._plan
@@ -184,7 +188,7 @@ class _Run:
                 kept.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
             become_subreaper()
             if asks:
-                self._lease = self._acquire(remotes)
+                self._lease = self._acquire(remotes, folder.name)
                 if self._lease.holding:
                     kept.hold(self._lease.holding)
             lease = self._lease
@@ -242,11 +246,6 @@ class _Run:
         if self._lease:
             self._lease.reason = over(code, message)
 
-    @property
-    def _handles(self) -> list[int]:
-        """Of the lines to the keeper of the attempt before."""
-        return [*self._kept.channel.handles, *self._kept.guardian.handles] if self._kept else []
-
     def _look(self) -> Placement | None:
         """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
         if self._restarts or not self._plan.gpus or len(self._plan.hosts) < 2:
@@ -268,7 +267,7 @@ class _Run:
                 hosts = ", ".join(self._plan.hosts)
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
 
-    def _acquire(self, remotes: Remotes) -> Lease | Borrowed:
+    def _acquire(self, remotes: Remotes, run: str) -> Lease | Borrowed:
         from podwright.launch._lease import acquire, find  # while mpirun is starting
 
         plan, output = self._plan, self._output
@@ -288,7 +287,7 @@ class _Run:
             output.warn(f"{error.message} Trying again.")
 
         try:
-            lease = acquire(found, plan, again, tell, between)
+            lease = acquire(found, plan, again, tell, between, run)
         except BaseException:
             found.client.close()
             raise

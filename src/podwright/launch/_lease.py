@@ -42,6 +42,12 @@ def find(plan: Plan, environ: Mapping[str, str]) -> Found:
     return find_server(options, environ, timeout=plan.server_timeout)
 
 
+def hosts_of(plan: Plan) -> list[str]:
+    """Where the instances of a plan run, as the server is to know it: this host by its name."""
+    names = dict.fromkeys(instance.host for instance in plan.instances)
+    return [os.uname().nodename if name == "localhost" else name for name in names]
+
+
 def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
     """The request with words for others to read: which program, which process, on which host."""
     return msgspec.structs.replace(
@@ -65,12 +71,16 @@ def acquire(
     again: Callable[[PodwrightError], None],
     tell: Callable[[str], None],
     between: Callable[[], None],
+    run: str = "",
 ) -> Lease | Borrowed:
     """The lease on a partition that is ACTIVE; what will not become so is tried again.
 
-    tell, between: as `acquire_in_turn` has them, where the plan says to wait.
+    tell, between: as `acquire_in_turn` has them, where the plan says to wait. run: the name of the
+    run, which all its processes have in their environment.
     """
-    client, request, attempts = found.client, in_name_of(plan.request, plan.program), plan.attempts
+    client, attempts = found.client, plan.attempts
+    request = in_name_of(plan.request, plan.program)
+    request = msgspec.structs.replace(request, hosts=hosts_of(plan), run=run)
     while True:
         attempts -= 1
         try:
