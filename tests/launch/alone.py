@@ -37,7 +37,7 @@ def answer(method: str, request: Value) -> Value:
     """What the server says.
 
     A partition named `full` is refused, `slow` takes until GO is there; with LOSE
-    the first is lost.
+    the first is lost, and any once there is a file LOST.
     """
     with open(os.environ["CALLS"], "a", encoding="utf-8") as file:
         print(json.dumps(method), file=file)
@@ -65,6 +65,8 @@ def answer(method: str, request: Value) -> Value:
         lease = LeaseInfo(id="lease", partition=name, epoch=1)
         return AcquireReply(lease=lease, partition=partition, created=True)
     if method == "Renew":
+        if os.path.exists(os.environ.get("LOST", "")):
+            raise Fenced("somebody else has it now")
         if os.environ.get("LOSE") and _asked("Acquire") == 1:
             raise Fenced("somebody else has it now")
         return LeaseInfo(id="lease", partition="", epoch=1)

@@ -59,25 +59,32 @@ class Launcher:
         self.mark = os.urandom(8).hex()
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
+        self.cwd = folder / "work"
+        self.cwd.mkdir()
         self.environ = {
             **os.environ,
             "CALLS": str(folder / "calls"),
+            "LOST": str(folder / "lost"),
             "MEMORY": str(memory),
+            "PYTHONPATH": str(REPOSITORY),
             "TMPDIR": str(self.temporary),
             MARK: self.mark,
         }
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+    def start(
+        self, *words: str, process_group: int | None = None, **environ: str
+    ) -> subprocess.Popen[str]:
         """A poprun that is running."""
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.launch.alone", *words],
             env={**self.environ, **environ},
-            cwd=REPOSITORY,
+            cwd=self.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=process_group,
         )
         self.processes.append(process)
         return process
@@ -93,6 +100,10 @@ class Launcher:
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         return [call for call in map(json.loads, lines) if call != "Renew"]
+
+    def renewals(self) -> int:
+        """How often the lease was renewed."""
+        return (self.folder / "calls").read_text().count('"Renew"')
 
     def ours(self) -> list[Process]:
         """The living processes with this test's mark."""
@@ -111,6 +122,15 @@ class Launcher:
         """What there is of the runs: processes, temporary files, shared memory."""
         folders = (self.temporary, self.memory)
         return [*map(str, self.ours()), *(str(path) for f in folders for path in f.iterdir())]
+
+    def clear(self) -> None:
+        """End what a failed test left."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for left in self.ours():
+            os.kill(left.pid, signal.SIGKILL)
 
     def leaves_nothing(self, within: float = 120) -> None:
         """Fails unless all is gone soon."""
@@ -137,7 +157,7 @@ def wait_until(
     deadline = time.monotonic() + within
     while not true():
         assert time.monotonic() < deadline, why()
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -150,9 +170,4 @@ def launcher(tmp_path: Path) -> Iterator[Launcher]:
 def _launcher(folder: Path, memory: Path) -> Iterator[Launcher]:
     found = Launcher(folder, memory)
     yield found
-    for process in found.processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-    for left in found.ours():
-        os.kill(left.pid, signal.SIGKILL)
+    found.clear()
