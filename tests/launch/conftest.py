@@ -72,10 +72,8 @@ class Launcher:
         }
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(
-        self, *words: str, process_group: int | None = None, **environ: str
-    ) -> subprocess.Popen[str]:
-        """A poprun that is running."""
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+        """A poprun that is running, in a process group of its own as shells start commands."""
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.launch.alone", *words],
             env={**self.environ, **environ},
@@ -84,7 +82,7 @@ class Launcher:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            process_group=process_group,
+            process_group=0,
         )
         self.processes.append(process)
         return process
@@ -135,6 +133,10 @@ class Launcher:
     def leaves_nothing(self, within: float = 120) -> None:
         """Fails unless all is gone soon."""
         wait_until(lambda: not self.left(), within, lambda: f"left behind: {self.left()}")
+
+    def leaves_no_process(self, within: float = 120) -> None:
+        """Fails unless all processes are gone soon."""
+        wait_until(lambda: not self.ours(), within, lambda: f"left behind: {self.left()}")
 
     def tree(self, process: subprocess.Popen[str]) -> Tree:
         """The pids of a run's watchers and of its mpirun, once they are there."""

@@ -115,7 +115,7 @@ def test_any_set_that_is_killed(
     for run, parts in zip(runs, batch, strict=True):
         run.signal(parts, signal.SIGKILL)
     for launcher, run, parts in zip(many, runs, batch, strict=True):
-        wait_until(lambda at=launcher: not at.ours(), why=lambda at=launcher: f"{at.left()}")
+        launcher.leaves_no_process()
         run.process.communicate(timeout=300)
         if not set(WATCHERS) <= set(parts):
             launcher.leaves_nothing()
@@ -210,7 +210,7 @@ def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
     """In a terminal of its own, under a shell that knows job control."""
     program = "i=0; while :; do i=$((i + 1)); echo $i >>count; sleep 0.05; done"
     words = ("--num-replicas=2", "--num-instances=2", "sh", "-c", program)
-    process = launcher.start(*words, process_group=0)
+    process = launcher.start(*words)
     count = launcher.cwd / "count"
     wait_until(count.exists)
     process.send_signal(signal.SIGTSTP)
