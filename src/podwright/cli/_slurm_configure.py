@@ -65,7 +65,9 @@ def add_parser(verbs: Any) -> None:
         "--host", help="where jobs reach vipu-server (localhost, or the first of tcp:)"
     )
     parser.add_argument("--port", type=int, help="its port (8090, or the first one's of tcp:)")
-    parser.add_argument("--slurm-user", metavar="USER", help="who runs `slurm serve`, if not root")
+    parser.add_argument(
+        "--slurm-user", metavar="USER", help="who runs `slurm serve`, if neither root nor SlurmUser"
+    )
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
@@ -97,7 +99,12 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--folder", metavar="DIR", default=FOLDER, help="for Podwright's own files")
     parser.add_argument("--native", metavar="DIR", default=NATIVE, help="where `build` put its own")
-    parser.add_argument("--hooks-socket", metavar="PATH", default="/run/podwright/slurm.sock")
+    parser.add_argument(
+        "--hooks-socket",
+        metavar="PATH",
+        default="/run/podwright-slurm/slurm.sock",
+        help="where `slurm serve` answers hooks: in a folder of its own",
+    )
     _slurm_gpus.add_configure(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--write", action="store_true", help="do it")
@@ -129,7 +136,8 @@ def _configure(arguments: argparse.Namespace) -> int:
     if arguments.undo:
         plan = setup.undo(places)
     else:
-        plan = setup.native(places, _site(arguments), trusted=_trusted(arguments))
+        site = _site(arguments)
+        plan = setup.native(places, site, trusted=_trusted(arguments, site))
     print(setup.shown(plan), end="")
     if not (arguments.undo or arguments.write):
         print("Nothing was changed: --write does it.")
@@ -199,7 +207,7 @@ def _site(arguments: argparse.Namespace) -> Any:
         room_s=arguments.room_after,
         unsaid=_unsaid(arguments, what.get("pods", ())),
         listen=arguments.listen,
-        slurm_user=arguments.slurm_user or "slurm",
+        slurm_user=setup.slurm_user(Path(arguments.slurm_conf)),
         **door,
         **what,
     )
@@ -233,17 +241,20 @@ def _unsaid(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     return size
 
 
-def _trusted(arguments: argparse.Namespace) -> tuple[int, ...]:
+def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
+    """Who may change what is Podwright's of a job: root, SlurmUser, and whoever serves."""
     import pwd
 
+    from podwright.slurm.service import slurm_uid
     from podwright.wire import InvalidRequest
 
-    if not arguments.slurm_user:
-        return (0,)
-    try:
-        return (0, pwd.getpwnam(arguments.slurm_user).pw_uid)
-    except KeyError:
-        raise InvalidRequest(f"there is no user {arguments.slurm_user}") from None
+    uids = {0, slurm_uid(site)}
+    if arguments.slurm_user:
+        try:
+            uids.add(pwd.getpwnam(arguments.slurm_user).pw_uid)
+        except KeyError:
+            raise InvalidRequest(f"there is no user {arguments.slurm_user}") from None
+    return tuple(sorted(uids))
 
 
 def _build(arguments: argparse.Namespace) -> int:

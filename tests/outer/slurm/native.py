@@ -29,24 +29,36 @@ PODWRIGHT = [sys.executable, "-m", "podwright.cli.podwright"]
 class NativeLab(SlurmLab):
     """`with NativeLab(preset="pod256") as lab`. options: of SlurmLab.
 
-    ask, ask_all: a quarter of the devices, and all of them, as sbatch is told.
+    served_by: who runs `slurm serve`. ask, ask_all: a quarter of the devices, and all of them, as
+    sbatch is told.
     """
 
     ask: tuple[str, ...] = ("--ipus=16",)
     ask_all: tuple[str, ...] = ("--ipus=64",)
 
     def __init__(
-        self, *, preset: str = "pod64", configure: Sequence[str] = (), **options: Any
+        self,
+        *,
+        preset: str = "pod64",
+        configure: Sequence[str] = (),
+        served_by: str = "root",
+        **options: Any,
     ) -> None:
         conf = {"SchedulerParameters": SCHEDULER, **options.pop("conf", {})}
         super().__init__(conf=conf, **options)
         self.preset = preset
+        self.served_by = served_by
         self._configure = list(configure)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         self._start_munged()
         self.start_server()
+        if self.served_by != "root":
+            words = ["create", "user", self.served_by, "--role", "scheduler"]
+            done = self.command("vipu_admin", *words, "--uid", self.served_by, user="root")
+            if done.returncode:
+                raise LabError(done.stderr)
         self.configure("--write")
         self.start_accounts()
         self.start_daemon("slurmctld", clean=True)
@@ -68,12 +80,16 @@ class NativeLab(SlurmLab):
     def server_socket(self) -> Path:
         return self.folder / "server.sock"
 
+    @property
+    def hooks_socket(self) -> Path:
+        return self.folder / "hooks" / "slurm.sock"
+
     def configure(self, *words: str) -> str:
         native = build(self.release, self.folder)
         done = self.podwright(
             *["slurm", "configure", "--slurm-conf", f"{self.folder}/slurm.conf"],
             *["--folder", f"{self.folder}/podwright", "--native", str(native)],
-            *["--server", str(self.server_socket), "--hooks-socket", f"{self.folder}/hooks.sock"],
+            *["--server", str(self.server_socket), "--hooks-socket", str(self.hooks_socket)],
             *self._configure,
             *words,
         )
@@ -98,9 +114,7 @@ class NativeLab(SlurmLab):
 
         He may read what root may, as the project's folder need not be open to all.
         """
-        caps = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-        who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *caps, "--"]
-        argv = [*who, sys.executable, "-m", f"podwright.cli.{module}", *words]
+        argv = [*_reading_all(user), sys.executable, "-m", f"podwright.cli.{module}", *words]
         full = {"PODWRIGHT_SOCKET": str(self.server_socket), **(env or {})}
         if self.release.root is None:
             return self.run(*argv, env=full)
@@ -139,10 +153,10 @@ class NativeLab(SlurmLab):
         argv = ["podwright.cli.podwright", "slurm", "serve"]
         argv += ["--site", f"{self.folder}/podwright/native.toml"]
         argv += [f"--command-prefix={shlex.join(self.prefix())}"]
-        self._begin("service", argv)
+        self._begin("service", argv, user=self.served_by)
 
     def wait_for_service(self) -> None:
-        poll("the service", lambda: _answers(self.folder / "hooks.sock"))
+        poll("the service", lambda: _answers(self.hooks_socket))
 
     def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         """Ends "server" or "service"."""
@@ -157,10 +171,13 @@ class NativeLab(SlurmLab):
     def runs(self, name: str) -> bool:
         return name in self._processes
 
-    def _begin(self, name: str, argv: Sequence[str]) -> None:
+    def _begin(self, name: str, argv: Sequence[str], *, user: str = "root") -> None:
+        # The last three enter the other release, where Slurm's commands are.
+        enter = ("sys_admin", "sys_chroot", "sys_ptrace")
+        who = [] if user == "root" else _reading_all(user, *enter)
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                self.where([sys.executable, "-m", *argv]),
+                self.where([*who, sys.executable, "-m", *argv]),
                 env={**self.environment(), "PODWRIGHT_LAB": str(self.folder)},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -199,7 +216,7 @@ class NativeLab(SlurmLab):
         """What the service says of itself."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(300)
-            connection.connect(f"{self.folder}/hooks.sock")
+            connection.connect(str(self.hooks_socket))
             connection.sendall(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")
             data = b""
             while more := connection.recv(65536):
@@ -234,6 +251,13 @@ def build(release: Release, folder: Path) -> Path:
         if done.returncode:
             raise LabError(done.stderr)
     return into
+
+
+def _reading_all(user: str, *more: str) -> list[str]:
+    """As this user, who may read what root may. more: capabilities beside that."""
+    caps = ",".join(f"+{cap}" for cap in ("dac_read_search", *more))
+    who = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    return [*who, f"--inh-caps={caps}", f"--ambient-caps={caps}", "--"]
 
 
 def _answers(path: Path) -> bool:

@@ -3,6 +3,7 @@ counts true. Everything it knows can be read again from the server and from Slur
 
 from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._commands import FakeSlurm, Said, Slurm, SlurmCommands
+from podwright.slurm.service._door import slurm_uid
 from podwright.slurm.service._pods import (
     Fixed,
     Line,
@@ -51,6 +52,7 @@ __all__ = [
     "reach",
     "reference",
     "serve",
+    "slurm_uid",
     "socket_of",
     "tried",
 ]

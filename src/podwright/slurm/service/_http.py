@@ -1,4 +1,4 @@
-"""The front for hooks: a POST and an answer over a Unix socket that only Slurm's user may enter.
+"""The front for hooks: a POST and an answer over a Unix socket, for root and Slurm's user alone.
 
 The hook speaks HTTP/1.0, one request a connection. What it asked for goes on although it goes
 away: it asks again, and finds the work done. A hook on another host comes over TCP and shows a
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from podwright.hosts import MungeError, Vouches
+from podwright.hosts import MungeError, Vouches, peer_of
 from podwright.slurm.service._asked import Asked
 from podwright.wire import InvalidRequest, PodwrightError
 
@@ -55,7 +55,8 @@ class Proofs:
 
 class Front:
     """Answers hooks. failed: the site's own prolog did. state: what GET /slurm.v1/State shows.
-    proofs: what those over TCP show."""
+    proofs: what those over TCP show. uids: who may come by the socket; None: whom its mode lets in.
+    """
 
     def __init__(
         self,
@@ -64,8 +65,10 @@ class Front:
         failed: Handler,
         state: Callable[[], Any],
         proofs: Proofs | None = None,
+        uids: Collection[int] | None = None,
     ) -> None:
         self._proofs = proofs
+        self._uids = uids
         self._remote = 0
         self._methods: dict[str, Handler] = {
             "/slurm.v1/JobBegins": begins,
@@ -76,8 +79,12 @@ class Front:
         self._tasks: set[asyncio.Task[tuple[int, str]]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of somebody whom the socket's mode let in."""
-        await self._serve(reader, writer, None)
+        """One connection by the socket."""
+        refused = ""
+        if self._uids is not None:
+            uid = peer_of(writer.get_extra_info("socket")).uid
+            refused = "" if uid in self._uids else f"user {uid} is not Slurm's\n"
+        await self._serve(reader, writer, None, refused)
 
     async def serve_remote(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -93,10 +100,14 @@ class Front:
             writer.close()
 
     async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proofs: Proofs | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        proofs: Proofs | None,
+        refused: str = "",
     ) -> None:
         try:
-            status, text = await self._answer(reader, proofs)
+            status, text = await self._answer(reader, proofs, refused)
             data = text.encode()
             head = f"HTTP/1.0 {status} {'OK' if status == 200 else 'No'}\r\n"
             writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
@@ -113,11 +124,15 @@ class Front:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
-    async def _answer(self, reader: asyncio.StreamReader, proofs: Proofs | None) -> tuple[int, str]:
+    async def _answer(
+        self, reader: asyncio.StreamReader, proofs: Proofs | None, refused: str
+    ) -> tuple[int, str]:
         async with asyncio.timeout(READ_S):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             verb, _, rest = head.partition(" ")
             path = rest.split(" ", 1)[0]
+            if verb == "GET" and refused:
+                return 403, refused
             if verb == "GET" and path == "/slurm.v1/State" and proofs is None:
                 return 200, msgspec.json.encode(self._state()).decode() + "\n"
             handler = self._methods.get(path)
@@ -127,6 +142,8 @@ class Front:
             if not length.isdecimal() or int(length) > MAX_BODY:
                 return 400, "Content-Length is missing or too large\n"
             body = await reader.readexactly(int(length))
+            if refused:  # said when all was read: else the kernel drops the answer
+                return 403, refused
             try:
                 problem = await proofs.problem(head, body) if proofs is not None else ""
             except MungeError as error:

@@ -106,6 +106,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     room_s: how long the first job in the queue waits for devices before a block is emptied for it,
     in seconds; 0: for ever.
     unsaid: devices of a job that does not say how many; -1: it is refused until it does.
+    slurm_user: SlurmUser of slurm.conf, as whom hooks come.
     listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
     of root or of slurm_user; empty: nowhere. munge_socket: if not at its usual place.
     """
@@ -118,7 +119,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 3
     server: str = ""
     credentials: str = ""
-    socket: str = "/run/podwright/slurm.sock"
+    socket: str = "/run/podwright-slurm/slurm.sock"
     host: str = "localhost"
     port: int = 8090
     fallen: str = "stay"
@@ -128,7 +129,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     room_s: float = 300.0
     unsaid: int = 0
     listen: str = ""
-    slurm_user: str = "slurm"
+    slurm_user: str = "root"
     munge_socket: str = ""
 
     def totals(self) -> dict[str, int]:

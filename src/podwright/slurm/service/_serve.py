@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import pwd
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, Protocol
 from podwright.hosts import Munge, MungeError
 from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._commands import Slurm, SlurmCommands
+from podwright.slurm.service._door import callers, gone, listen, nobody_at, slurm_uid
 from podwright.slurm.service._http import Front, Proofs
 from podwright.slurm.service._pods import Site
 from podwright.slurm.service._reach import reach
@@ -23,7 +22,6 @@ from podwright.slurm.service._service import Service
 from podwright.slurm.service._sweep import Sweep, sentence
 from podwright.slurm.service._tries import Tries
 from podwright.wire import (
-    AlreadyExists,
     InvalidRequest,
     PodwrightError,
     Unavailable,
@@ -119,16 +117,18 @@ async def serve(
         return ""
 
     proven = proofs(site) if site.listen else None
-    front = Front(work.begins, work.ended, failed, work.state, proven)
+    front = Front(work.begins, work.ended, failed, work.state, proven, callers(site))
     path = Path(site.socket)
-    await _nobody_there(path)
+    await nobody_at(path)
     tasks = [asyncio.create_task(_until_known(work))]
     try:
         if not await _first(stop, tasks[0]):
             return
         tasks = [asyncio.create_task(one) for one in work.beside()]
         async with contextlib.AsyncExitStack() as open_doors:
-            listeners = [await open_doors.enter_async_context(await _listen(front, path))]
+            listeners = [
+                await open_doors.enter_async_context(await listen(front, path, slurm_uid(site)))
+            ]
             _log.info("answers hooks at %s", path)
             if site.listen:
                 remote = await _listen_remote(front, site.listen)
@@ -138,7 +138,7 @@ async def serve(
             await _first(stop, *tasks)
             for listener in listeners:
                 listener.close()
-            _unlink(path)
+            gone(path)
             await front.finish(_GRACE_S)
         await work.close()
     finally:
@@ -162,10 +162,7 @@ def proofs(site: Site) -> Proofs:
             asked=f"listen for hooks at {site.listen}",
             would_work="start munged, or leave `listen` out of the site's file",
         ) from None
-    uids = {0, os.geteuid()}
-    with contextlib.suppress(KeyError):
-        uids.add(pwd.getpwnam(site.slurm_user).pw_uid)
-    return Proofs(munge, uids)
+    return Proofs(munge, callers(site))
 
 
 def state(service: Service) -> dict[str, Any]:
@@ -215,34 +212,6 @@ async def _first(stop: asyncio.Event, *tasks: asyncio.Task[Any]) -> bool:
         if task in done:
             task.result()
     return waiting not in done
-
-
-async def _nobody_there(path: Path) -> None:
-    """Raises AlreadyExists where another service answers; what a killed one left is removed."""
-    try:
-        _, writer = await asyncio.open_unix_connection(str(path))
-    except OSError:
-        _unlink(path)
-        return
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-    raise AlreadyExists(f"another service answers at {path}", would_work="stop it first")
-
-
-def _unlink(path: Path) -> None:
-    path.unlink(missing_ok=True)
-
-
-async def _listen(front: Front, path: Path) -> asyncio.Server:
-    os.makedirs(path.parent, exist_ok=True)
-    before = os.umask(0o177)
-    try:
-        return await asyncio.start_unix_server(front.serve, str(path), backlog=4096)
-    except OSError as error:
-        raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
-    finally:
-        os.umask(before)
 
 
 async def _listen_remote(front: Front, where: str) -> asyncio.Server:

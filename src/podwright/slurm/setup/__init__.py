@@ -2,7 +2,7 @@
 
 from podwright.slurm.setup._apply import shown, write
 from podwright.slurm.setup._build import build
-from podwright.slurm.setup._native import Places, Plan, native, undo
+from podwright.slurm.setup._native import Places, Plan, native, slurm_user, undo
 from podwright.slurm.setup._prove import promises
 from podwright.slurm.setup._survey import mapping, shared, shelf, survey
 
@@ -16,6 +16,7 @@ __all__ = [
     "shared",
     "shelf",
     "shown",
+    "slurm_user",
     "survey",
     "undo",
     "write",

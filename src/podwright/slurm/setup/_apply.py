@@ -16,6 +16,9 @@ from podwright.wire import Unavailable
 def shown(plan: Plan) -> str:
     """What would change, as a diff with words for links and moves."""
     out = [f"move {a} to {b}\n" for a, b in plan.moves]
+    for folder, uid in plan.folders.items():
+        if not folder.exists():
+            out.append(f"make {folder} for user {uid}\n")
     moved = {a for a, _ in plan.moves}
     for path, target in plan.links.items():
         if not (path.is_symlink() and path.readlink() == target):
@@ -37,6 +40,8 @@ def shown(plan: Plan) -> str:
 def write(plan: Plan) -> None:
     """Carry it out, what Slurm reads last. Raises Unavailable with what could not be written."""
     try:
+        for folder, uid in plan.folders.items():
+            _make(folder, uid)
         for path, target in plan.links.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
@@ -56,6 +61,16 @@ def write(plan: Plan) -> None:
             asked="write the configuration",
             would_work="run it as root; --undo takes back what was written",
         ) from None
+
+
+def _make(folder: Path, uid: int) -> None:
+    """A folder of this user's, where there is none."""
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, uid, -1)
 
 
 def _replace(path: Path, text: str) -> None:

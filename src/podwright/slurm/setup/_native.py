@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from podwright.slurm.service import Site, dump, socket_of
+from podwright.slurm.service import Site, dump, slurm_uid, socket_of
 from podwright.slurm.service._pods import MARK
 from podwright.slurm.setup._edit import changed, joined, settings, undone, with_line
 from podwright.wire import InvalidRequest
@@ -46,11 +46,13 @@ class Places:
 
 @dataclass
 class Plan:
-    """Files with what they should hold (None: they go), links, and moves (from, to)."""
+    """Files with what they should hold (None: they go), links, moves (from, to), and folders that
+    are made where there are none, each with its owner's uid."""
 
     texts: dict[Path, str | None] = field(default_factory=dict)
     links: dict[Path, Path] = field(default_factory=dict)
     moves: list[tuple[Path, Path]] = field(default_factory=list)
+    folders: dict[Path, int] = field(default_factory=dict)
 
 
 def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan:
@@ -61,6 +63,8 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     _check_includes(places, base)
     plan = Plan()
     wanted = _wanted(places, site, now)
+    if not site.listen:
+        plan.folders[Path(site.socket).parent] = slurm_uid(site)
     plan.texts[places.folder / "native.toml"] = dump(site)
     plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
@@ -95,6 +99,11 @@ def undo(places: Places) -> Plan:
         if (places.folder / name).is_symlink() or (places.folder / name).exists():
             plan.texts[places.folder / name] = None
     return plan
+
+
+def slurm_user(slurm_conf: Path) -> str:
+    """SlurmUser: whom slurmctld and its hooks run as. Raises InvalidRequest."""
+    return settings(read(slurm_conf)).get("slurmuser", "") or "root"
 
 
 def is_ours(script: Path) -> bool:
