@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from podwright.slurm import setup
-from podwright.slurm.gpus import Wishes, configure, make_inventory, take_back
+from podwright.slurm.gpus import Wishes, check, configure, make_inventory, take_back
 from podwright.wire import InvalidRequest
 from tests.slurm_gpus.test_inventory import NODE
 
@@ -221,3 +222,23 @@ def test_slices_without_files_of_their_own_are_for_slurmd_to_find(tmp_path: Path
         configure(path, inventory, (24, 11), Wishes())
     plan, _ = configure(path, inventory, (24, 11), Wishes(detect="nvml"))
     assert " Gres=gpu:1g.10gb:2 " in (plan.texts[path] or "")
+
+
+def test_check_asks_for_both_topologies() -> None:
+    """`scontrol show topology` shows the cluster's alone, unless another is named."""
+    asked = []
+
+    def ask(argv: Sequence[str]) -> tuple[int, str]:
+        asked.append(list(argv))
+        if argv[:3] == ["scontrol", "show", "config"]:
+            return 0, "SLURM_VERSION            = 26.05.5\n"
+        if argv[:3] == ["scontrol", "show", "topology"]:
+            return 0, "SwitchName=leaf Level=0\n" if len(argv) == 3 else "BlockName=other\n"
+        return 0, ""
+
+    inventory = make_inventory(
+        {"nodes": [NODE, RACK], "switches": [{"name": "leaf", "nodes": "gpu[01-04]"}]}
+    )
+    last = list(check(inventory, ask, lambda _: None))[-1]
+    assert last.problem == "rack1 not in scontrol show topology"
+    assert ["scontrol", "show", "topology", "racks"] in asked

@@ -87,7 +87,7 @@ def files(lab: SlurmLab) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in lab.folder.glob("*.conf")}
 
 
-@pytest.mark.parametrize("name", ["oldest", "middle"])
+@pytest.mark.parametrize("name", ["oldest", "newest"])
 def test_what_is_written_is_what_slurm_has(name: str) -> None:
     lab = bare_lab(release(name))
     before = files(lab)
@@ -123,6 +123,30 @@ def test_blocks_hold_jobs_together(middle: Release) -> None:
         lab.wait_state(held, "RUNNING")
         pair = lab.submit("sleep 600", "-N2", "--segment=2", "--gpus-per-node=1")
         assert lab.wait_state(pair, "RUNNING").fields["NodeList"] == "n[3-4]"
+
+
+def test_a_rack_keeps_its_jobs_inside_beside_a_fabric() -> None:
+    """n1 and n2 are a rack's, n3 and n4 hang on a switch: each partition by its own topology."""
+    lab = bare_lab(release("newest"))
+    tree = inventory(lab)
+    big, small = tree["nodes"]
+    tree["nodes"] = [
+        {**big, "names": "n[1-2]", "domain": "rack1"},
+        {**big, "names": "n3"},
+        small,
+    ]
+    tree["switches"] = [{"name": "leaf", "nodes": "n[3-4]"}]
+    tree["partitions"] = [
+        {"name": "main", "nodes": "n[1-4]"},
+        {"name": "nvl", "nodes": "n[1-2]"},
+    ]
+    configured(lab, tree)
+    with lab:
+        assert problems(lab, tree) == []
+        inside = lab.submit("sleep 600", "-p", "nvl", "-N2", "--segment=2", "--gpus-per-node=1")
+        assert lab.wait_state(inside, "RUNNING").fields["NodeList"] == "n[1-2]"
+        outside = lab.submit("sleep 600", "-N2", "--switches=1", "-w", "n[3-4]", "--gpus=2")
+        assert lab.wait_state(outside, "RUNNING").fields["NodeList"] == "n[3-4]"
 
 
 def test_confined_jobs_open_their_own_alone() -> None:
@@ -182,7 +206,7 @@ def test_a_job_opens_its_own_slice_alone() -> None:
         lab.wait_over(third)
 
 
-@pytest.mark.parametrize("name", ["oldest", "middle"])
+@pytest.mark.parametrize("name", ["oldest", "newest"])
 def test_jobs_that_say_nothing_of_memory_share_a_node(name: str) -> None:
     """Where Slurm counts memory, each GPU and each core brings its share of it."""
     lab = bare_lab(release(name), SelectType="", SelectTypeParameters="")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from podwright.slurm.gpus._inventory import Inventory, Kind
 from podwright.slurm.gpus._lines import fold, read_row
-from podwright.slurm.gpus._topology import units
+from podwright.slurm.gpus._topology import RACKS, plan_topology, units
 from podwright.slurm.requests import read_kinds
 
 #: A command of Slurm's: its exit code and what it said, standard error first.
@@ -63,14 +63,18 @@ def check(
         yield from _on_node(kind, node, ask, bool(confined))
         yield from _filled(len(kind.gpus), node, said, ask, sleep)
     yield Promise("a type that there is not is refused", _refused(ask))
+    version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", config, re.M)
+    release = (int(version[1]), int(version[2])) if version else (22, 5)
     plugin = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
-    if plugin:
-        names = (
-            [switch.name for switch in units(inventory.switches)]
-            if plugin[1] == "tree"
-            else list(inventory.domains)
-        )
-        yield Promise(f"Slurm knows the {plugin[1]} of the network", _knows(names, ask))
+    both = plan_topology(inventory, release, "auto").kind == "both"
+    if plugin or both:
+        leaves = [switch.name for switch in units(inventory.switches)]
+        racks = [name for name, nodes in inventory.domains.items() if len(nodes) > 1]
+        tree = bool(plugin and plugin[1] == "tree")
+        problem = _knows(leaves if both or tree else list(inventory.domains), ask)
+        if both and not problem:
+            problem = _knows(racks, ask, RACKS)
+        yield Promise("Slurm knows the network of the inventory", problem)
 
 
 def _on_node(kind: Kind, node: str, ask: Ask, confined: bool) -> Iterator[Promise]:
@@ -183,8 +187,9 @@ def _refused(ask: Ask) -> str:
     return "" if code else f"it was taken: {_short(said)}"
 
 
-def _knows(names: Sequence[str], ask: Ask) -> str:
-    code, said = ask(["scontrol", "show", "topology"])
+def _knows(names: Sequence[str], ask: Ask, topology: str = "") -> str:
+    """topology: the one of topology.yaml that is asked about; empty: the cluster's."""
+    code, said = ask(["scontrol", "show", "topology", *([topology] if topology else [])])
     there = set(re.findall(r"(?:SwitchName|BlockName)=(\S+)", said))
     lacking = [name for name in names if name not in there]
     if code or lacking:
