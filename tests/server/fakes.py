@@ -46,6 +46,9 @@ class FakeController:
     def admitted(self, caller: Caller, request: wire.Value) -> tuple[Caller, wire.Value]:
         return caller, request
 
+    def shown(self, caller: Caller, reply: Any) -> Any:
+        return reply
+
     def __getattr__(self, name: str) -> Any:
         """Calls of podwright.v1 that no test of the server looks at."""
         if name not in _CALLS:

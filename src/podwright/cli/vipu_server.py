@@ -131,6 +131,18 @@ def build_parser() -> Parser:
         "--munge", action="store_true", help="believe MUNGE credentials of callers on TCP"
     )
     trust.add_argument("--munge-socket", metavar="PATH", help="where munged listens")
+    trust.add_argument(
+        "--private-data",
+        metavar="KINDS",
+        default="",
+        help="what of others' users do not see: all, or some of partitions, leases, waiters, "
+        "devices, allocations, agents",
+    )
+    trust.add_argument(
+        "--anonymous-endpoints",
+        action="store_true",
+        help="tell callers who show nothing where the devices of every partition answer",
+    )
     life = parser.add_argument_group("life")
     life.add_argument(
         "--user", action="store_true", help="this user's own server, silent, in the background"
@@ -226,6 +238,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     from pathlib import Path
 
     from podwright.cli._places import state_folder
+    from podwright.controller import Visible, private_kinds
     from podwright.server import Options
     from podwright.store import shows_password, storage_file
     from podwright.wire import (
@@ -278,6 +291,11 @@ def _options(arguments: argparse.Namespace) -> Options:
         web=None if arguments.http_port is None else (arguments.http_host, arguments.http_port),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
+        visible=Visible(
+            private_kinds(arguments.private_data),
+            # A user's own server on loopback: whoever asks is this user's.
+            arguments.anonymous_endpoints or arguments.user,
+        ),
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
     )

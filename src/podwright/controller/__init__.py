@@ -4,6 +4,7 @@ from podwright.controller._administration import Machines
 from podwright.controller._caller import Caller, Role
 from podwright.controller._controller import Controller
 from podwright.controller._discovery import Discovery
+from podwright.controller._privacy import Visible, private_kinds
 from podwright.controller._rights import RIGHTS, May, Rights, rights_page
 from podwright.controller._users import first_user
 
@@ -16,6 +17,8 @@ __all__ = [
     "May",
     "Rights",
     "Role",
+    "Visible",
     "first_user",
+    "private_kinds",
     "rights_page",
 ]

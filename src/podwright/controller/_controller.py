@@ -24,6 +24,7 @@ from podwright.controller._core import Core, Entry
 from podwright.controller._keeper import Keeper
 from podwright.controller._leases import to_info
 from podwright.controller._oversight import Oversight, audited
+from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
 from podwright.controller._requests import Remembered, Requests
 from podwright.controller._spec import asked_for
@@ -59,7 +60,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
     for one call to a machine. machines: how those come in that an administrator registers.
-    sleep: how the timer waits.
+    visible: what callers see of others' things. sleep: how the timer waits.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         allocations: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
         driver_timeout: float = 30.0,
         machines: Machines | None = None,
+        visible: Visible | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.version = version
@@ -84,6 +86,9 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         self._waiting = Waiting(self._core)
         self._oversee()
         self._administer(machines or Machines(), sleep)
+        self._privacy = Privacy(
+            self._core, visible or Visible(), lambda caller: self._users.allocations_of(caller)
+        )
         self._keeper: asyncio.Task[None] | None = None
         self._state = "not started"
 

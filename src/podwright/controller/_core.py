@@ -96,6 +96,8 @@ class Core:
         self.reservations: dict[tuple[str, str], Reservation] = {}
         #: Told of devices that are free, and of the partition whose lease ended or that is gone.
         self.freed: Callable[[Site | None, Sequence[Block], str], None] = lambda *_: None
+        #: Whether a user may be told of a partition by its name.
+        self.may_name: Callable[[str, PartitionRecord], bool] = lambda user, record: True
         self._epoch = 0
         #: How far the epochs of the devices had come when this store first met them.
         self.epoch_floor = 0

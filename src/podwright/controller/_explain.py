@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 SHOWN: Final = 5  #: partitions that a refusal names, the largest first
 
 
-def in_the_way(core: Core, site: Site, spec: PartitionSpec, refusal: Refusal) -> dict[str, Any]:
-    """What stands in the way of a request, and the nearest that would start at once."""
+def in_the_way(
+    core: Core, site: Site, spec: PartitionSpec, refusal: Refusal, owner: str
+) -> dict[str, Any]:
+    """What stands in the way of `owner`'s request, and the nearest that would start at once."""
     inside = [
         entry
         for entry in core.partitions.values()
@@ -34,6 +36,7 @@ def in_the_way(core: Core, site: Site, spec: PartitionSpec, refusal: Refusal) ->
         and spec.allocation in ("", record.allocation)
     ]
     inside.sort(key=lambda entry: (-entry.known.size, entry.name))
+    named = [entry for entry in inside if core.may_name(owner, entry.known)][:SHOWN]
     own = [m for m in site.machines() if _is_in(site, m, spec.allocation)]
     size = spec.size or len(spec.devices)
     near = nearest(core, spec, refusal.largest)
@@ -42,8 +45,8 @@ def in_the_way(core: Core, site: Site, spec: PartitionSpec, refusal: Refusal) ->
         "free": refusal.free,
         "largest": refusal.largest,
         "fragmented": refusal.free >= size,
-        "partitions": [_standing(core, entry) for entry in inside[:SHOWN]],
-        "more_partitions": max(0, len(inside) - SHOWN),
+        "partitions": [_standing(core, entry) for entry in named],
+        "more_partitions": len(inside) - len(named),
         "down": [m for m in own if m in core.down],
         "drained": [m for m in own if m in site.drained and m not in core.down],
         "kept_for": sorted(
@@ -136,7 +139,7 @@ def lines_of(data: Mapping[str, Any]) -> list[str]:
         ends = f", said to end in {p.ends_in:.0f} s" if p.ends_in else ""
         lines.append(f"partition {p.partition} of {p.owner} has {p.size}{held}{ends}")
     if more := data.get("more_partitions"):
-        lines.append(f"{more} smaller partitions have some, too")
+        lines.append(f"{more} other partitions have some, too")
     for key, words in (
         ("down", "does not answer"),
         ("drained", "is drained"),

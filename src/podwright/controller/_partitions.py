@@ -82,7 +82,9 @@ def place(
             if slipped is not None:
                 return _admitted(core, site, slipped, owner, asked, instead_of)
         if isinstance(found, Refusal):
-            error = no_place(found, site, spec, asked, partial(in_the_way, core, site, spec, found))
+            error = no_place(
+                found, site, spec, asked, partial(in_the_way, core, site, spec, found, owner)
+            )
             if refused is None or isinstance(error, NoCapacity):
                 refused = error
             continue

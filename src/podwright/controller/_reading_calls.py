@@ -8,6 +8,7 @@ from podwright.controller import _device_view as device_view
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
+from podwright.controller._privacy import Privacy
 from podwright.wire import (
     AllocationList,
     ClusterList,
@@ -25,6 +26,7 @@ class ReadingCalls:
 
     version: str
     _core: Core
+    _privacy: Privacy
     _check: Callable[[], None]
 
     async def list_clusters(self, caller: Caller, request: ListRequest) -> ClusterList:
@@ -53,8 +55,11 @@ class ReadingCalls:
         return views.leases(self._core, request)
 
     async def get_partition(self, caller: Caller, request: PartitionName) -> PartitionInfo:
-        """One partition. Raises NotFound."""
+        """One partition. Raises NotFound, and Denied where its end points are asked for by one to
+        whom they are not told."""
         self._check()
+        if request.attach:
+            self._privacy.check_attach(caller, request.name)
         entry = self._core.partitions.get(request.name)
         if entry is None or entry.record is None:
             raise self._core.missing(request.name, f"get partition {request.name}")

@@ -81,7 +81,7 @@ RIGHTS: Final[dict[str, Rights]] = {
     "virmgrpc.GetVersion": _ALL,
     "virmgrpc.ListPartitions": _ALL,
     "virmgrpc.ListIPUAttributes": _ALL,
-    "virmgrpc.GetPartitionIpuofConfig": _ALL,
+    "virmgrpc.GetPartitionIpuofConfig": _SHOWN,
     "virmgrpc.GetPartitionStatus": _ALL,
     # It can name no job, so a scheduler creates nothing by it.
     "virmgrpc.CreatePartition": _LINE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 from podwright.controller import _users as users
 from podwright.controller._caller import Caller
@@ -11,6 +12,7 @@ from podwright.controller._closed import kept_out
 from podwright.controller._core import Core
 from podwright.controller._machines import check_administrator
 from podwright.controller._pages import Page
+from podwright.controller._privacy import Privacy
 from podwright.controller._whole import to_its_end
 from podwright.wire import (
     Empty,
@@ -31,6 +33,7 @@ class UserCalls:
     _core: Core
     _users: users.Users
     _changing: asyncio.Lock
+    _privacy: Privacy
 
     @to_its_end
     async def create_user(self, caller: Caller, request: UserRequest) -> NewUser:
@@ -93,8 +96,14 @@ class UserCalls:
     def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
         """Who a caller is here, and the request, kept to the allocations where it may create.
 
-        Raises Denied for another, InvalidRequest where it must be said which.
+        Raises Denied for another, InvalidRequest where it must be said which, NotFound for what
+        is not to be seen.
         """
         caller = self._users.known(caller)
+        self._privacy.check_request(caller, request)
         request = self._users.kept_to_grants(caller, request)
         return caller, kept_out(self._core, caller, request)
+
+    def shown(self, caller: Caller, reply: Any) -> Any:
+        """A reply as this caller, who was admitted, may have it."""
+        return self._privacy.shown(caller, reply)

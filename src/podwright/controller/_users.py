@@ -182,10 +182,7 @@ class Users:
 
     def kept_to_grants(self, caller: Caller, request: Value) -> Value:
         """See `UserCalls.admitted`. The caller is as `known` has him."""
-        if caller.origin in _OWN:
-            record = self._users.get(caller.name)
-        else:
-            record = self._by_uid.get(-1 if caller.uid is None else caller.uid)
+        record = self._of(caller)
         if record is None or not record.allocations or caller.role is Role.ADMINISTRATOR:
             return request
         if isinstance(request, CreateRequest | AcquireRequest):
@@ -204,6 +201,16 @@ class Users:
                 kept = self.kept_to_grants(caller, inner)
                 return msgspec.structs.replace(request, **{field: kept})
         return request
+
+    def allocations_of(self, caller: Caller) -> tuple[str, ...]:
+        """Those that a caller may use; none: all."""
+        record = self._of(caller)
+        return record.allocations if record is not None else ()
+
+    def _of(self, caller: Caller) -> UserRecord | None:
+        if caller.origin in _OWN:
+            return self._users.get(caller.name)
+        return self._by_uid.get(-1 if caller.uid is None else caller.uid)
 
     async def authenticate(self, name: str, key: str) -> Caller:
         """The caller behind a name and an access key. Raises Unauthenticated, which does not say

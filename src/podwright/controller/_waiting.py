@@ -153,7 +153,16 @@ class Waiting:
             needs = "those ahead, and devices that are free"
         else:
             goal = kept.goal
-            standing = " and ".join(goal.partitions[:5]) or "devices that are being reset"
+            named = [
+                name
+                for name in goal.partitions
+                if (entry := core.partitions.get(name)) is None
+                or entry.record is None
+                or core.may_name(record.name, entry.record)
+            ]
+            standing = " and ".join(named[:5]) or (
+                "other partitions" if goal.partitions else "devices that are being reset"
+            )
             needs = f"{standing} to end ({kept.kept} of {goal.busy + kept.kept} devices are there)"
             if goal.known:
                 estimate = max(0.0, goal.starts_at - core.now())

@@ -95,13 +95,14 @@ async def _reset(ask: Asker, message: Any) -> Any:
     return _pb.ResetPartitionReply()
 
 
-async def _get(ask: Asker, name: str) -> PartitionInfo:
-    info: PartitionInfo = await ask(METHODS["GetPartition"], PartitionName(name=name))
+async def _get(ask: Asker, name: str, *, attach: bool = False) -> PartitionInfo:
+    request = PartitionName(name=name, attach=attach)
+    info: PartitionInfo = await ask(METHODS["GetPartition"], request)
     return info
 
 
 async def _config(ask: Asker, message: Any) -> Any:
-    info = await _get(ask, message.partition_id)
+    info = await _get(ask, message.partition_id, attach=True)
     gcd = message.gcd_id.id if message.HasField("gcd_id") else None
     return _pb.GetPartitionIpuofConfigReply(config=virm.config_message(info, gcd))
 

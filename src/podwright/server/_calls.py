@@ -85,7 +85,8 @@ class Calls:
         self.count += 1
         try:
             caller, request = self.controller.admitted(caller, request)
-            return await self._table[method.name](caller, request)
+            reply = await self._table[method.name](caller, request)
+            return self.controller.shown(caller, reply)
         except PodwrightError as error:
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug("%s by %s: %s", method.name, caller.name, error.message)

@@ -16,7 +16,7 @@ from typing import cast
 
 from podwright import __version__
 from podwright.agents import Driver
-from podwright.controller import Controller, Machines
+from podwright.controller import Controller, Machines, Visible
 from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
 from podwright.server._faults import Fault
@@ -52,7 +52,8 @@ class Options:
     they are; so does a store that was made so. certs: the folder of TLS certificates.
     web: host and port of HTTP that is read only. munge: believe MUNGE's credentials; its socket,
     empty for the usual one; None: do not. nmx, nmx_login, nmx_authority: where NMX-M answers, the
-    file of our user there, and the certificates to believe it by.
+    file of our user there, and the certificates to believe it by. visible: what callers see of
+    others' things.
     """
 
     storage: Path | str
@@ -76,6 +77,7 @@ class Options:
     certs: Path | None = None
     web: tuple[str, int] | None = None
     munge: str | None = None
+    visible: Visible | None = None
 
 
 async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
@@ -155,6 +157,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
         lambda failed: _until_end(stop, failed),
         _machines(options, lambda: server.calls.identity.secure),
         drivers,
+        options.visible,
     )
 
 
@@ -221,6 +224,7 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
                 drivers,
                 version=__version__,
                 machines=_machines(options, lambda: options.secure or is_secure(records)),
+                visible=options.visible,
             )
             server = _server_for(options, controller, store, secure=is_secure(records))
             await server.start()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from podwright import __version__
 from podwright.agents import Driver
-from podwright.controller import Controller, Machines
+from podwright.controller import Controller, Machines, Visible
 from podwright.server._collection import start_without_collection
 from podwright.server._hardware import Hardware
 from podwright.server._standby import Standby
@@ -136,6 +136,7 @@ async def serve_shared(
     until_end: Callable[[Callable[[], PodwrightError | None]], Awaitable[None]],
     machines: Machines,
     drivers: Callable[[Hardware], Mapping[str, Driver]] = Hardware.drivers,
+    visible: Visible | None = None,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby`, not started.
 
@@ -153,7 +154,12 @@ async def serve_shared(
         with start_without_collection():
             hardware = choose(opened)
             controller = Controller(
-                store, hardware.clusters, drivers(hardware), version=__version__, machines=machines
+                store,
+                hardware.clusters,
+                drivers(hardware),
+                version=__version__,
+                machines=machines,
+                visible=visible,
             )
             await controller.start(opened)
         server.adopt(controller, active.refusal)

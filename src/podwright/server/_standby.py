@@ -36,6 +36,10 @@ class Standby:
         """The one that is active knows more."""
         return caller, request
 
+    def shown(self, caller: Caller, reply: Any) -> Any:
+        """What this one says of itself is for all."""
+        return reply
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         """Every call of podwright.v1, refused."""
         if name.startswith("_"):

@@ -336,9 +336,10 @@ class CreateRequest(Value):
 
 
 class PartitionName(Value):
-    """A partition, by its name."""
+    """A partition, by its name. attach: to reach its devices, which not everybody is told how."""
 
     name: str
+    attach: bool = False
 
 
 class ResetRequest(Value):
