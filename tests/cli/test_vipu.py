@@ -239,7 +239,14 @@ def test_reset_and_remove(vipu: Vipu) -> None:
 def test_ending_a_lease(vipu: Vipu) -> None:
     leases = LeaseList(leases=[LeaseInfo(id="l7", partition="p1", epoch=3)])
     assert vipu("remove lease l7", leases) == 0
-    assert vipu.calls[1] == ("Release", LeaseRequest(id="l7", epoch=3))
+    said = LeaseRequest(id="l7", epoch=3, confirmed=False)  # nobody saw its instances end
+    assert vipu.calls[1] == ("Release", said)
+    assert vipu("remove lease l7 --force", leases) == 0
+    said = LeaseRequest(id="l7", epoch=3, confirmed=False, force=True)
+    assert vipu.calls[1] == ("Release", said)
+    kept = LeaseInfo(id="l7", partition="p1", epoch=3, state="FENCING", waits_for=["host n1"])
+    assert vipu("remove lease l7", LeaseList(leases=[kept])) == 0
+    assert "nobody gets its devices before host n1 did their part" in vipu.err
     assert vipu("remove lease l8", leases) == 1
     assert vipu.err == "vipu: there is no lease 'l8'. there are: l7.\n"
 

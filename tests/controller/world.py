@@ -183,6 +183,9 @@ class KillingDriver:
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         await self._trigger.pass_through(lambda: self._inner.reset(epoch, devices))
 
+    async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
+        await self._trigger.pass_through(lambda: self._inner.fence(epoch, devices, run))
+
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         await self._trigger.pass_through(lambda: self._inner.release(epoch, devices))
 
@@ -346,7 +349,11 @@ class World:
         found = (await self.controller.list_partitions(ROOT, ALL)).partitions
         holder: dict[tuple[str, int], PartitionInfo] = {}
         for partition in found:
-            assert partition.operation_state in (OperationState.IDLE, OperationState.FAILED)
+            assert partition.operation_state in (
+                OperationState.IDLE,
+                OperationState.FAILED,
+                OperationState.FENCING,
+            )
             assert (partition.ready_state is ReadyState.ERROR) == bool(partition.errors)
             assert sum(len(gcd) for gcd in partition.gcds) == partition.size
             for ref in (ref for gcd in partition.gcds for ref in gcd):

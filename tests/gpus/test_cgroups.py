@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,14 @@ from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_c
 from podwright.hosts.gpus import Library, divided
 from podwright.hosts.gpus._standin import VARIABLE
 from podwright.launch._confine import enter_partition
-from podwright.wire import AGENT_SOCKET_VARIABLE, Denied, InvalidRequest, NotFound, WrongState
+from podwright.wire import (
+    AGENT_SOCKET_VARIABLE,
+    Denied,
+    Fenced,
+    InvalidRequest,
+    NotFound,
+    WrongState,
+)
 
 
 @pytest.fixture
@@ -191,3 +200,46 @@ def test_which_version(tmp_path: Path, mounts: str, kind: type, path: str) -> No
 def test_a_machine_without(tmp_path: Path) -> None:
     (tmp_path / "mounts").write_text(OTHER)
     assert find_device_cgroups(mounts=str(tmp_path / "mounts")) is None
+
+
+async def test_a_fence_ends_what_a_launch_left_and_nothing_else(
+    machine: GpuMachine, groups: RecordedCgroups
+) -> None:
+    """Stopped or not: a process that goes on later must not find its GPU again."""
+    await machine.configure_for("", "p1", 1, [1, 2])
+
+    def start(**environ: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "600"], env={**os.environ, **environ})
+
+    inside, marked, other = start(), start(PODWRIGHT_RUN="run-7"), start(PODWRIGHT_RUN="run-8")
+    try:
+        groups.enter("p1", inside.pid)
+        inside.send_signal(signal.SIGSTOP)
+        await machine.fence(2, [1], "run-8-not")  # the other half may be somebody else's
+        assert inside.poll() is marked.poll() is None
+        await machine.fence(3, [1, 2], "run-7")
+        assert (inside.wait(60), marked.wait(60)) == (-9, -9)
+        assert other.poll() is None
+        with pytest.raises(Fenced):
+            await machine.reset(2, [1])
+        assert (await machine.describe()).configured == {1: ("p1", 3), 2: ("p1", 3)}
+    finally:
+        for process in (inside, marked, other):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("guarded", "uid", "cuts"), [(True, 0, "agent"), (True, 500, ""), (False, 0, "")]
+)
+async def test_what_it_says_that_it_can_cut_off(
+    machine: GpuMachine, monkeypatch: pytest.MonkeyPatch, guarded: bool, uid: int, cuts: str
+) -> None:
+    """Guards shut the device's file, and only root can end whoever has it open."""
+    assert (await machine.describe()).cuts_off == "devices"  # these are simulated
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    machine.simulated = False
+    if not guarded:
+        machine._guards = ()
+    report = await machine.describe()
+    assert (report.cuts_off, report.uid) == (cuts, uid)

@@ -18,6 +18,7 @@ from podwright.wire.agent import (
     DescribeRequest,
     DevicesRequest,
     DeviceState,
+    FenceRequest,
     MachineState,
 )
 
@@ -33,9 +34,12 @@ VALUES: list[Value] = [
         software="simulated",
         links={"up": "ag2"},
         fence=1 << 50,
+        cuts_off="agent",
+        uid=0,
     ),
     ConfigureRequest(partition="p", epoch=5, devices=[0, 1]),
     DevicesRequest(epoch=7, devices=[2]),
+    FenceRequest(epoch=8, devices=[2], run="r1"),
 ]
 
 

@@ -33,7 +33,9 @@ class MachineReport(NamedTuple):
     that was finished, so that a controller can tell after a crash whether its step was.
     links: port (`up`, `down`, `gw-up`, `gw-down`) -> the machine at the other end of its cable, as
     the machine itself sees it; None where it cannot tell. name, family: what its agent says.
-    fence: the highest epoch that it has seen.
+    fence: the highest epoch that it has seen. cuts_off: what keeps processes of an old epoch from
+    its devices, though they do not want that: `devices`, which refuse it themselves, `agent`, or
+    empty for nothing. uid: the account that its agent runs under; -1: unknown.
     """
 
     devices: tuple[DeviceReport, ...]
@@ -43,6 +45,8 @@ class MachineReport(NamedTuple):
     name: str = ""
     family: str = ""
     fence: int = 0
+    cuts_off: str = ""
+    uid: int = -1
 
 
 class Driver(Protocol):
@@ -59,6 +63,12 @@ class Driver(Protocol):
 
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """Bring devices to their initial state; whatever ran on them is gone."""
+        ...
+
+    async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
+        """End what still uses devices under an older epoch, let it reach them no more, and reset
+        them; they stay in their partition. run: what marks the processes of the launch whose they
+        were (PODWRIGHT_RUN), or empty. Raises wire.Internal where something is left."""
         ...
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:

@@ -96,6 +96,12 @@ class KeptMachine:
         await self._machine.reset(epoch, devices)
         self._save()
 
+    async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
+        """See `Driver.fence`."""
+        self._fence("fence", epoch, devices)
+        await self._machine.fence(epoch, devices, run)
+        self._save()
+
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""
         self._fence("release", epoch, devices)

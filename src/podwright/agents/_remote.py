@@ -26,6 +26,7 @@ from podwright.wire.agent import (
     ConfigureRequest,
     DescribeRequest,
     DevicesRequest,
+    FenceRequest,
     MachineState,
 )
 
@@ -90,6 +91,8 @@ class RemoteMachine:
             name=state.name,
             family=state.family,
             fence=state.fence,
+            cuts_off=state.cuts_off,
+            uid=state.uid,
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
@@ -108,6 +111,11 @@ class RemoteMachine:
     async def reset(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.reset`."""
         await self._call("Reset", DevicesRequest(epoch=epoch, devices=list(devices)), Empty)
+
+    async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
+        """See `Driver.fence`."""
+        request = FenceRequest(epoch=epoch, devices=list(devices), run=run)
+        await self._call("Fence", request, Empty)
 
     async def release(self, epoch: int, devices: Sequence[int]) -> None:
         """See `Driver.release`."""

@@ -31,6 +31,7 @@ from podwright.wire.agent import (
     DescribeRequest,
     DevicesRequest,
     DeviceState,
+    FenceRequest,
     MachineState,
 )
 from podwright.wire.messages import decode, encode, error_metadata
@@ -96,6 +97,8 @@ class Agent:
         async with self._one_at_a_time:
             if isinstance(request, ConfigureRequest):
                 await self._configure(request)
+            elif isinstance(request, FenceRequest):
+                await self._driver.fence(request.epoch, request.devices, request.run)
             elif isinstance(request, DevicesRequest) and name == "Reset":
                 await self._driver.reset(request.epoch, request.devices)
             elif isinstance(request, DevicesRequest):
@@ -176,6 +179,8 @@ class Agent:
             software=report.software,
             links=dict(report.links or {}),
             fence=report.fence,
+            cuts_off=report.cuts_off,
+            uid=report.uid,
         )
 
 

@@ -29,7 +29,7 @@ class Fault(enum.Enum):
 
 
 class Call(NamedTuple):
-    """One call as the machine saw it. kind: describe, configure, reset or release."""
+    """One call as the machine saw it. kind: describe, configure, reset, fence or release."""
 
     kind: str
     partition: str
@@ -91,6 +91,8 @@ class SimulatedMachine:
         self.calls: list[Call] = []
         #: Isolation broken: a device that reached a partition with another's data on it.
         self.violations: list[str] = []
+        #: What it says of `MachineReport.cuts_off` and `uid`; its devices refuse old epochs always.
+        self.cuts_off, self.uid = "devices", -1
         self.links = links
         self.serial = serial or f"SIM-{machine.name}"
         self._ip = ip or machine.host
@@ -161,6 +163,8 @@ class SimulatedMachine:
             name=self.machine.name,
             family=self.family.name,
             fence=max((d.seen for d in self.devices), default=0),
+            cuts_off=self.cuts_off,
+            uid=self.uid,
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
@@ -182,6 +186,15 @@ class SimulatedMachine:
         """See `Driver.reset`."""
         lost = await self._enter(Call("reset", "", epoch, tuple(devices)))
         for device in self._fence("reset", epoch, devices):
+            device.used_by = ""
+            device.epoch = epoch
+        if lost:
+            raise lost
+
+    async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
+        """See `Driver.fence`. Its devices refuse whoever comes with an older epoch."""
+        lost = await self._enter(Call("fence", "", epoch, tuple(devices)))
+        for device in self._fence("fence", epoch, devices):
             device.used_by = ""
             device.epoch = epoch
         if lost:
@@ -229,7 +242,7 @@ class SimulatedMachine:
             device = self.devices[index]
             if epoch < device.seen:
                 raise self._fenced(kind, index, epoch)
-            if not device.healthy and kind != "release":
+            if not device.healthy and kind not in ("release", "fence"):
                 raise Internal(
                     f"{self.family.device_noun} {index} of machine {self.machine.name} is unhealthy"
                 )

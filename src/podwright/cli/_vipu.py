@@ -74,7 +74,14 @@ def _remove_lease(arguments: _Arguments, client: Client) -> int:
     lease = next((lease for lease in leases if lease.id == arguments.name), None)
     if lease is None:
         raise _missing("lease", arguments.name, [lease.id for lease in leases])
-    client.release(lease.id, lease.epoch)
+    client.release(lease.id, lease.epoch, confirmed=False, force=arguments.force)
+    left = next((one for one in client.list_leases() if one.id == lease.id), None)
+    if left is not None and left.state == "FENCING":
+        complain(
+            f"lease {lease.id} is over, and partition {lease.partition} is FENCING: nobody gets "
+            f"its devices before {' and '.join(left.waits_for)} did their part. "
+            f"Look: vipu explain {lease.partition}"
+        )
     return _success(f"remove lease ({lease.id})", lease, arguments)
 
 

@@ -99,7 +99,7 @@ def lease_table(leases: list[LeaseInfo]) -> str:
                 lease.holder,
                 lease.owner,
                 lease.epoch,
-                f"{lease.expires_in:.0f} s",
+                f"{lease.expires_in:.0f} s" if lease.state == "HELD" else lease.state,
             )
             for lease in leases
         ),

@@ -87,7 +87,17 @@ def build_parser() -> Parser:
     remove = verb("remove", "Remove a partition, or end a lease.", "delete")
     gone = remove("partition", "remove_partition", "Remove a partition.", named=True)
     gone.add_argument("--force", action="store_true", help="whatever errors or leases there are")
-    remove("lease", "remove_lease", "End a lease; what it holds is free again.", named=True)
+    over = remove(
+        "lease",
+        "remove_lease",
+        "End a lease. Its devices are free again once nothing of it can reach them.",
+        named=True,
+    )
+    over.add_argument(
+        "--force",
+        action="store_true",
+        help="as an administrator who knows that nothing of it runs: wait for nobody",
+    )
     remove("waiter", "remove_waiter", "Leave the waiting line.", named=True)
     _explaining(verbs, common)
     _events(verbs, common)

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
+from podwright.controller import _fences as fences
 from podwright.controller import _partitions as partitions
 from podwright.controller import _steps as steps
 from podwright.controller._caller import (
@@ -22,7 +25,7 @@ from podwright.controller._caller import (
 from podwright.controller._closed import lends, open_spec
 from podwright.controller._core import Core, Entry
 from podwright.controller._division import Division, divide
-from podwright.controller._ends import over
+from podwright.controller._ends import MAX_NAME, check_hosts, over
 from podwright.controller._fit import differences
 from podwright.controller._leases import Lease, ancestors, free_subset, mask_of
 from podwright.controller._records import LeaseRecord, PartitionRecord
@@ -32,6 +35,7 @@ from podwright.controller._reserve import Taken
 from podwright.controller._spec import asked_for, check_name, renamed
 from podwright.wire import (
     AcquireRequest,
+    Held,
     InvalidRequest,
     OperationState,
     PartitionSpec,
@@ -102,6 +106,9 @@ def _prepare(
         holder=request.holder,
         parent=request.parent,
         creator="" if named is caller else caller.name,
+        owner_uid=-1 if named.uid is None else named.uid,
+        hosts=tuple(request.hosts),
+        run=request.run,
     )
     return spec.name or _only_one(core, caller, spec, asked), spec, draft, asked
 
@@ -151,26 +158,30 @@ async def _hold(
     asked: str,
 ) -> tuple[Entry, PartitionRecord, Lease, bool]:
     record = entry.known
-    if _must_go(caller, request, spec, entry, draft, asked):
+    if _must_go(core, caller, request, spec, entry, draft, asked):
         lease = await replace(core, caller, request, renamed(spec, entry.name), entry, draft, asked)
         return entry, entry.known, lease, True
     if record.operation not in (OperationState.IDLE, OperationState.FAILED):
         raise WrongState(  # only a fault of ours leaves a step unfinished with its lock free
             f"partition {record.name} is {record.operation.value}", asked=asked
         )
-    division, first, count = _share(core, request, spec, entry, asked)
+    try:
+        division, first, count = _share(core, request, spec, entry, asked)
+    except Held:
+        late = [x for x in entry.leases.values() if x.late and x.record.parent == request.parent]
+        if not late:
+            raise
+        await fences.end(core, entry, late, keep=True)
+        record = entry.known
+        division, first, count = _share(core, request, spec, entry, asked)
     epoch = core.next_epoch()
-    lease_record = LeaseRecord(
+    lease_record = msgspec.structs.replace(
+        draft,
         id=f"l{epoch:x}",
         partition=record.name,
         epoch=epoch,
-        owner=draft.owner,
         first=first,
         count=count,
-        ttl=draft.ttl,
-        holder=draft.holder,
-        parent=draft.parent,
-        creator=draft.creator,
     )
     mask = mask_of(first, count)
     wanted = request.reset
@@ -193,6 +204,7 @@ async def _hold(
 
 
 def _must_go(
+    core: Core,
     caller: Caller,
     request: AcquireRequest,
     spec: PartitionSpec,
@@ -212,6 +224,8 @@ def _must_go(
         check_job(caller, record.job, asked)
         if entry.leases:
             raise held(record, list(entry.leases.values()), asked, _LATER)
+        if entry.fences:
+            raise fences.refusal(core, entry, asked)
     return bool(found)
 
 
@@ -224,10 +238,13 @@ def _share(
     others = [x for x in entry.leases.values() if x.record.id not in above]
     if record.ready is ReadyState.ERROR and entry.leases:
         raise held(record, list(entry.leases.values()), asked, _LATER)
+    if record.ready is ReadyState.ERROR and entry.fences:
+        raise fences.refusal(core, entry, asked)
     division = Division()
     if entry.site is not None:
         division = divide(record, spec, entry.site.cluster.family, asked)
-    return division, *_choose(record, spec, core.leases.get(request.parent), others, asked)
+    parent = core.leases.get(request.parent)
+    return division, *_choose(core, entry, spec, parent, others, asked)
 
 
 def would_acquire(
@@ -243,7 +260,7 @@ def would_acquire(
         if not (request.create or request.update) or request.parent:
             raise _missing(core, caller, name, asked)
         return spec, asked, f"a partition would be created{name and f', {name}'}"
-    if _must_go(caller, request, spec, entry, draft, asked):
+    if _must_go(core, caller, request, spec, entry, draft, asked):
         return None, asked, f"partition {name} does not fit, and would be replaced if devices allow"
     _, first, count = _share(core, request, spec, entry, asked)
     whole = count == entry.known.size
@@ -255,17 +272,21 @@ _LATER = "try again when it is released, or name another partition"
 
 
 def _choose(
-    record: PartitionRecord,
+    core: Core,
+    entry: Entry,
     spec: PartitionSpec,
     parent: Lease | None,
     others: list[Lease],
     asked: str,
 ) -> tuple[int, int]:
     """Which devices of a fitting partition a lease gets. Raises Held or InvalidRequest."""
+    record = entry.known
     first, count = (parent.record.first, parent.record.count) if parent else (0, record.size)
-    taken = 0
+    taken = fenced = 0
     for other in others:
         taken |= other.record.mask
+    for fence in entry.fences.values():
+        fenced |= fence.lease.mask
     wanted = spec.size or len(spec.devices) or count
     if not record.reconfigurable:
         wanted = count
@@ -275,7 +296,9 @@ def _choose(
             asked=asked,
             would_work=f"ask for {count} or fewer",
         )
-    at = free_subset(first, count, wanted, taken)
+    at = free_subset(first, count, wanted, taken | fenced)
+    if at is None and free_subset(first, count, wanted, taken) is not None:
+        raise fences.refusal(core, entry, asked)
     if at is None:
         raise held(record, others, asked, _LATER)
     return at, wanted
@@ -286,6 +309,9 @@ def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> L
     if not request.owner:
         check_creator(caller, asked)
     partitions.check_duration(request.duration, asked)
+    check_hosts(request.hosts, asked)
+    if len(request.run) > MAX_NAME or not request.run.isprintable():
+        raise InvalidRequest("the launch's mark is too long or not printable", asked=asked)
     if not (math.isfinite(request.ttl) and 0 < request.ttl <= MAX_TTL):
         raise InvalidRequest(
             f"a lease cannot last {request.ttl:g} s",

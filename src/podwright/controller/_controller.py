@@ -21,6 +21,7 @@ from podwright.controller import _views as views
 from podwright.controller._administration import Administration, Machines
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
+from podwright.controller._cuts import Here
 from podwright.controller._keeper import Keeper
 from podwright.controller._leases import to_info
 from podwright.controller._oversight import Oversight, audited
@@ -60,7 +61,8 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
     without any has one, named like itself, with all of its machines. driver_timeout: seconds
     for one call to a machine. machines: how those come in that an administrator registers.
-    visible: what callers see of others' things. sleep: how the timer waits.
+    visible: what callers see of others' things. sleep: how the timer waits. here: the host that it
+    runs on, where it may look for itself.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         machines: Machines | None = None,
         visible: Visible | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        here: Here | None = None,
     ) -> None:
         self.version = version
         self._store = store
@@ -82,6 +85,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         self._core = Core(
             store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
         )
+        self._core.here = here
         self._requests = Requests(self._core.journal, self._core.now, self._core.spawn)
         self._waiting = Waiting(self._core)
         self._oversee()
@@ -185,7 +189,8 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
     async def reset_partition(self, caller: Caller, request: ResetRequest) -> PartitionInfo:
         """Reset a partition's devices; the answer is ACTIVE or in ERROR.
 
-        With `force`, leases on it end. Raises NotFound, Held, Denied.
+        With `force`, leases on it end; what they leave behind is cut off first, or stands in the
+        way of all but administrators. Raises NotFound, Held, Denied.
         """
         self._check()
         return await self._once(
@@ -196,7 +201,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
             lambda: self._two_steps(
                 partitions.begin_reset(self._core, caller, request),
                 lambda entry: partitions.finish_reset(
-                    self._core, entry, relocatable=request.relocatable
+                    self._core, caller, entry, relocatable=request.relocatable
                 ),
                 request.wait,
             ),
@@ -239,10 +244,15 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
     async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
         """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
         self._check()
-        return ends.renew(self._core, caller, request)
+        if request.hosts:
+            return await self._run(ends.renew(self._core, caller, request))
+        return await ends.renew(self._core, caller, request)
 
     async def release(self, caller: Caller, request: LeaseRequest) -> Empty:
-        """End a lease and those in it. Raises Fenced when it is over, Denied."""
+        """End a lease and those in it, or say more about one that is over and FENCING.
+
+        Raises Fenced when it is over for good, Denied, InvalidRequest.
+        """
         self._check()
         await self._run(ends.release(self._core, caller, request))
         return Empty()
@@ -322,7 +332,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
     async def _remove(self, caller: Caller, request: RemoveRequest) -> Empty:
         entry = await partitions.begin_remove(self._core, caller, request.name, force=request.force)
-        finish = partitions.finish_remove(self._core, entry, force=request.force)
+        finish = partitions.finish_remove(self._core, caller, entry, force=request.force)
         if request.wait:
             await finish
         else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
 from podwright.controller._hardware import Hardware
@@ -15,12 +15,20 @@ from podwright.controller._inventory import Inventory, Site
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, Lease
 from podwright.controller._quotas import Admission, QuotaRecord
-from podwright.controller._records import LeaseRecord, PartitionRecord, QuarantineRecord
+from podwright.controller._records import (
+    FenceRecord,
+    LeaseRecord,
+    PartitionRecord,
+    QuarantineRecord,
+)
 from podwright.controller._reserve import Reservation
 from podwright.fabric import Cluster
 from podwright.placement import Block
 from podwright.store import Store
 from podwright.wire import NotFound, ReadyState
+
+if TYPE_CHECKING:
+    from podwright.controller._cuts import Here
 
 AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
 EPOCH_SHIFT: Final = 28  #: device epochs per server epoch; below 2**53 for 32 million restarts
@@ -33,7 +41,9 @@ class Entry:
     reset it by itself. machines: where its devices are, as `Core.on` has it.
     """
 
-    __slots__ = ("gone", "leases", "lock", "machines", "name", "record", "retry_at", "site")
+    __slots__ = (
+        "fences", "gone", "leases", "lock", "machines", "name", "record", "retry_at", "site",
+    )  # fmt: skip
 
     def __init__(self, name: str, site: Site | None, record: PartitionRecord | None = None) -> None:
         self.name = name
@@ -41,6 +51,8 @@ class Entry:
         self.record = record
         self.lock = asyncio.Lock()
         self.leases: dict[str, Lease] = {}
+        #: What leases left behind that are over, by their ids (`_fences`).
+        self.fences: dict[str, FenceRecord] = {}
         self.machines: tuple[str, ...] = ()
         self.gone = False
         self.retry_at = 0.0
@@ -82,6 +94,11 @@ class Core:
         self._on: dict[str, dict[Entry, None]] = {}
         self.leases: dict[str, Lease] = {}
         self.expiries = Expiries()
+        #: The partition of each fence, by its lease's id, and the machines that have cut it off.
+        self.fences: dict[str, Entry] = {}
+        self.cut: dict[str, set[str]] = {}
+        #: The server's own host, where it may look for itself.
+        self.here: Here | None = None
         self.quarantine: dict[str, QuarantineRecord] = {}
         self.broken: set[str] = set()
         self.down: set[str] = set()
@@ -178,6 +195,9 @@ class Core:
         entry.record = None
         entry.gone = True
         self.broken.discard(entry.name)
+        for fence in entry.fences:
+            del self.fences[fence], self.cut[fence]
+        entry.fences = {}
         if self.partitions.get(entry.name) is entry:
             del self.partitions[entry.name]
 
@@ -230,6 +250,18 @@ class Core:
             self.leases.pop(lease.record.id, None)
         if len(entry.leases) < held:
             self.freed(None, (), entry.name)
+
+    def add_fence(self, entry: Entry, fence: FenceRecord) -> None:
+        """A lease is over, and its devices are nobody's yet."""
+        entry.fences[fence.id] = fence
+        self.fences[fence.id] = entry
+        self.cut[fence.id] = set()
+
+    def drop_fences(self, entry: Entry, ids: Iterable[str]) -> None:
+        """Fences are over."""
+        for name in ids:
+            del entry.fences[name], self.fences[name], self.cut[name]
+        self.freed(None, (), entry.name)
 
     # -- machines ----------------------------------------------------------------------------
 

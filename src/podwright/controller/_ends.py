@@ -2,34 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
+from podwright.controller import _fences as fences
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, Role, check_change
-from podwright.controller._core import Core
+from podwright.controller._core import Core, Entry
 from podwright.controller._leases import Lease, descendants, to_info
-from podwright.wire import Denied, Fenced, LeaseInfo, LeaseRequest
+from podwright.controller._records import put_lease
+from podwright.wire import Denied, Fenced, InvalidRequest, LeaseInfo, LeaseRequest
+
+MAX_HOSTS = 4096  #: of one lease
+MAX_NAME = 255  #: characters of a host's name, and of a launch's mark
 
 
-def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
+def check_hosts(hosts: Sequence[str], asked: str) -> None:
+    """Raises InvalidRequest for what are no names of hosts."""
+    if len(hosts) > MAX_HOSTS or any(
+        not 0 < len(host) <= MAX_NAME or not host.isprintable() for host in hosts
+    ):
+        raise InvalidRequest(
+            "these are no names of hosts",
+            asked=asked,
+            would_work=f"at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
+        )
+
+
+async def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
     """Move a lease's end to a full ttl from now. Raises Fenced when it is over.
 
-    Costs no commit: after a restart each lease has a full ttl again.
+    Costs no commit, unless it says something new: after a restart each lease has a full ttl again.
     """
     lease = _own(core, caller, request, "renew")
     lease.expires = core.now() + lease.record.ttl
+    if lease.late:
+        lease.late = False
+        core.expiries.add(lease, core.leases)
+    if request.hosts and tuple(request.hosts) != lease.record.hosts:
+        check_hosts(request.hosts, f"renew lease {request.id[:80]}")
+        changed = msgspec.structs.replace(lease.record, hosts=tuple(request.hosts))
+        await core.journal.commit([put_lease(changed)])
+        lease.record = changed
     record = core.partitions[lease.record.partition].known
     return to_info(lease, record.size, core.now())
 
 
 async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
-    """End a lease and those in it. Raises Fenced when it is over."""
-    lease = _own(core, caller, request, "release")
-    entry = core.partitions[lease.record.partition]
+    """End a lease and those in it; or say more about one that is over and FENCING.
+
+    Raises Fenced when it is over for good, Denied.
+    """
+    asked = f"release lease {request.id[:80]}"
+    check_hosts(request.hosts, asked)
+    if request.force and caller.role is not Role.ADMINISTRATOR:
+        raise Denied(
+            f"you are {caller.name}, and only an administrator may say what nobody has seen",
+            asked=asked,
+            would_work="without force: what is not confirmed is fenced, or waited for",
+        )
+    entry = core.fences.get(request.id)
+    if entry is None:
+        entry = core.partitions[_own(core, caller, request, "release").record.partition]
     await entry.lock.acquire()
     try:
-        _own(core, caller, request, "release")
-        await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
+        if request.id in entry.fences:
+            await _say_more(core, caller, entry, request, asked)
+            return
+        lease = _own(core, caller, request, "release")
+        ended = descendants(lease.record.id, entry.leases.values())
+        if request.force or (request.confirmed and _all_gone(lease, request.hosts)):
+            await steps.end_leases(core, entry, ended)
+        else:
+            gone = request.hosts if request.confirmed else ()
+            await fences.end(core, entry, ended, gone=gone)
     finally:
         entry.lock.release()
+
+
+def _all_gone(lease: Lease, hosts: Sequence[str]) -> bool:
+    """Whether these are all the hosts of a lease; if none is named, all are meant."""
+    known = lease.record.hosts
+    return not hosts or (bool(known) and set(known) <= set(hosts))
+
+
+async def _say_more(
+    core: Core, caller: Caller, entry: Entry, request: LeaseRequest, asked: str
+) -> None:
+    fence = entry.fences[request.id]
+    if fence.lease.epoch != request.epoch:
+        raise over(request.id[:80], asked)
+    check_change(caller, fence.lease.owner, asked, fence.lease.creator)
+    if request.force:
+        await fences.force(core, caller, entry, [fence])
+        await fences.settle(core, entry)
+    elif request.confirmed:
+        await fences.confirm(core, entry, request.id, request.hosts)
 
 
 async def expire(core: Core, lease: Lease) -> None:
@@ -44,10 +113,19 @@ async def expire(core: Core, lease: Lease) -> None:
         if lease.expires > core.now():
             core.expiries.add(lease, core.leases)
             return
+        if _goes_on(core, entry, lease):
+            lease.late = True
+            return
         core.tell("LeaseEnd", entry.name, lease.record.owner, f"{lease.record.id} was not renewed")
-        await steps.end_leases(core, entry, descendants(lease.record.id, entry.leases.values()))
+        await fences.end(core, entry, descendants(lease.record.id, entry.leases.values()))
     finally:
         entry.lock.release()
+
+
+def _goes_on(core: Core, entry: Entry, lease: Lease) -> bool:
+    """Whether a job's lease, or its partition, decides, which the job's scheduler keeps."""
+    parent = core.leases.get(lease.record.parent)
+    return bool(entry.known.job) or (parent is not None and not parent.ending)
 
 
 def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> Lease:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from podwright.controller._cuts import in_words as fence_in_words
 from podwright.controller._inventory import Site
 from podwright.controller._reserve import end_of
 from podwright.controller._spec import to_request
@@ -165,6 +166,12 @@ def of_partition(core: Core, entry: Entry) -> Explanation:
         lines.append(
             f"lease {what.id}: {what.holder or what.owner} holds {part}, renewed for {ends:.0f} s"
         )
+    for fence in entry.fences.values():
+        lines.append(fence_in_words(core, entry, fence))
+        lines.append(
+            "its devices are nobody's until then; where nothing of it runs any more, an "
+            f"administrator may say so: vipu remove lease {fence.id} --force"
+        )
     end, known = end_of(record, core.now())
     if known:
         lines.append(f"its creator said that it ends in {end - core.now():.0f} s")
@@ -175,9 +182,10 @@ def of_partition(core: Core, entry: Entry) -> Explanation:
         machines = list(entry.parts())
         lines += [f"machine {m} does not answer" for m in machines if m in core.down]
         lines += [f"machine {m} is drained" for m in machines if m in entry.site.drained]
-    if not entry.leases:
+    free = not entry.leases and not entry.fences
+    if free:
         lines.append("nobody holds it: a launch can have it at once")
-    return Explanation(asked=f"partition {entry.name}", lines=lines, starts_now=not entry.leases)
+    return Explanation(asked=f"partition {entry.name}", lines=lines, starts_now=free)
 
 
 def _standing(core: Core, entry: Entry) -> dict[str, Any]:

@@ -20,6 +20,13 @@ class Fault(NamedTuple):
     silent: bool
 
 
+class Cut(NamedTuple):
+    """What keeps an old epoch from a machine's devices (agents.MachineReport)."""
+
+    by: str
+    uid: int
+
+
 class Hardware:
     """The drivers of all machines.
 
@@ -37,6 +44,8 @@ class Hardware:
         self.patience = timeout
         self._silence = silence
         self._under_way: dict[str, dict[asyncio.Timeout, str]] = {}
+        #: What each machine last said that it can keep from its devices, and under which account.
+        self.cuts: dict[str, Cut] = {}
         #: Called with each report; raises PodwrightError for a machine that must not serve.
         self.accept: Callable[[str, MachineReport], None] = lambda *_: None
 
@@ -81,6 +90,13 @@ class Hardware:
         """Reset devices. Returns the machines that did not."""
         return await self._each(parts, lambda d, devs: d.reset(epoch, devs))
 
+    async def fence(self, epoch: int, parts: Parts, *, run: str = "") -> list[Fault]:
+        """Cut older epochs off from devices, and reset them. Returns the machines that did not.
+
+        run: what marks the processes of the launch whose they were.
+        """
+        return await self._each(parts, lambda d, devs: d.fence(epoch, devs, run))
+
     async def release(self, epoch: int, parts: Parts) -> list[Fault]:
         """Reset devices and take them out of their partition. Returns the machines that did
         not."""
@@ -119,6 +135,7 @@ class Hardware:
                 report = await driver.describe()
         except TimeoutError:
             raise Unavailable(self._late(machine, self.patience)) from None
+        self.cuts[machine] = Cut(report.cuts_off, report.uid)
         self.accept(machine, report)
         return report
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+from podwright.controller import _fences as fences
 from podwright.controller import _recovery as recovery
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
@@ -23,6 +24,8 @@ _log = logging.getLogger("podwright.controller")
 
 Sleep = Callable[[float], Awaitable[None]]
 
+#: Seconds without a tick after which this process itself stood still: stopped, or its host asleep.
+STANDSTILL: Final = 5.0
 TICK: Final = 0.5  #: seconds; a lease that ran out ends within one tick and its step's time
 PROBE: Final = 2.0  #: seconds between questions to a machine that is out of service
 
@@ -39,6 +42,8 @@ class Keeper:
         self._sleep = sleep
         self._asking: set[str] = set()
         self._ask_at = 0.0
+        self._settling: set[str] = set()
+        self._ticked_at = core.now()
 
     async def run(self) -> None:
         """For ever; ends by being cancelled, or when the journal has failed."""
@@ -53,6 +58,10 @@ class Keeper:
     def tick(self) -> None:
         """Start whatever is due now."""
         core, now = self._core, self._core.now()
+        still, self._ticked_at = now - self._ticked_at - TICK, now
+        if still > STANDSTILL:  # nobody could renew meanwhile: our own down time is added
+            for lease in core.leases.values():
+                lease.expires += still
         for lease in core.expiries.due(now, core.leases):
             core.spawn(_quietly(partial(expire, core, lease)))
         for name in list(core.broken):
@@ -70,12 +79,31 @@ class Keeper:
                 if machine not in self._asking:
                     self._asking.add(machine)
                     core.spawn(_quietly(partial(self._ask, machine)))
+            for name in {entry.name for entry in core.fences.values()} - self._settling:
+                self._settling.add(name)
+                core.spawn(_quietly(partial(self._settle, name)))
+
+    async def _settle(self, name: str) -> None:
+        """Has what a lease left behind gone meanwhile, or can it be cut off now?"""
+        core = self._core
+        try:
+            if (entry := core.partitions.get(name)) is None:
+                return
+            async with entry.lock:
+                if entry.gone or not entry.fences:
+                    return
+                owners = {fence.id: fence.lease.owner for fence in entry.fences.values()}
+                await fences.settle(core, entry)
+                for lease in owners.keys() - entry.fences.keys():
+                    core.tell("Fenced", name, owners[lease], f"nothing of {lease} is left")
+        finally:
+            self._settling.discard(name)
 
     async def _auto_reset(self, entry: Entry) -> None:
         core = self._core
         await entry.lock.acquire()
         try:
-            if entry.gone or state_of(entry.known) != BROKEN or entry.leases:
+            if entry.gone or state_of(entry.known) != BROKEN or entry.leases or entry.fences:
                 return
             if not await steps.reset(core, entry, auto=True):
                 record = entry.known
@@ -129,6 +157,7 @@ def _may_reset(core: Core, entry: Entry, now: float) -> bool:
         and record.auto_resets < AUTO_RESETS
         and now >= entry.retry_at
         and not entry.leases
+        and not entry.fences
         and entry.site is not None
         and core.down.isdisjoint(entry.machines)
     )

@@ -16,11 +16,16 @@ from podwright.wire import LeaseInfo
 
 @dataclass(slots=True)
 class Lease:
-    """A live lease. ending: its end is under way, so it can no longer be renewed."""
+    """A live lease. ending: its end is under way, so it can no longer be renewed.
+
+    late: it was not renewed in time, but what it lies in goes on, and decides: a job's processes
+    may be suspended. It is over when somebody else in there wants its devices.
+    """
 
     record: LeaseRecord
     expires: float
     ending: bool = False
+    late: bool = False
 
 
 class Expiries:
@@ -118,4 +123,5 @@ def to_info(lease: Lease, size: int, now: float) -> LeaseInfo:
         expires_in=max(0.0, lease.expires - now),
         parent=record.parent,
         devices=[] if whole else list(range(record.first, record.first + record.count)),
+        hosts=list(record.hosts),
     )

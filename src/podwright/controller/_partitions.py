@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+import msgspec
+
+from podwright.controller import _fences as fences
 from podwright.controller import _quotas as quotas
 from podwright.controller import _steps as steps
 from podwright.controller._caller import (
@@ -290,16 +293,13 @@ def give_back(core: Core, taken: Taken | None) -> None:
 
 def whole_lease(draft: LeaseRecord, record: PartitionRecord) -> LeaseRecord:
     """The draft as a lease on all of a partition, with the partition's epoch."""
-    return LeaseRecord(
+    return msgspec.structs.replace(
+        draft,
         id=f"l{record.epoch:x}",
         partition=record.name,
         epoch=record.epoch,
-        owner=draft.owner,
         first=0,
         count=record.size,
-        ttl=draft.ttl,
-        holder=draft.holder,
-        parent=draft.parent,
     )
 
 
@@ -316,21 +316,22 @@ async def begin_reset(core: Core, caller: Caller, request: ResetRequest) -> Entr
     asked = f"reset partition {request.name}"
     entry = await core.lock(request.name, asked)
     try:
-        _check(caller, entry, asked, request.force)
+        _check(core, caller, entry, asked, request.force)
     except BaseException:
         entry.lock.release()
         raise
     return entry
 
 
-async def finish_reset(core: Core, entry: Entry, *, relocatable: bool) -> None:
-    """Reset a partition, ending leases on it, and let go of its lock.
+async def finish_reset(core: Core, caller: Caller, entry: Entry, *, relocatable: bool) -> None:
+    """Reset a partition, ending leases on it, and let go of its lock. Raises Held for fences.
 
     relocatable: from now on (V-IPU 1.18 protocol: false keeps what creation said).
     """
     try:
-        ended = list(entry.leases.values())
-        await steps.reset(core, entry, ended=ended, relocatable=relocatable)
+        keep = bool(entry.leases)
+        await fences.clear_way(core, caller, entry, f"reset partition {entry.name}")
+        await steps.reset(core, entry, keep=keep, relocatable=relocatable)
     finally:
         entry.lock.release()
 
@@ -340,7 +341,7 @@ async def begin_remove(core: Core, caller: Caller, name: str, *, force: bool) ->
     asked = f"remove partition {name}"
     entry = await core.lock(name, asked)
     try:
-        _check(caller, entry, asked, force)
+        _check(core, caller, entry, asked, force)
         check_job(caller, entry.known.job, asked)
     except BaseException:
         entry.lock.release()
@@ -348,10 +349,12 @@ async def begin_remove(core: Core, caller: Caller, name: str, *, force: bool) ->
     return entry
 
 
-async def finish_remove(core: Core, entry: Entry, *, force: bool) -> None:
-    """Remove a partition and let go of its lock. Raises WrongState when machines do not answer."""
+async def finish_remove(core: Core, caller: Caller, entry: Entry, *, force: bool) -> None:
+    """Remove a partition and let go of its lock. Raises WrongState when machines do not answer,
+    Held while what a lease left on it is not gone."""
     record = entry.known
     try:
+        await fences.clear_way(core, caller, entry, f"remove partition {entry.name}")
         faults = await steps.remove(core, entry, force=force)
     finally:
         entry.lock.release()
@@ -364,7 +367,7 @@ async def finish_remove(core: Core, entry: Entry, *, force: bool) -> None:
         )
 
 
-def _check(caller: Caller, entry: Entry, asked: str, force: bool) -> None:
+def _check(core: Core, caller: Caller, entry: Entry, asked: str, force: bool) -> None:
     """Who may reset or remove: owner and administrator; while it is held, only by force.
 
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.
@@ -378,3 +381,5 @@ def _check(caller: Caller, entry: Entry, asked: str, force: bool) -> None:
             asked,
             "wait until it is released, or use force, which ends the lease",
         )
+    if entry.fences and not force:
+        raise fences.refusal(core, entry, asked)

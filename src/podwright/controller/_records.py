@@ -18,6 +18,7 @@ SCHEMA: Final = 1
 
 PARTITION: Final = "partition"
 LEASE: Final = "lease"
+FENCE: Final = "fence"
 QUARANTINE: Final = "quarantine"
 META: Final = "meta"
 
@@ -88,7 +89,8 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 class LeaseRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A lease. first, count: the devices that it covers, in the partition's routing order.
-    creator: who asked in its owner's name, or empty.
+    creator: who asked in its owner's name, or empty. owner_uid: the account that its launch runs
+    under; -1: unknown. hosts: where its instances run; empty: never said. run: what marks them.
 
     Its end is not written down: renewing costs no commit, and after a restart every lease
     that was not ended has a full ttl again.
@@ -104,11 +106,32 @@ class LeaseRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     holder: str = ""
     parent: str = ""
     creator: str = ""
+    owner_uid: int = -1
+    hosts: tuple[str, ...] = ()
+    run: str = ""
 
     @property
     def mask(self) -> int:
         """Its devices as a bit mask."""
         return ((1 << self.count) - 1) << self.first
+
+
+class FenceRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a lease left that ended without word that its instances are gone: nobody gets its
+    devices until every host has said so, or every machine has cut them off and reset them.
+
+    lease: as it was. hosts: those that have not said so; one that is empty stands for hosts that
+    were never named. since: when it ended.
+    """
+
+    lease: LeaseRecord
+    hosts: tuple[str, ...]
+    since: float
+
+    @property
+    def id(self) -> str:
+        """That of the lease."""
+        return self.lease.id
 
 
 class QuarantineRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -146,6 +169,11 @@ def put_lease(record: LeaseRecord) -> Put:
     return Put(LEASE, record.id, _encode(record))
 
 
+def put_fence(record: FenceRecord) -> Put:
+    """The change that writes a fence."""
+    return Put(FENCE, record.id, _encode(record))
+
+
 def put_quarantine(record: QuarantineRecord) -> Put:
     """The change that writes a quarantine."""
     return Put(QUARANTINE, record.key, _encode(record))
@@ -164,6 +192,11 @@ def drop(name: str) -> Delete:
 def drop_lease(lease: str) -> Delete:
     """The change that forgets a lease."""
     return Delete(LEASE, lease)
+
+
+def drop_fence(lease: str) -> Delete:
+    """The change that ends a fence."""
+    return Delete(FENCE, lease)
 
 
 def drop_quarantine(record: QuarantineRecord) -> Delete:

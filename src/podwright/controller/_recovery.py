@@ -16,16 +16,19 @@ from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
 from podwright.controller._hardware import Fault
 from podwright.controller._records import (
+    FENCE,
     LEASE,
     META,
     PARTITION,
     QUARANTINE,
     SCHEMA,
+    FenceRecord,
     LeaseRecord,
     MetaRecord,
     PartitionRecord,
     QuarantineRecord,
     decode,
+    drop_fence,
     drop_lease,
     drop_quarantine,
     put,
@@ -156,6 +159,13 @@ async def _load(core: Core, opened: Opened) -> None:
                 changes.append(drop_lease(key))
             else:
                 core.add_lease(owner, lease)
+        elif kind == FENCE:
+            fence = decode(FenceRecord, body)
+            owner = core.partitions.get(fence.lease.partition)
+            if owner is None:
+                changes.append(drop_fence(key))
+            else:
+                core.add_fence(owner, fence)
     for entry in broken:
         record = entry.known
         if record.operation is not OperationState.REMOVING:
@@ -184,7 +194,8 @@ async def _settle(core: Core, entry: Entry, reports: Reports) -> None:
     try:
         record = entry.known
         silent = [m for m in entry.parts() if m in core.down]
-        if state_of(record) == REMOVING or (record.transient and not entry.leases):
+        held = entry.leases or entry.fences
+        if state_of(record) == REMOVING or (record.transient and not held):
             await _remove(core, entry, silent)
         elif record.ready is ReadyState.ERROR:
             pass  # its owner, or the automatic reset, decides

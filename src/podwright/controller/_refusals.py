@@ -83,6 +83,20 @@ def held(record: PartitionRecord, leases: Sequence[Lease], asked: str, would_wor
     )
 
 
+def fencing(record: PartitionRecord, why: Sequence[str], asked: str) -> Held:
+    """Nobody holds it, and yet it is not free: what a lease left behind may still run."""
+    return Held(
+        f"partition {record.name} is FENCING: {'; '.join(why[:SHOWN])}",
+        asked=asked,
+        would_work=f"wait for that (vipu explain {record.name}), or, where nothing of it runs any "
+        "more, let an administrator say so: vipu remove lease ID --force",
+        partition=record.name,
+        holder="",
+        holders=[],
+        fencing=list(why),
+    )
+
+
 def holder_of(lease: Lease) -> str:
     """Who holds a lease, in words."""
     return lease.record.holder or lease.record.owner

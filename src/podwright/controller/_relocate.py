@@ -3,13 +3,15 @@ error or a failing reset, where its creator allowed it).
 
 One commit says that the partition is being created on its new devices and that the old ones are
 in quarantine: after a crash at any moment recovery finishes the one and the reset of the other.
-Whoever held the partition is told: his lease is over, so his next renewal is refused.
+Whoever held the partition is told: his lease is over, so his next renewal is refused. The reset
+cuts him off; where a machine could not do that to one who does not want it, nothing is moved.
 """
 
 from __future__ import annotations
 
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
+from podwright.controller._cuts import would_cut_off
 from podwright.controller._records import QuarantineRecord, drop_lease, put, put_quarantine
 from podwright.controller._states import BROKEN, CREATING, move, state_of
 from podwright.placement import Request
@@ -25,6 +27,8 @@ def may_move(core: Core, entry: Entry, now: float) -> bool:
         and record.relocatable
         and not record.transient
         and entry.site is not None
+        and not entry.fences
+        and all(would_cut_off(core, entry, lease) for lease in entry.leases.values())
         and state_of(record) == BROKEN
         and now >= entry.retry_at
         and (record.auto_resets >= AUTO_RESETS or not core.down.isdisjoint(entry.machines))

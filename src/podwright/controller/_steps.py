@@ -69,16 +69,16 @@ async def reset(
     *,
     mask: int | None = None,
     lease: LeaseRecord | None = None,
-    ended: Sequence[Lease] = (),
+    keep: bool = False,
     auto: bool = False,
     relocatable: bool = False,
     division: Division | None = None,
 ) -> list[Fault]:
     """Reset a partition, or the devices of a mask over its routing order.
 
-    lease: comes to life with it, and its epoch is that of the reset. ended: leases that end.
-    auto: the server does so by itself. division: its GCDs from now on. One in error is reset
-    whole, and joined anew.
+    lease: comes to life with it, and its epoch is that of the reset. keep: it stays from now on,
+    although it came with a lease. auto: the server does so by itself. division: its GCDs from now
+    on. One in error is reset whole, and joined anew.
     """
     record = entry.known
     full = mask_of(0, record.size)
@@ -93,19 +93,15 @@ async def reset(
         errors=(),
         auto_resets=record.auto_resets + 1 if auto else 0,
         auto_reset_at=core.now() if auto else record.auto_reset_at,
-        transient=record.transient and not ended,
+        transient=record.transient and not keep,
         relocatable=record.relocatable or relocatable,
         **(division or {}),
     )
     changes: list[Change] = [put(changed)]
-    changes.extend(drop_lease(x.record.id) for x in ended)
-    for x in ended:
-        x.ending = True
     if lease is not None:
         changes.append(put_lease(lease))
     await core.journal.commit(changes)
     core.set(entry, changed)
-    core.drop_leases(entry, ended)
     if lease is not None:
         core.add_lease(entry, lease)
     return await finish_reset(core, entry, join=repair)
@@ -200,10 +196,11 @@ async def break_down(core: Core, entry: Entry, faults: Sequence[Fault]) -> None:
 
 
 async def end_leases(core: Core, entry: Entry, ended: Sequence[Lease]) -> None:
-    """Leases end: a partition that came with them goes, or their devices become dirty."""
+    """Leases end whose instances are gone: a partition that came with them goes, or their devices
+    become dirty."""
     record = entry.known
     ids = {x.record.id for x in ended}
-    if record.transient and ids >= entry.leases.keys():
+    if record.transient and ids >= entry.leases.keys() and not entry.fences:
         await remove(core, entry, force=True)
         return
     for lease in ended:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from podwright.controller._core import AUTO_RESETS, Core, Entry
+from podwright.controller._cuts import waits_for
 from podwright.controller._inventory import Site
-from podwright.controller._leases import to_info
+from podwright.controller._leases import Lease, mask_of, to_info
 from podwright.controller._pages import Page, after, defined_after
-from podwright.controller._records import PartitionRecord
+from podwright.controller._records import FenceRecord, PartitionRecord
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
@@ -15,8 +18,10 @@ from podwright.wire import (
     LeaseInfo,
     LeaseList,
     ListRequest,
+    OperationState,
     PartitionInfo,
     PartitionList,
+    ReadyState,
 )
 
 
@@ -26,6 +31,14 @@ def partition_info(
     """A partition, complete."""
     site = entry.site
     now = core.now()
+    ready, operation = record.ready, record.operation
+    if entry.fences and operation is OperationState.IDLE:
+        operation = OperationState.FENCING
+        fenced = 0
+        for fence in entry.fences.values():
+            fenced |= fence.lease.mask
+        if fenced == mask_of(0, record.size):
+            ready = ReadyState.PENDING
     return PartitionInfo(
         name=record.name,
         cluster=record.cluster,
@@ -38,8 +51,8 @@ def partition_info(
         gw_routing=record.gw_routing,
         sync_type=record.sync_type,
         reconfigurable=record.reconfigurable,
-        ready_state=record.ready,
-        operation_state=record.operation,
+        ready_state=ready,
+        operation_state=operation,
         errors=list(record.errors),
         gcds=[site.refs[d][o : o + s] for d, o, s in record.gcds] if site else [],
         ilds=list(dict.fromkeys(block.domain for block in record.blocks)),
@@ -95,15 +108,28 @@ def leases(core: Core, request: ListRequest) -> LeaseList:
     page = Page[LeaseInfo](request)
     check_filters(core, request, "list leases")
     now = core.now()
-    for name in after(core.leases, request.page_token):
-        lease = core.leases[name]
-        entry = core.partitions.get(lease.record.partition)
+    for name in after((*core.leases, *core.fences), request.page_token):
+        lease = core.leases.get(name)
+        entry = core.partitions.get(lease.record.partition) if lease else core.fences[name]
         if entry is None or (record := entry.record) is None or not _wanted(record, request):
             continue
         if page.full:
             break
-        page.add(name, to_info(lease, record.size, now))
+        if lease is not None:
+            page.add(name, to_info(lease, record.size, now))
+        else:
+            page.add(name, _fenced(core, entry, entry.fences[name], record.size))
     return LeaseList(leases=page.items, next_page_token=page.token)
+
+
+def _fenced(core: Core, entry: Entry, fence: FenceRecord, size: int) -> LeaseInfo:
+    """A lease that is over, and what its devices wait for."""
+    hosts = [f"host {host}" for host in fence.hosts if host]
+    if len(hosts) < len(fence.hosts):
+        hosts.append("its hosts")
+    info = to_info(Lease(fence.lease, 0.0), size, 0.0)
+    machines = [f"machine {machine}" for machine in waits_for(core, entry, fence)]
+    return msgspec.structs.replace(info, state="FENCING", waits_for=[*hosts, *machines])
 
 
 def clusters(core: Core, request: ListRequest) -> ClusterList:

@@ -309,7 +309,7 @@ class Waiting:
             entry = await partitions.begin_remove(
                 core, waiter.caller, waiter.partition, force=False
             )
-            await partitions.finish_remove(core, entry, force=True)
+            await partitions.finish_remove(core, waiter.caller, entry, force=True)
 
 
 def _asked(core: Core, waiter: Waiter) -> str:

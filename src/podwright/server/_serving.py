@@ -21,6 +21,7 @@ from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
 from podwright.server._faults import Fault
 from podwright.server._hardware import Hardware, choose
+from podwright.server._here import ThisHost
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
 from podwright.server._server import Server
@@ -225,6 +226,7 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
                 version=__version__,
                 machines=_machines(options, lambda: options.secure or is_secure(records)),
                 visible=options.visible,
+                here=ThisHost(hardware.local),
             )
             server = _server_for(options, controller, store, secure=is_secure(records))
             await server.start()

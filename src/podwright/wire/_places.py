@@ -14,6 +14,8 @@ SYSTEM_SOCKET = "/run/podwright/server.sock"
 AGENT_SOCKET = "/run/podwright/agent.sock"
 #: Names the socket of another one.
 AGENT_SOCKET_VARIABLE = "PODWRIGHT_AGENT_SOCKET"
+#: Marks everything that a launch starts, in its environment.
+RUN_VARIABLE = "PODWRIGHT_RUN"
 #: Names the socket of one server.
 SOCKET_VARIABLE = "PODWRIGHT_SOCKET"
 #: The port of a V-IPU controller (PopRun guide 2.8).

@@ -15,6 +15,7 @@ __all__ = [
     "DescribeRequest",
     "DeviceState",
     "DevicesRequest",
+    "FenceRequest",
     "MachineState",
 ]
 
@@ -54,6 +55,8 @@ class MachineState(Value):
     software: str = ""
     links: dict[str, str] = {}
     fence: int = 0
+    cuts_off: str = ""
+    uid: int = -1
 
 
 class ConfigureRequest(Value):
@@ -72,6 +75,14 @@ class DevicesRequest(Value):
     devices: list[int] = []
 
 
+class FenceRequest(Value):
+    """End what uses devices under an older epoch, and reset them. run: what marks its processes."""
+
+    epoch: int
+    devices: list[int] = []
+    run: str = ""
+
+
 AGENT_SERVICE = "podwright.agent.v1.Agent"
 
 #: Every call of podwright.agent.v1, by name.
@@ -81,6 +92,7 @@ AGENT_METHODS: dict[str, Method] = {
         Method("Describe", DescribeRequest, MachineState),
         Method("Configure", ConfigureRequest, Empty, True),
         Method("Reset", DevicesRequest, Empty, True),
+        Method("Fence", FenceRequest, Empty, True),
         Method("Release", DevicesRequest, Empty, True),
     )
 }

@@ -91,6 +91,11 @@ class Cgroups:
                 self._let(name, own)
         return {}
 
+    def members(self, partition: str) -> list[int]:
+        """The processes in a partition's group, if it has one."""
+        there = partition in self._groups.names()
+        return self._groups.members(partition) if there else []
+
     def enter(self, partition: str, pid: int) -> None:
         """Move a process, and so all that it starts from now on, into the partition's group."""
         try:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +18,13 @@ from typing import TypeVar
 from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
-from podwright.agents.gpu._guards import Guard, Held, Keeper, user_number
+from podwright.agents.gpu._guards import Files, Guard, Held, Keeper, user_number
 from podwright.agents.gpu._shown import attributes, names
 from podwright.fabric import Family, Machine
+from podwright.hosts import kill_all, marked, processes
 from podwright.hosts.gpus import Gpu, Holder, Library, LibraryError, divided
 from podwright.wire import (
+    RUN_VARIABLE,
     Denied,
     Fenced,
     Internal,
@@ -115,6 +119,8 @@ class GpuMachine:
             name=self.machine.name,
             family=self.family.name,
             fence=max((d.seen for d in self.devices), default=0),
+            cuts_off=self._cuts_off(),
+            uid=os.geteuid(),
         )
 
     async def configure(self, partition: str, epoch: int, devices: Sequence[int]) -> None:
@@ -157,6 +163,23 @@ class GpuMachine:
                 if not set(one.gpus).isdisjoint(chosen):
                     for guard in self._guards:
                         guard.join(*one)
+
+        await self._change(work)
+        for index in devices:
+            self.devices[index].epoch = epoch
+
+    async def fence(self, epoch: int, devices: Sequence[int], run: str) -> None:
+        """See `Driver.fence`."""
+        self.raise_fence("fence", epoch, devices)
+        chosen = [self.gpus[index] for index in devices]
+        held = [one for one in self._held() if not set(one.gpus).isdisjoint(chosen)]
+
+        def work() -> None:
+            self._end(held, chosen, run)
+            self._initial(chosen)
+            for one in held:
+                for guard in self._guards:
+                    guard.join(*one)
 
         await self._change(work)
         for index in devices:
@@ -288,6 +311,31 @@ class GpuMachine:
                         would_work="end them, and reset the partition or remove it again",
                     )
                 time.sleep(0.1)
+
+    def _cuts_off(self) -> str:
+        """What can keep a process from these GPUs that does not want that.
+
+        A guard closes them to it, and root ends it first: a file that is open stays open.
+        """
+        if self.simulated:
+            return "devices"
+        strict = any(isinstance(guard, Cgroups | Files) for guard in self._guards)
+        return "agent" if strict and os.geteuid() == 0 else ""
+
+    def _end(self, held: Sequence[Held], gpus: Sequence[Gpu], run: str) -> None:
+        """End the processes of a launch: those in the group of a partition all of whose GPUs here
+        these are, those that carry the launch's mark, and those of the owner that hold one."""
+        there = processes()
+        pids = {process.pid for process in marked(RUN_VARIABLE, run)} if run else set()
+        for partition, owner, own in held:
+            if set(own) <= set(gpus):
+                for guard in self._guards:
+                    if isinstance(guard, Cgroups):
+                        pids.update(guard.members(partition))
+            if owner:
+                for gpu in gpus:
+                    pids.update(h.pid for h in self._holders(gpu) if h.user == owner)
+        kill_all([there[pid] for pid in pids - {os.getpid()} if pid in there], signal.SIGKILL)
 
     def _initial(self, gpus: Sequence[Gpu]) -> None:
         self._must_be_free(gpus)

@@ -1,0 +1,74 @@
+"""Who can keep an ended lease's processes from its devices, and what a fence waits for. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from podwright.controller._leases import Lease
+from podwright.controller._records import FenceRecord, LeaseRecord
+
+if TYPE_CHECKING:
+    from podwright.controller._core import Core, Entry
+
+ROOT: Final = 0
+
+
+class Here(Protocol):
+    """The host on which the server runs."""
+
+    def is_here(self, host: str) -> bool:
+        """Whether a host's name means this one."""
+        ...
+
+    def has(self, machine: str) -> bool:
+        """Whether a machine's devices sit in this host."""
+        ...
+
+    def is_gone(self, run: str, uid: int) -> bool:
+        """Whether nothing runs here any more that carries a launch's mark. False, too, where
+        that cannot be seen: what belongs to another account hides its environment."""
+        ...
+
+
+def would_cut_off(core: Core, entry: Entry, lease: Lease) -> bool:
+    """Whether all machines of a live lease could keep it from its devices."""
+    return all(can_cut_off(core, machine, lease.record) for machine in entry.parts())
+
+
+def can_cut_off(core: Core, machine: str, lease: LeaseRecord) -> bool:
+    """Whether a machine can keep an old epoch's processes from its devices, though these do not
+    want that: devices that refuse it do, and so does an agent whose account is another.
+
+    Our choice for a launch whose account is unknown, as with access keys: an agent that is root
+    counts as another account, unless the lease is root's.
+    """
+    report = core.hardware.cuts.get(machine)
+    if report is None or not report.by:
+        return False
+    if report.by == "devices":
+        return True
+    if lease.owner_uid < 0:
+        return report.uid == ROOT and lease.owner not in ("root", "anonymous")
+    return report.uid >= 0 and report.uid != lease.owner_uid
+
+
+def waits_for(core: Core, entry: Entry, fence: FenceRecord) -> list[str]:
+    """The machines that have not cut a fence's old epoch off, by name."""
+    cut = core.cut[fence.id]
+    return [machine for machine in entry.parts(fence.lease.mask) if machine not in cut]
+
+
+def in_words(core: Core, entry: Entry, fence: FenceRecord) -> str:
+    """What a fence waits for, and what would end it."""
+    lease = fence.lease
+    machines = waits_for(core, entry, fence)
+    able = [m for m in machines if can_cut_off(core, m, fence.lease)]
+    unable = [m for m in machines if m not in able]
+    named = " and ".join(host for host in fence.hosts if host) or "its hosts, which it did not name"
+    said = f"lease {lease.id} of {lease.holder or lease.owner} ended {core.now() - fence.since:.0f}"
+    said += f" s ago without word from {named} that its instances are gone"
+    if unable:
+        said += f"; no agent under another account can cut them off on {', '.join(unable)}"
+    if able:
+        said += f"; {', '.join(able)} did not answer, or did not cut them off"
+    return said

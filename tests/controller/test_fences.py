@@ -1,0 +1,494 @@
+"""A lease that ended without word leaves a fence: nobody else's epoch ever meets the old one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+import pytest_asyncio
+
+from podwright.controller import Caller, Role
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    CreateRequest,
+    Denied,
+    ExplainRequest,
+    Fenced,
+    Held,
+    InvalidRequest,
+    LeaseInfo,
+    LeaseRequest,
+    OperationState,
+    PartitionInfo,
+    PartitionSpec,
+    PodwrightError,
+    ReadyState,
+    WaitRequest,
+)
+from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim
+
+SCHEDULER = Caller("slurm", 64030, Role.SCHEDULER)
+LONG = 900.0  #: seconds; many times what these leases last
+
+
+class ThisHost:
+    """Where the server runs, as far as it can see."""
+
+    def __init__(self, name: str, machines: Sequence[str] = ()) -> None:
+        self.name, self.machines = name, machines
+        self.running: set[str] = set()
+        self.seen: set[int] = {1001}
+
+    def is_here(self, host: str) -> bool:
+        return host == self.name
+
+    def has(self, machine: str) -> bool:
+        return machine in self.machines
+
+    def is_gone(self, run: str, uid: int) -> bool:
+        return uid in self.seen and run not in self.running
+
+
+@pytest_asyncio.fixture
+async def bare() -> AsyncIterator[World]:
+    """A pod none of whose machines can keep anybody from a device."""
+    made = World()
+    for machine in made.machines.values():
+        machine.cuts_off = ""
+    await made.start()
+    yield made
+    await made.check()
+    await made.stop()
+
+
+async def acquire(
+    world: World, name: str, *, hosts: Sequence[str] = (), run: str = "", create: bool = False,
+    ttl: float = 10.0, caller: Caller = ALICE, size: int = 4, parent: str = "",
+) -> AcquireReply:  # fmt: skip
+    request = AcquireRequest(
+        spec=PartitionSpec(name=name, size=size),
+        create=create,
+        ttl=ttl,
+        hosts=list(hosts),
+        run=run,
+        parent=parent,
+    )
+    return await world.controller.acquire(caller, request)
+
+
+async def leases(world: World) -> list[LeaseInfo]:
+    return (await world.controller.list_leases(ROOT, ALL)).leases
+
+
+async def explained(world: World, name: str) -> str:
+    found = await world.controller.explain(ROOT, ExplainRequest(name=name))
+    assert not found.starts_now
+    return "\n".join(found.lines)
+
+
+def said(reply: AcquireReply, *hosts: str, **more: bool) -> LeaseRequest:
+    return LeaseRequest(id=reply.lease.id, epoch=reply.lease.epoch, hosts=list(hosts), **more)
+
+
+# -- never two ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("reconfigurable", [False, True])
+async def test_no_device_ever_does_an_older_epochs_work_after_a_newer_ones(
+    world: World, seed: int, reconfigurable: bool
+) -> None:
+    """Launches that stop renewing, are ended by force or die go on computing all the same."""
+    rng = random.Random(seed)
+    done: dict[tuple[str, int], list[int]] = {}
+    holders: list[AcquireReply] = []
+    refused = 0
+
+    def compute() -> int:
+        """Everybody who ever held something works on: how many were cut off."""
+        stopped = 0
+        for reply in holders:
+            for machine, index in world.covered(reply):
+                try:
+                    world.machines[machine].use(reply.lease.epoch, [index])
+                except Fenced:
+                    stopped += 1
+                else:
+                    done.setdefault((machine, index), []).append(reply.lease.epoch)
+        return stopped
+
+    await world.create("p1", 4, caller=ALICE, reconfigurable=reconfigurable)
+    for _ in range(40):
+        step = rng.choice(["acquire", "acquire", "end", "release", "restart", "time", "reset"])
+        try:
+            if step == "acquire":
+                size = rng.choice([1, 2]) if reconfigurable else 4
+                name = rng.choice(["p1", "p1", ""])
+                holders.append(
+                    await world.acquire(
+                        name,
+                        size,
+                        create=not name,
+                        caller=ALICE,
+                        ttl=rng.choice([1, 30]),
+                        reset=rng.choice([None, False]),
+                    )
+                )
+            elif step == "end" and holders:
+                await world.controller.release(ALICE, said(rng.choice(holders), confirmed=False))
+            elif step == "release" and holders:
+                await world.release(rng.choice(holders), caller=ALICE)
+            elif step == "restart":
+                await world.restart()
+            elif step == "reset":
+                await world.reset("p1", caller=ALICE, force=True)
+            else:
+                await world.time.advance(rng.choice([0.5, 2, 40]))
+        except PodwrightError:
+            pass
+        refused += compute()
+    assert refused
+    assert done
+    mixed = [epochs for epochs in done.values() if epochs != sorted(epochs)]
+    assert len(mixed) == 0
+
+
+async def test_who_was_not_renewed_is_cut_off_when_its_time_is_over(world: World) -> None:
+    """Before anybody else asks: what was stopped finds its devices refuse it when it wakes."""
+    await world.create("p1", 4)
+    for name in ("p1", ""):
+        reply = await acquire(world, name, create=not name, hosts=["n1"], caller=ROOT)
+        world.use(reply)
+        await world.time.advance(11)
+        with pytest.raises(Fenced):
+            world.use(reply)
+        with pytest.raises(Fenced, match="the lease is over"):
+            await world.controller.renew(ROOT, claim(reply))
+    assert await leases(world) == []
+    assert (await world.get("p1")).operation_state is OperationState.IDLE
+
+
+# -- silence and time alone never suffice ------------------------------------------------------
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_a_partition_is_fencing_until_all_its_hosts_have_spoken(
+    bare: World, create: bool
+) -> None:
+    if not create:
+        await bare.create("p1", 4, caller=ALICE)
+    reply = await acquire(bare, "p1", hosts=["n1", "n2"], create=create)
+    await bare.time.advance(LONG)
+    shown = await bare.get("p1")
+    assert (shown.ready_state, shown.operation_state) == (
+        ReadyState.PENDING,
+        OperationState.FENCING,
+    )
+    (kept,) = await leases(bare)
+    assert (kept.id, kept.state) == (reply.lease.id, "FENCING")
+    assert kept.waits_for == ["host n1", "host n2", "machine ag1"]
+    words = await explained(bare, "p1")
+    assert "without word from n1 and n2 that its instances are gone" in words
+    assert "no agent under another account can cut them off on ag1" in words
+    assert f"vipu remove lease {reply.lease.id} --force" in words
+    bare.use(reply)  # it may well still run
+    with pytest.raises(Held, match="is FENCING") as caught:
+        await acquire(bare, "p1")
+    assert caught.value.data["partition"] == "p1"
+    with pytest.raises(Denied):
+        await bare.controller.release(BOB, said(reply, "n1"))
+    await bare.controller.release(ALICE, said(reply, "n1"))
+    await bare.controller.release(ALICE, said(reply, "n1"))
+    await bare.restart()
+    await bare.time.advance(5)
+    (kept,) = await leases(bare)
+    assert kept.waits_for == ["host n2", "machine ag1"]
+    await bare.controller.release(ALICE, said(reply, "n2"))
+    assert await leases(bare) == []
+    if create:
+        assert await bare.names() == []
+        return
+    new = await acquire(bare, "p1")
+    assert bare.used(new) == []
+    await bare.release(new, caller=ALICE)
+
+
+async def test_hosts_that_were_never_named_must_be_spoken_for_at_once(bare: World) -> None:
+    await bare.create("p1", 4, caller=ALICE)
+    reply = await acquire(bare, "p1")
+    await bare.time.advance(20)
+    await bare.controller.release(ALICE, said(reply, "n1"))
+    (kept,) = await leases(bare)
+    assert kept.waits_for == ["its hosts", "machine ag1"]
+    await bare.controller.release(ALICE, said(reply))
+    assert await leases(bare) == []
+
+
+async def test_a_launch_says_later_where_it_runs_and_that_is_durable(bare: World) -> None:
+    await bare.create("p1", 4, caller=ALICE)
+    reply = await acquire(bare, "p1")
+    renewed = await bare.controller.renew(ALICE, said(reply, "n7"))
+    assert renewed.hosts == ["n7"]
+    with pytest.raises(InvalidRequest):
+        await bare.controller.renew(ALICE, said(reply, ""))
+    await bare.restart()
+    await bare.time.advance(20)
+    assert (await leases(bare))[0].waits_for[0] == "host n7"
+    await bare.controller.release(ALICE, said(reply, "n7"))
+    assert await leases(bare) == []
+
+
+async def test_a_release_speaks_for_the_hosts_it_names_alone(bare: World) -> None:
+    await bare.create("p1", 4, caller=ALICE)
+    reply = await acquire(bare, "p1", hosts=["n1", "n2"])
+    await bare.controller.release(ALICE, said(reply, "n1"))
+    assert (await leases(bare))[0].waits_for == ["host n2", "machine ag1"]
+    await bare.controller.release(ALICE, said(reply, confirmed=False))
+    assert (await leases(bare))[0].waits_for == ["host n2", "machine ag1"]
+    await bare.controller.release(ALICE, said(reply, "n2"))
+    reply = await acquire(bare, "p1", hosts=["n1", "n2"])
+    await bare.controller.release(ALICE, said(reply))
+    assert await leases(bare) == []
+
+
+async def test_an_administrator_forces_and_nobody_else(bare: World) -> None:
+    await bare.create("p1", 4, caller=ALICE)
+    for force in (bare.remove, bare.reset):
+        await acquire(bare, "p1")
+        with pytest.raises(Held, match="is FENCING"):
+            await force("p1", caller=ALICE, force=True)
+        assert "p1" in await bare.names()
+        with pytest.raises(Held, match="is FENCING"):
+            await force("p1", caller=ALICE, force=True)
+        await bare.reset("p1", force=True)
+        assert await leases(bare) == []
+    reply = await acquire(bare, "p1")
+    with pytest.raises(Denied):
+        await bare.controller.release(ALICE, said(reply, force=True))
+    await bare.time.advance(20)
+    with pytest.raises(Denied):
+        await bare.controller.release(ALICE, said(reply, force=True))
+    await bare.controller.release(ROOT, said(reply, force=True))
+    assert (await bare.get("p1")).operation_state is OperationState.IDLE
+    await acquire(bare, "p1")
+    await bare.remove("p1", force=True)
+    assert await bare.names() == []
+
+
+async def test_a_waiter_for_it_is_served_when_the_fence_is_gone(bare: World) -> None:
+    await bare.create("p1", 4, caller=ALICE)
+    reply = await acquire(bare, "p1", hosts=["n1"])
+    wish = AcquireRequest(spec=PartitionSpec(name="p1", size=4))
+    waiter = (await bare.controller.wait(ALICE, WaitRequest(acquire=wish))).waiter.id
+    for _ in range(4):
+        await bare.time.advance(5)
+        assert (await bare.controller.wait(ALICE, WaitRequest(id=waiter))).waiter.state != "DONE"
+    await bare.controller.release(ALICE, said(reply, "n1"))
+    answer = await bare.controller.wait(ALICE, WaitRequest(id=waiter, timeout=5))
+    assert answer.waiter.state == "DONE"
+
+
+async def test_the_rest_of_a_reconfigurable_partition_goes_on(bare: World) -> None:
+    await bare.create("p1", 4, caller=ALICE, reconfigurable=True)
+    lost = await acquire(bare, "p1", size=2, hosts=["n1"], ttl=5)
+    kept = await acquire(bare, "p1", size=2, hosts=["n2"], ttl=3000)
+    await bare.time.advance(10)
+    shown = await bare.get("p1")
+    assert (shown.ready_state, shown.operation_state) == (
+        ReadyState.ACTIVE,
+        OperationState.FENCING,
+    )
+    await bare.release(kept, caller=ALICE)
+    again = await acquire(bare, "p1", size=2)
+    assert again.lease.devices == kept.lease.devices
+    with pytest.raises(Held, match="is FENCING"):
+        await acquire(bare, "p1", size=1)
+    await bare.controller.release(ALICE, said(lost, "n1"))
+    await acquire(bare, "p1", size=1)
+
+
+# -- who can cut off ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("agent", "caller", "ends"),
+    [
+        (0, ALICE, True),
+        (500, ALICE, True),
+        (1001, ALICE, False),  # the launch's own account could undo what its agent does
+        (-1, ALICE, False),
+        (0, ROOT, False),
+        (0, Caller("alice", None, Role.USER, "tcp"), True),
+        (500, Caller("alice", None, Role.USER, "tcp"), False),
+        (0, Caller("anonymous", None, Role.USER, "tcp"), False),
+    ],
+)
+async def test_an_agent_counts_under_another_account_than_the_launch(
+    agent: int, caller: Caller, ends: bool
+) -> None:
+    world = World()
+    for machine in world.machines.values():
+        machine.cuts_off, machine.uid = "agent", agent
+    await world.start()
+    await world.create("p1", 4, caller=caller)
+    await acquire(world, "p1", caller=caller)
+    await world.time.advance(20)
+    assert (await leases(world) == []) is ends
+    calls = [c.kind for c in world.machines["ag1"].calls if c.kind != "describe"]
+    assert calls == ["configure", "reset", *["fence"] * ends]
+    await world.stop()
+
+
+async def test_a_machine_that_is_silent_then_is_asked_again(world: World) -> None:
+    await world.create("p1", 4, caller=ALICE)
+    reply = await acquire(world, "p1", hosts=["n1"])
+    world.machines["ag1"].fail_next("fence", 100)
+    await world.time.advance(20)
+    assert (await world.get("p1")).operation_state is OperationState.FENCING
+    assert "ag1 did not answer, or did not cut them off" in await explained(world, "p1")
+    world.use(reply)
+    world.machines["ag1"].heal()
+    await world.time.advance(3)
+    assert (await world.get("p1")).operation_state is OperationState.IDLE
+    with pytest.raises(Fenced):
+        world.use(reply)
+
+
+async def test_what_is_fenced_moves_to_no_other_devices(bare: World) -> None:
+    """Whoever got the old ones would meet it there."""
+    await bare.create("p1", 4, caller=ALICE, relocatable=True)
+    await acquire(bare, "p1", hosts=["n1"], ttl=5)
+    before = (await bare.get("p1")).gcds
+    bare.machines["ag1"].set_down(True)
+    await bare.time.advance(600)
+    assert (await bare.get("p1")).gcds == before
+    bare.machines["ag1"].set_down(False)
+    await bare.time.advance(60)
+    assert (await bare.get("p1")).operation_state is OperationState.FENCING
+
+
+# -- the server's own host ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hosts", [["head"], []])
+async def test_on_its_own_host_the_server_looks_for_itself(bare: World, hosts: list[str]) -> None:
+    here = bare.controller._core.here = ThisHost("head", ["ag1"])
+    here.running.add("run-1")
+    await bare.create("p1", 4, caller=ALICE)
+    await acquire(bare, "p1", hosts=hosts, run="run-1")
+    await bare.time.advance(LONG)
+    assert (await bare.get("p1")).operation_state is OperationState.FENCING
+    here.running.clear()
+    await bare.time.advance(3)
+    assert (await bare.get("p1")).operation_state is OperationState.IDLE
+
+
+@pytest.mark.parametrize(
+    ("hosts", "run", "machines", "seen"),
+    [
+        (["head", "n1"], "run-1", ["ag1"], {1001}),  # another host may still run some of it
+        ([], "run-1", [], {1001}),  # its devices are reached over a fabric, from anywhere
+        (["head"], "", ["ag1"], {1001}),  # nothing marks its processes
+        (["head"], "run-1", ["ag1"], set()),  # another account's environments cannot be read
+    ],
+)
+async def test_what_it_cannot_see_it_does_not_take_for_gone(
+    bare: World, hosts: list[str], run: str, machines: list[str], seen: set[int]
+) -> None:
+    here = bare.controller._core.here = ThisHost("head", machines)
+    here.seen = seen
+    await bare.create("p1", 4, caller=ALICE)
+    await acquire(bare, "p1", hosts=hosts, run=run)
+    await bare.time.advance(100)
+    assert (await bare.get("p1")).operation_state is OperationState.FENCING
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_stood_still_adds_that_to_leases(world: World) -> None:
+    """Stopped, or asleep with its host: nobody could renew."""
+    reply = await acquire(world, "p1", create=True, ttl=10)
+    await world.time.advance(5)
+    world.time.now += 1000
+    await world.time.advance(3)
+    await world.controller.renew(ALICE, claim(reply))
+    world.time.now += 1000
+    await world.time.advance(11)
+    assert await leases(world) == []
+
+
+async def test_a_restart_within_the_time_ends_no_launch(world: World) -> None:
+    reply = await acquire(world, "p1", create=True, ttl=300)
+    for _ in range(3):
+        await world.time.advance(290)
+        await world.kill()
+        world.time.now += 3600
+        await world.start()
+    await world.controller.renew(ALICE, claim(reply))
+    await world.time.advance(301)
+    assert await leases(world) == []
+
+
+# -- jobs --------------------------------------------------------------------------------------
+
+
+async def job_partition(world: World) -> PartitionInfo:
+    request = CreateRequest(
+        spec=PartitionSpec(name="job-7", size=4), owner="alice", owner_uid=1001, job="7"
+    )
+    return await world.controller.create_partition(SCHEDULER, request)
+
+
+@pytest.mark.parametrize("parent", [False, True])
+async def test_a_suspended_job_keeps_its_devices(bare: World, parent: bool) -> None:
+    """`scontrol suspend` stops a launch for hours; its job's lease, or partition, decides."""
+    name, outer = "job-7", ""
+    if parent:
+        name = "static"
+        await bare.create(name, 4)
+        request = AcquireRequest(
+            spec=PartitionSpec(name=name), owner="alice", owner_uid=1001, ttl=3600
+        )
+        job = await bare.controller.acquire(ROOT, request)
+        outer = job.lease.id
+    else:
+        await job_partition(bare)
+    launch = await acquire(bare, name, parent=outer, hosts=["n1"])
+    for _ in range(4):
+        await bare.time.advance(200)
+        if parent:
+            await bare.controller.renew(ROOT, claim(job))
+    await bare.controller.renew(ALICE, claim(launch))  # resumed
+    bare.use(launch)
+    await bare.time.advance(9)
+    assert (await bare.get(name)).operation_state is OperationState.IDLE
+    await bare.release(launch, caller=ALICE)
+
+
+async def test_within_a_job_the_next_launch_ends_one_that_is_late(world: World) -> None:
+    await job_partition(world)
+    lost = await acquire(world, "job-7", hosts=["n1"])
+    world.use(lost)
+    with pytest.raises(Held, match="is held"):
+        await acquire(world, "job-7")
+    await world.time.advance(20)
+    new = await acquire(world, "job-7")
+    assert world.used(new) == []
+    world.use(new)
+    with pytest.raises(Fenced):
+        world.use(lost)
+    with pytest.raises(Fenced):
+        await world.controller.renew(ALICE, claim(lost))
+    await world.release(new, caller=ALICE)
+
+
+async def test_a_job_that_is_over_leaves_no_fence(bare: World) -> None:
+    """Its scheduler has ended all of it."""
+    await job_partition(bare)
+    await acquire(bare, "job-7", hosts=["n1"])
+    await bare.remove("job-7", caller=SCHEDULER, force=True)
+    assert await bare.names() == []
+    assert await leases(bare) == []
