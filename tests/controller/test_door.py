@@ -18,6 +18,7 @@ def test_the_door() -> None:
         "Caller",
         "Controller",
         "Discovery",
+        "Here",
         "Machines",
         "May",
         "Rights",
