@@ -23,7 +23,9 @@ def test_the_door() -> None:
         "May",
         "Rights",
         "Role",
+        "Visible",
         "first_user",
+        "private_kinds",
         "rights_page",
     ]
 
