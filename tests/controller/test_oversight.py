@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -23,7 +24,7 @@ from podwright.wire import (
     WaitRequest,
 )
 from tests.controller.test_partitions import complete
-from tests.controller.world import ALICE, ALL, BOB, ROOT, World
+from tests.controller.world import ALICE, ALL, BOB, NOBODY, ROOT, World
 
 
 async def test_a_users_quota_in_devices_and_partitions(world: World) -> None:
@@ -142,6 +143,55 @@ async def test_events_are_bounded_by_count_and_age() -> None:
     assert [e.about for e in page.events] == ["last"]
     await audit._journal.flush()
     assert len((await store.read()).records) == 1
+
+
+async def test_refusals_push_no_change_out() -> None:
+    """Seen: 10,500 anonymous calls that were refused, and nothing was left of what was done."""
+    store = MemoryStore()
+    await store.open()
+    audit = Audit(Journal(store), lambda: 0.0, most=10)
+    audit.tell(ALICE, "CreatePartition", "p1")
+    for n in range(1050):
+        audit.tell(NOBODY, "RemovePartition", "p1", error=Denied("no"))
+        audit.tell(NOBODY, "CreatePartition", f"a{n}")
+        audit.tell(BOB, "RemovePartition", "p1", error=Denied("no"))
+    await audit._journal.flush()
+    again = Audit(Journal(store), lambda: 0.0, most=10)
+    again.load((await store.read()).records)
+    for one in (audit, again):
+        kept = (await one.list(ROOT, EventsRequest())).events
+        assert (kept[0].who, kept[0].about) == ("alice", "p1")
+        assert len(kept) == 1 + 10 + 10
+        assert [e.number for e in kept] == sorted(e.number for e in kept)
+        assert (await one.list(ROOT, EventsRequest(since=kept[-3].number))).events == kept[-2:]
+        assert (await one.list(ROOT, EventsRequest(since=1, limit=1))).events == [kept[1]]
+
+
+async def test_what_an_operator_wants_to_know_is_a_log_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen: three agents killed, partitions in ERROR, a relocation: no log line."""
+    caplog.set_level(logging.INFO, "podwright.events")
+    made = await world.create("p1", 4, relocatable=True, auto_reset=False)
+    machine = made.gcds[0][0].machine
+    world.machines[machine].set_down(True)
+    assert (await world.reset("p1")).ready_state.value == "ERROR"
+    await world.time.advance(10)
+    world.machines[machine].set_down(False)
+    await world.time.advance(30)
+    said = [r.getMessage() for r in caplog.records if r.name == "podwright.events"]
+    down, error, moved, up = (
+        next(i for i, line in enumerate(said) if words in line)
+        for words in (
+            f"machine {machine} is out of service",
+            "partition p1 of root is in error: machine",
+            "partition p1 of root moved to other devices",
+            f"machine {machine} serves again",
+        )
+    )
+    assert max(down, error) < min(moved, up)
+    levels = {r.getMessage(): r.levelname for r in caplog.records}
+    assert (levels[said[down]], levels[said[up]]) == ("WARNING", "INFO")
 
 
 async def test_a_drained_machine_takes_nothing_new(world: World) -> None:

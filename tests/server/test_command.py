@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -275,3 +277,42 @@ def test_a_users_server_killed_with_partitions_keeps_them(
 def test_version() -> None:
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("vipu-server (Podwright) ")
+
+
+def test_its_log_is_json_from_the_first_line_to_the_refusal(start: Start, folder: Path) -> None:
+    """Every line is one object, and says the value of every field, defaults too."""
+    first = start("--preset", "pod4", "--log-format", "json", "--audit-log", "stderr")
+    assert "vipu-server" in json.loads(_line(first))["message"]
+    with _client(folder / "s") as client:
+        client.create_partition(wire.PartitionSpec(name="p1", size=4))
+        with pytest.raises(wire.NotFound):
+            client.remove_partition("p2")
+    made, refused = (json.loads(_line(first)) for _ in range(2))
+    assert made["logger"] == refused["logger"] == "podwright.audit"
+    assert (made["what"], made["about"], made["outcome"]) == ("CreatePartition", "p1", "OK")
+    assert made["detail"] == ""
+    assert (refused["about"], refused["outcome"]) == ("p2", "NOT_FOUND")
+    second = start("--preset", "pod4", "--log-format", "json", path="s2")
+    said = json.loads(_line(second))
+    assert (said["level"], said["code"]) == ("ERROR", "ALREADY_EXISTS")
+    assert "another server" in said["message"]
+    assert second.wait(300) == 1
+
+
+def test_the_audit_goes_to_syslog(start: Start, folder: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as syslog:
+        syslog.bind(("127.0.0.1", 0))
+        syslog.settimeout(300)
+        where = f"syslog:127.0.0.1:{syslog.getsockname()[1]}"
+        _line(start("--preset", "pod4", "--audit-log", where))
+        with _client(folder / "s") as client:
+            client.create_partition(wire.PartitionSpec(name="p1", size=4))
+        said = syslog.recv(4096).decode()
+    assert said.startswith("<86>vipu-server: CreatePartition p1 by ")  # authpriv.info
+    assert said.rstrip("\0").endswith(": OK")
+
+
+def test_a_place_for_the_audit_that_is_none(start: Start, folder: Path) -> None:
+    process = start("--preset", "pod4", "--audit-log", "syslog:nowhere")
+    assert "no place for the audit" in _line(process)
+    assert process.wait(300) == 2

@@ -167,6 +167,12 @@ def build_parser() -> Parser:
     life.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="of what it logs: text, json"
     )
+    life.add_argument(
+        "--audit-log",
+        metavar="WHERE",
+        default="",
+        help="what callers do, as it happens: stderr, syslog, syslog:HOST:PORT",
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more; -vv: calls")
     parser.add_argument(
         "--version", action="version", version=f"vipu-server (Podwright) {__version__}"
@@ -197,17 +203,27 @@ def _main(argv: Sequence[str] | None) -> int:
         os.setsid()
         _let_go()
     import asyncio
+    import logging
 
     import uvloop
 
+    from podwright.cli._logs import EVENTS, log_to
     from podwright.server import serve
+    from podwright.wire import PodwrightError
 
-    _log_to_stderr(arguments.verbose, arguments.log_format)
+    log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
     options = _options(arguments)
     if arguments.init or arguments.tls_init:
         return _prepare(arguments, options)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(options, lambda s, h: None if arguments.user else _say(options, s, h)))
+    except PodwrightError as error:
+        if arguments.log_format != "json":
+            raise
+        fields = {"code": error.code, "problem": error.problem, "would_work": error.would_work}
+        logging.getLogger(EVENTS).error("%s", error.message, extra={"fields": fields})
+        return error.exit_code
     return 0
 
 
@@ -329,7 +345,7 @@ def _say(options: Options, server: Server, hardware: Hardware) -> None:
 
     if hardware.nothing_found:
         pods = ", ".join(cluster.name.upper() for cluster in hardware.clusters)
-        complain(f"No accelerators found: serving a simulated {pods}")
+        _announce(f"No accelerators found: serving a simulated {pods}")
     what = ", ".join(
         f"{cluster.name} ({cluster.size} {cluster.family.device_noun}s"
         f"{', SIMULATED' if cluster.simulated else ''})"
@@ -338,8 +354,8 @@ def _say(options: Options, server: Server, hardware: Hardware) -> None:
     what = what or "no cluster yet (vipu-admin create cluster)"
     host = f"[{server.host}]" if ":" in (server.host or "") else server.host
     if server.web_port:
-        complain(f"HTTP, to read only, on {options.web and options.web[0]}:{server.web_port}")
-    complain(
+        _announce(f"HTTP, to read only, on {options.web and options.web[0]}:{server.web_port}")
+    _announce(
         f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "
         f"kept in {shown_place(options.storage)}"
     )
@@ -353,19 +369,16 @@ def _let_go() -> None:
     os.close(nowhere)
 
 
-def _log_to_stderr(verbose: int, form: str) -> None:
+def _announce(line: str) -> None:
+    """A line for whoever started it, in the form of the log."""
     import logging
 
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    if form == "text":
-        text = "%(asctime)s %(levelname)s %(message)s"
-        logging.basicConfig(stream=sys.stderr, level=level, format=text)
-        return
-    from podwright.cli._logs import JsonLines
+    from podwright.cli._logs import EVENTS, JsonLines
 
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logging.basicConfig(level=level, handlers=[handler])
+    if any(isinstance(one.formatter, JsonLines) for one in logging.getLogger().handlers):
+        logging.getLogger(EVENTS).info("%s", line)
+    else:
+        complain(line)
 
 
 def _port(text: str) -> int:

@@ -1,7 +1,9 @@
 """Who did what, when, from where, and how it ended: kept with the state, never changed.
 
 Events travel with the next commit, so they cost none of their own; one that nothing follows is
-written a moment later. The oldest go when there are too many, or when they are too old.
+written a moment later. The oldest go when there are too many, or when they are too old. What
+changed something, what was refused, and what callers did whom nobody knows are kept apart: none of
+them can push another out.
 """
 
 from __future__ import annotations
@@ -10,22 +12,25 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from itertools import islice
+from heapq import merge
+from itertools import dropwhile, islice
 from typing import Final
 
 import msgspec
 
-from podwright.controller._caller import Caller, Role
+from podwright.controller import _heard
+from podwright.controller._caller import ANONYMOUS, Caller, Role
 from podwright.controller._journal import Journal
 from podwright.store import Delete, Put
 from podwright.wire import EventInfo, EventList, EventsRequest, InvalidRequest, PodwrightError
 
 EVENT: Final = "event"
-MOST: Final = 10_000  #: events
+MOST: Final = 10_000  #: events of a kind: changes, refusals, and those of anonymous callers
 KEEP: Final = 30 * 86400.0  #: seconds
 PAGE: Final = 1000  #: events of one answer
 SERVER: Final = Caller("server", None, Role.ADMINISTRATOR, "server")
 MAX_WAIT: Final = 60.0  #: seconds
+_KINDS: Final = ("change", "refusal", "anonymous")
 
 
 class Audit:
@@ -35,7 +40,7 @@ class Audit:
         self, journal: Journal, now: Callable[[], float], *, most: int = MOST, keep: float = KEEP
     ) -> None:
         self._journal, self._now, self._most, self._keep = journal, now, most, keep
-        self._events: deque[EventInfo] = deque()
+        self._kept: dict[str, deque[EventInfo]] = {kind: deque() for kind in _KINDS}
         self._last = 0
         self._news = asyncio.Event()
 
@@ -46,8 +51,9 @@ class Audit:
             for (kind, _), body in records.items()
             if kind == EVENT
         ]
-        self._events = deque(sorted(found, key=lambda event: event.number))
-        self._last = self._events[-1].number if self._events else 0
+        for event in sorted(found, key=_number):
+            self._kept[_kind(event)].append(event)
+            self._last = event.number
 
     def tell(
         self,
@@ -72,13 +78,12 @@ class Audit:
             detail=_clean(error.problem if error else detail)[:300],
             owner=owner,
         )
-        self._events.append(event)
+        _heard.log(event, own=caller is SERVER)
+        self._kept[_kind(event)].append(event)
         self._journal.later(Put(EVENT, _key(event), msgspec.json.encode(event)))
-        first = self._events[0]
-        while len(self._events) > self._most or event.at - first.at > self._keep:
-            self._events.popleft()
-            self._journal.later(Delete(EVENT, _key(first)))
-            first = self._events[0]
+        for kept in self._kept.values():
+            while kept and (len(kept) > self._most or event.at - kept[0].at > self._keep):
+                self._journal.later(Delete(EVENT, _key(kept.popleft())))
         self._news.set()
 
     async def list(self, caller: Caller, request: EventsRequest) -> EventList:
@@ -103,12 +108,25 @@ class Audit:
         return found
 
     def _after(self, caller: Caller, request: EventsRequest) -> EventList:
-        skip = request.since - self._events[0].number + 1 if self._events else 0
-        later = islice(self._events, min(max(0, skip), len(self._events)), None)
-        mine = (event for event in later if _may_see(caller, event))
+        later = (
+            dropwhile(lambda event: event.number <= request.since, kept)
+            for kept in self._kept.values()
+            if kept and kept[-1].number > request.since
+        )
+        mine = (event for event in merge(*later, key=_number) if _may_see(caller, event))
         events = list(islice(mine, request.limit))
         last = events[-1].number if len(events) == request.limit else self._last
         return EventList(events=events, last=last)
+
+
+def _kind(event: EventInfo) -> str:
+    if event.who == ANONYMOUS:
+        return "anonymous"
+    return "change" if event.outcome == "OK" else "refusal"
+
+
+def _number(event: EventInfo) -> int:
+    return event.number
 
 
 def _may_see(caller: Caller, event: EventInfo) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from podwright.server._server import Server
 
 _log = logging.getLogger("podwright.server")
+_events = logging.getLogger("podwright.events")
 
 #: Seconds that a lease on the store lives: what a killed server's clients wait for, at most.
 LEASE = 2.5
@@ -150,7 +151,7 @@ async def serve_shared(
         opened = await active.take(stop)
         if opened is None:
             return
-        _log.info("active from now on, epoch %d", opened.epoch)
+        _events.info("active from now on, epoch %d", opened.epoch)
         with start_without_collection():
             hardware = choose(opened)
             controller = Controller(
