@@ -58,7 +58,6 @@ class Demo:
             "PODWRIGHT_SOCKET": str(self.socket),
             MARK: self.folder.name,
         }
-        self.shared_memory = set(glob.glob("/dev/shm/*"))
         self.runs: set[str] = set()  # the folders of our launches
 
     def start_server(self) -> None:
@@ -146,18 +145,13 @@ class Demo:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def files(self) -> list[str]:
-        """Files that programs left: in the temporary folder, or shared memory nobody uses.
+        """Files that programs left: in the temporary folder, or in our launches' shared memory.
 
-        Another launch that was killed just now leaves a folder there too, which is not ours.
+        What else is new in /dev/shm is a neighbour's: a launch keeps its segments in its folder.
         """
         left = {str(path) for path in (self.folder / "tmp").iterdir()}
-        shared = set(glob.glob("/dev/shm/*")) - self.shared_memory
-        shared -= {
-            path
-            for path in glob.glob("/dev/shm/podwright-run-*")
-            if Path(path).name not in self.runs
-        }
-        return sorted(left | (shared - _in_use(shared)))
+        shared = glob.glob("/dev/shm/podwright-run-*")
+        return sorted(left | {path for path in shared if Path(path).name in self.runs})
 
 
 class _Guard:
@@ -181,17 +175,6 @@ class _Guard:
     def _too_long(self, *_: object) -> None:
         self.why = f" after {LIMIT:g} s, which is too long"
         self.process.terminate()
-
-
-def _in_use(paths: set[str]) -> set[str]:
-    """Those that a living process maps or has open: other programs run at the same time."""
-    used: set[str] = set()
-    for process in glob.glob("/proc/[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
-            text = Path(process, "maps").read_text()
-            text += "\n".join(os.readlink(handle) for handle in Path(process, "fd").iterdir())
-            used.update(path for path in paths if path in text)
-    return used
 
 
 def show(demo: Demo) -> None:

@@ -167,7 +167,7 @@ async def test_every_call_of_podwright_v1(ours: Any, controller: FakeController)
     assert replies["GetServerInfo"].role == "reader"
     assert replies["GetPartition"].ready_state == v1.READY_STATE_ACTIVE
     assert replies["GetPartition"].operation_state == v1.OPERATION_STATE_IDLE
-    assert replies["Acquire"].lease.ttl == 10.0
+    assert replies["Acquire"].lease.ttl == 300.0
     assert replies["Renew"].epoch == 2**40
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await ours.IssueToken(v1.TokenRequest())
