@@ -87,14 +87,14 @@ def test_lint_of_a_good_script_is_content(capsys: pytest.CaptureFixture[str]) ->
 
 def test_fix_shows_and_write_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "job.sh"
-    text = (HERE / "scripts" / "bad" / "ib_off.sh").read_text()
+    text = (HERE / "scripts" / "bad" / "type_after_count_short.sh").read_text()
     path.write_text(text)
     path.chmod(0o750)
     assert slurm("lint", "--fix", str(path)) == 1
-    assert "+export NCCL_IB_DISABLE=0" in capsys.readouterr().out
+    assert "+#SBATCH --gres=gpu:a100:2" in capsys.readouterr().out
     assert path.read_text() == text
     assert slurm("lint", "--fix", "--write", str(path)) == 0
-    assert path.read_text() == text.replace("NCCL_IB_DISABLE=1", "NCCL_IB_DISABLE=0")
+    assert path.read_text() == text.replace("gpu:2:a100", "gpu:a100:2")
     assert path.stat().st_mode & 0o777 == 0o750
     assert [p.name for p in tmp_path.iterdir()] == ["job.sh"]
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from podwright.slurm.lint import Finding, Site
+
+_FORMATS = ("text", "json", "sarif", "github")
 
 
 def add_parser(verbs: Any) -> None:
@@ -14,90 +21,148 @@ def add_parser(verbs: Any) -> None:
         description="Find the mistakes in a job script: line, reason, and the corrected line. "
         "Exit code 1 where there are any.",
     )
-    parser.add_argument("scripts", metavar="SCRIPT", nargs="+", help="the job script")
+    parser.add_argument("scripts", metavar="SCRIPT", nargs="*", help="the job script, - for input")
+    parser.add_argument(
+        "--level",
+        choices=("mistake", "better"),
+        default="mistake",
+        help="mistakes alone (the default), or what could be better too",
+    )
     parser.add_argument(
         "--fix", action="store_true", help="show the corrections that are sure, as a diff"
     )
     parser.add_argument("--write", action="store_true", help="with --fix: change the file")
+    parser.add_argument("--ignore", metavar="RULE", action="append", default=[], help="leave out")
+    parser.add_argument(
+        "--jobs-only", action="store_true", help="skip files without a #SBATCH line"
+    )
+    parser.add_argument("--rules", action="store_true", help="list the rules and their evidence")
     parser.add_argument("--slurm-version", metavar="V", help="of the site: 22.05, 24.11 …")
     parser.add_argument(
         "--topology", choices=("tree", "block", "none"), help="the site's topology plugin"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--sbatch-help",
+        metavar="FILE",
+        help="what `sbatch --help` prints at the site: its plugins' options are known then",
+    )
+    parser.add_argument("--format", choices=_FORMATS, default="text", help="of the output")
+    parser.add_argument("--json", action="store_true", help="the same as --format=json")
     parser.set_defaults(run_slurm=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    import os
-
     from podwright.slurm import lint
     from podwright.slurm.requests import invalid
 
+    form = "json" if arguments.json else arguments.format
+    if arguments.rules:
+        return _rules(form)
     if arguments.write and not arguments.fix:
         raise invalid("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
+    if not arguments.scripts:
+        raise invalid("no script is named", would_work="lint SCRIPT, or lint - < SCRIPT")
+    unknown = [name for name in arguments.ignore if name not in lint.rules()]
+    if unknown:
+        raise invalid(f"there is no rule {unknown[0]}", would_work="lint --rules lists them")
     site = _site(arguments)
-    shown: list[dict[str, Any]] = []
-    any_left = False
+    better = arguments.level == "better"
+    shown: list[tuple[str, list[Finding]]] = []
+    changes: list[dict[str, Any]] = []
     for path in arguments.scripts:
         text = _read(path)
-        findings = lint.lint(lint.read_script(text), site)
-        change = ""
+        if arguments.jobs_only and "#SBATCH" not in text:
+            continue
         if arguments.fix:
-            after = lint.fixed(text, findings)
+            after = lint.fix(text, site, better=better)
             change = lint.difference(text, after, path)
             if arguments.write and after != text:
                 _replace(path, after)
-                findings = lint.lint(lint.read_script(after), site)
-        any_left |= bool(findings)
-        if arguments.json:
-            from dataclasses import asdict
-
-            shown += [asdict(finding) | {"file": os.fspath(path)} for finding in findings]
-            if arguments.fix:
-                shown.append({"file": path, "diff": change, "written": arguments.write})
-        else:
-            _show(path, findings, change, arguments)
-    if arguments.json:
-        import json
-
-        print(json.dumps(shown, indent=2))
-    return 1 if any_left else 0
-
-
-def _show(path: str, findings: Any, change: str, arguments: argparse.Namespace) -> None:
-    if arguments.fix:
-        print(change, end="")
-    for finding in findings:
-        if arguments.fix and finding.sure and not arguments.write:
-            continue
-        print(f"{path}:{finding.line}: {finding.rule}: {finding.reason}")
-        if finding.corrected:
-            if not finding.before:
-                print(f"    - {finding.text.strip()}")
-            print(f"    + {finding.corrected.strip()}")
-    if not findings and not change:
-        print(f"{path}: no mistakes found")
+            if form == "text":
+                print(change, end="")
+            changes.append({"file": path, "diff": change, "written": arguments.write})
+            text = after
+        found = lint.lint(lint.read_script(text), site, better=better)
+        findings = [one for one in found if one.rule not in arguments.ignore]
+        shown.append((path, findings))
+        if form == "text":
+            for line in lint.as_text(path, findings):
+                print(line)
+            if not findings and not (arguments.fix and change):
+                print(f"{path}: no mistakes found")
+    _print(form, shown, changes)
+    pending = any(one["diff"] for one in changes) and not arguments.write
+    return 1 if pending or any(findings for _, findings in shown) else 0
 
 
-def _site(arguments: argparse.Namespace) -> Any:
-    """Version and topology as said, or as this site's Slurm says."""
-    import re
+def _print(form: str, shown: Any, changes: list[dict[str, Any]]) -> None:
+    import json
 
-    from podwright.slurm.lint import Site
-    from podwright.slurm.requests import ask_slurm, parse_version, read_version
+    from podwright.slurm import lint
 
-    version = parse_version(arguments.slurm_version) if arguments.slurm_version else None
-    topology = arguments.topology or ""
-    if version is None or not topology:
-        config = ask_slurm(["scontrol", "show", "config"])
-        version = version or read_version(config)
-        plugin = re.search(r"^TopologyPlugin\s*=\s*topology/(\w+)", config, re.M)
-        topology = topology or (plugin[1] if plugin else "")
-    return Site(version, topology)
+    if form == "json":
+        print(json.dumps(lint.as_rows(shown) + changes, indent=2))
+    elif form == "sarif":
+        from podwright import __version__
+
+        print(json.dumps(lint.as_sarif(shown, __version__), indent=2))
+    elif form == "github":
+        for line in lint.as_annotations(shown):
+            print(line)
+
+
+def _rules(form: str) -> int:
+    import json
+
+    from podwright.slurm.lint import rules
+
+    rows = [
+        {"rule": r.id, "level": r.level, "says": r.says, "fix": r.fix, "evidence": r.evidence}
+        for r in rules().values()
+    ]
+    if form == "json":
+        print(json.dumps(rows, indent=2))
+        return 0
+    for row in rows:
+        print(f"{row['rule']} ({row['level']}): {row['says']}")
+        if row["fix"]:
+            print(f"    --fix {row['fix']}")
+        print(f"    evidence: {row['evidence']}")
+    return 0
+
+
+def _site(arguments: argparse.Namespace) -> Site:
+    """As said, and for the rest as this site's Slurm says."""
+    import time
+
+    from podwright.slurm.lint import Site, find_site, read_help
+    from podwright.slurm.requests import ask_slurm, parse_version
+
+    said = arguments.slurm_version or arguments.topology or arguments.sbatch_help
+    site = Site() if said else find_site(ask_slurm, _cache(), time.time())
+    if arguments.slurm_version:
+        site = site._replace(version=parse_version(arguments.slurm_version))
+    if arguments.topology:
+        site = site._replace(topology=arguments.topology)
+    if arguments.sbatch_help:
+        site = site._replace(options=read_help(_read(arguments.sbatch_help)))
+    return site
+
+
+def _cache() -> Path:
+    import os
+    from pathlib import Path
+
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "podwright" / "slurm-site.json"
 
 
 def _read(path: str) -> str:
+    import sys
+
     try:
+        if path == "-":
+            return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as script:
             return script.read()
     except OSError as error:
@@ -111,6 +176,10 @@ def _replace(path: str, text: str) -> None:
     import os
     import tempfile
 
+    if path == "-":
+        from podwright.slurm.requests import invalid
+
+        raise invalid("--write needs a file, not -", would_work="lint --fix - < SCRIPT")
     real = os.path.realpath(path)
     mode = os.stat(real).st_mode & 0o7777
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(real), prefix=".lint-")

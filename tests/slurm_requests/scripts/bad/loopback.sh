@@ -9,4 +9,4 @@ export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 srun torchrun --nnodes="$SLURM_NNODES" --nproc_per_node=8 \
     --rdzv_backend=c10d --rdzv_endpoint="$MASTER_ADDR:$MASTER_PORT" train.py
-# expect: nccl-over-tcp@7
+# expect: nccl-on-loopback@7

@@ -10,4 +10,4 @@ cat > hosts.txt <<EOF
 #SBATCH is not read here
 MASTER_ADDR=localhost
 EOF
-srun deepspeed --no_ssh --node_rank "$SLURM_NODEID" train.py
+srun sh -c 'deepspeed --no_ssh --node_rank "$SLURM_NODEID" train.py'
