@@ -76,6 +76,16 @@ def test_the_corpora_are_large_enough_and_every_rule_is_in_them() -> None:
     assert set(rules()) - seen - worded == MORE
 
 
+def test_the_evidence_of_every_rule_is_there() -> None:
+    """A test that shows it, or the page of those whose program it is."""
+    top = Path(__file__).parents[2]
+    for one in rules().values():
+        path, _, name = one.evidence.partition("::")
+        if one.evidence.startswith("https://"):
+            continue
+        assert f"def {name}(" in (top / path).read_text(), one.id
+
+
 def test_what_is_not_sure_is_not_touched() -> None:
     text = (HERE / "bad" / "no_exclusive.sh").read_text()
     assert fixed(text, findings(text, better=True)) == text

@@ -15,8 +15,10 @@ from podwright.slurm.lint._values import problem_of_value
 from podwright.slurm.requests import Given, Option, invalid_type, known, parse_options, read_request
 
 MAGIC = "#SBATCH"
+# What a template has where a value is to come.
 _LEFT_OPEN = re.compile(
     r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@[A-Z_]+@"
+    r"|(?<!\$)\{[^{}$]*\}"
 )
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _FAR = 3  # changed letters from which on a word is no misspelling
@@ -120,7 +122,8 @@ def _read(words: list[tuple[int, str]], found: Directives) -> None:
             found.problems.append(Problem("typographic-dash", line, word, reason))
         elif word == "--" or not word.startswith("-") or word == "-":
             reason = f"{word!r} belongs to no option: sbatch refuses the script"
-            found.problems.append(Problem("stray-word", line, word, reason))
+            if line not in {one.line for one in found.problems}:
+                found.problems.append(Problem("stray-word", line, word, reason))
         elif word.startswith("--") and not _is_known(word, table):
             found.unknown.append(_unknown(line, word, table))
             while at < len(words) and words[at][0] == line and not words[at][1].startswith("-"):

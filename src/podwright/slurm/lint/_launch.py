@@ -19,6 +19,12 @@ _REMOTE = re.compile(r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|
 _MPI = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
 _PYTHON = re.compile(r"(\S*/)?python[\d.]*")
 _TORCH = re.compile(r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+")
+# What starts the program behind it as it is: launchers themselves, containers, environments, tools.
+_STARTS = re.compile(
+    r"(\S*/)?(python[\d.]*|torchrun|torch_run|accelerate|deepspeed|singularity|apptainer|shifter|docker|"
+    r"podman|podman-hpc|enroot|ch-run|uv|uvx|poetry|pipenv|pixi|conda|micromamba|hatch|numactl|"
+    r"taskset|nsys|ncu|rocprof\w*|timeout|nice|stdbuf|xvfb-run|bash|sh|env|coverage|scalene)"
+)
 # Options of plugins that take no value, for finding where the program begins. Not judged.
 _FLAGS = {
     "container-mount-home", "no-container-mount-home", "container-remap-root",
@@ -115,9 +121,11 @@ def launch_of(command: Command) -> Launch | None:
             break
         else:
             break
-    if not words or _NO_PROGRAM.fullmatch(words[0]):
+    if not words or (not by and _NO_PROGRAM.fullmatch(words[0])):
         return None
     kind, options, program, whole = _launcher(words)
+    if not by and kind != "other" and not _STARTS.fullmatch(words[0]):
+        by = "unknown"  # a wrapper of the site
     return Launch(
         kind, by, command.line, command.last, command.place, tuple(step), options,
         tuple(program), tuple(words), whole, foreign,

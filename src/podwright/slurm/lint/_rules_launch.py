@@ -203,7 +203,7 @@ def nnodes_unlike(case: Case) -> Iterator[Found]:
     "local-rendezvous",
     "mistake",
     "localhost as the meeting point of several nodes: each takes it for itself",
-    f"{_SHOWN}::test_localhost_is_every_nodes_own",
+    _TORCHRUN,
 )
 def local_rendezvous(case: Case) -> Iterator[Found]:
     names = ("rdzv-endpoint", "master-addr", "main-process-ip")
@@ -238,7 +238,7 @@ def local_rendezvous(case: Case) -> Iterator[Found]:
     "master-addr",
     "mistake",
     "an address of rank 0 that is no address, or that every node takes for its own",
-    f"{_SHOWN}::test_localhost_is_every_nodes_own",
+    f"{_OLD}::test_what_the_silent_mistakes_do",
     "puts the job's first node into MASTER_ADDR",
 )
 def master_addr(case: Case) -> Iterator[Found]:

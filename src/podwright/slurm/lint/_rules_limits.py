@@ -14,7 +14,7 @@ _SIZES = ("mem", "mem-per-cpu", "mem-per-gpu")
     "refused",
     "mistake",
     "counts that Slurm cannot bring into line",
-    "tests/outer/gpu/test_requests.py::test_asked_again_slurm_still_grants_so",
+    "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses",
 )
 def refused(case: Case) -> Iterator[Found]:
     script = case.script

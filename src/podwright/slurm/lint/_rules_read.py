@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from podwright.slurm.lint._directives import MAGIC, Problem, read_directives, words_of
 from podwright.slurm.lint._rules import Case, Found, rule
 
-_SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_reads_good_scripts_and_refuses_what_lint_says"
+_SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
 _MAN = "https://slurm.schedmd.com/sbatch.html"
 _BOM = "\ufeff"
 _GRES = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")

@@ -11,6 +11,8 @@ from podwright.slurm.lint._rules import Case, Found, rule
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _WAITS = {"wait", "fg", "jobs", "pgrep", "tail"}
+_GPUS = {"gres", "gpus", "gpus-per-task", "gpus-per-node", "tres-per-task", "overlap"}
+_PLACED = {"nodelist", "relative", "nodefile", "overlap", "oversubscribe", "pty"}
 _SHARES = {
     "exact", "exclusive", "overlap", "oversubscribe", "whole", "cpus-per-task", "nodelist",
     "relative", "het-group", "pack-group", "cpus-per-gpu", "threads-per-core", "pty",
@@ -63,8 +65,8 @@ def no_wait(case: Case) -> Iterator[Found]:
 @rule(
     "steps-not-exact",
     "mistake",
-    "several srun at once without --exact: each takes all cores of its node, and they run one "
-    "after the other",
+    "several srun at once that take all cores or all GPUs of the job on a node (no --exact, no "
+    "--gres): they run one after the other",
     f"{_SHOWN}::test_steps_without_exact_run_one_after_the_other",
 )
 def steps_not_exact(case: Case) -> Iterator[Found]:
@@ -77,15 +79,17 @@ def steps_not_exact(case: Case) -> Iterator[Found]:
     for one in several:
         asked = {given.name for given in one.step}
         few = asked & {"ntasks", "nodes", "gres", "gpus", "gpus-per-task", "mem"}
-        if asked & _SHARES or not few:
+        greedy = facts.asks_gpus and not asked & _GPUS and asked & {"exact", "exclusive"}
+        if not few or (asked & _SHARES and not greedy) or asked & _PLACED:
             continue
         sure = facts.nodes_said or not facts.tasks_said
         text = case.script.at(one.line)
+        what, missing = ("GPUs", "--gres=gpu:N") if greedy else ("cores", "--exact")
         reason = (
-            "srun takes all cores of the node for a step that does not say --exact: these run one "
-            "after the other"
+            f"a step takes all {what} of the job on its node unless it says {missing}: these run "
+            "one after the other"
         )
-        right = text.replace("srun ", "srun --exact ", 1)
+        right = "" if greedy else text.replace("srun ", "srun --exact ", 1)
         yield Found(one.line, reason, right, level="mistake" if sure else "better")
 
 

@@ -15,6 +15,7 @@ _PATTERNS = {
     "SLURM_ARRAY_TASK_ID": "%a", "SLURM_JOB_NAME": "%x", "USER": "%u",
 }  # fmt: skip
 _ROUND_HOURS = 60
+_ONE_MAIL_TYPE = (25, 5)  # before, the types of all lines were put together
 
 
 @rule(
@@ -55,7 +56,8 @@ def given_twice(case: Case) -> Iterator[Found]:
     seen: dict[str, tuple[int, str]] = {}
     for number, given in case.script.directives:
         name = "ntasks-per-node" if given.name == "tasks-per-node" else given.name
-        if name in ("gres-flags", "hint", "signal"):
+        together = name in ("gres-flags", "hint", "signal")
+        if together or (name == "mail-type" and (case.site.version or (0, 0)) < _ONE_MAIL_TYPE):
             continue
         if name in seen and _differ(name, seen[name][1], given.value):
             line, value = seen[name]

@@ -9,7 +9,7 @@ import re
 
 from podwright.slurm.requests import Given
 
-_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
+_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-(\d+(:\d+){0,2})?")
 _ENDLESS = re.compile(r"-1|infinite|unlimited", re.I)
 _MEMORY = re.compile(r"\d+([kmgt]b?)?", re.I)
 _ARRAY = re.compile(r"\[?\d+\]?(-\d+\]?(:\d+\]?)?)?(%.*)?")
@@ -34,7 +34,7 @@ def minutes(value: str) -> float | None:
     if not _TIME.fullmatch(value):
         return None
     days, dash, rest = value.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
+    parts = [int(part or 0) for part in rest.split(":")]
     if dash:
         hours, mins, seconds = [*parts, 0, 0][:3]
         return int(days) * 1440 + hours * 60 + mins + seconds / 60
