@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.gate import Full, Visitors
+from podwright.http import Full, Visitors
 
 
 class Guest:

@@ -295,24 +295,26 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
             service = Heard()
             believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
             front = Front(service.begins, service.ended, service.ended, dict, believed)
-            async with await asyncio.start_server(front.serve_remote, "127.0.0.1", 0) as door:
-                port = door.sockets[0].getsockname()[1]
-                conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge}\n"
-                done = await asyncio.to_thread(hook, conf)
-                spent = Munge(munge).encode(b"{}")
-                said = []
-                for _ in range(2):
-                    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                    head = "POST /slurm.v1/JobEnded HTTP/1.0\r\nContent-Length: 2\r\n"
-                    writer.write(f"{head}Authorization: MUNGE {spent}\r\n\r\n{{}}".encode())
-                    said.append((await reader.read()).decode())
-                    writer.close()
+            listener = socket.create_server(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+            await front.start_remote(listener)
+            conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge}\n"
+            done = await asyncio.to_thread(hook, conf)
+            spent = Munge(munge).encode(b"{}")
+            said = []
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                head = "POST /slurm.v1/JobEnded HTTP/1.0\r\nContent-Length: 2\r\n"
+                writer.write(f"{head}Authorization: MUNGE {spent}\r\n\r\n{{}}".encode())
+                said.append((await reader.read()).decode())
+                writer.close()
+            await front.finish(5)
             return service.jobs, done, said[1]
 
         jobs, done, replayed = asyncio.run(asked())
         assert (done.returncode, jobs) == (0, ["7"])
         assert done.stdout == "PARTITION=p7\n"
-        assert replayed.startswith("HTTP/1.0 401")
+        assert replayed.startswith("HTTP/1.1 401")
         assert "it was shown before" in replayed
     finally:
         lab.stop()

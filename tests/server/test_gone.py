@@ -8,13 +8,11 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvloop
 
 from podwright.server import Server
-from podwright.server._streams import end, say
 from tests.server.fakes import FakeController, as_controller
 
 _NOW = struct.pack("ii", 1, 0)  # SO_LINGER: end with a reset
@@ -45,26 +43,7 @@ def vanish(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_the_other_side_is_gone_in_the_same_words(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        writers: list[asyncio.StreamWriter] = []
-
-        async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writers.append(writer)
-
-        async with await asyncio.start_server(visit, "127.0.0.1", 0) as server:
-            connection = socket.create_connection(server.sockets[0].getsockname())
-            await until(lambda: writers)
-            vanish(connection)
-            await until(writers[0].is_closing)
-            with pytest.raises(ConnectionResetError):
-                say(writers[0], b"more")
-            end(writers[0])
-
-    served(test, caplog)
-
-
-def test_over_http(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
     """The answer is ready when nobody is there to take it."""
 
     async def test() -> None:
@@ -74,22 +53,14 @@ def test_over_http(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyP
             as_controller(controller), socket_path=None, host=None, web=("127.0.0.1", 0)
         )
         await server.start()
-        web: Any = server._web
-        writers: list[asyncio.StreamWriter] = []
-        answer_one = web._one
-
-        async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writers.append(writer)
-            await answer_one(reader, writer)
-
-        monkeypatch.setattr(web, "_one", one)
+        visitors = server._web.server.door.visitors
         connection = socket.create_connection(("127.0.0.1", server.web_port))
         connection.sendall(b"GET /v1/partitions HTTP/1.1\r\nHost: localhost\r\n\r\n")
         await until(lambda: controller.callers)
         vanish(connection)
-        await until(writers[0].is_closing)
+        await until(lambda: not visitors)
         controller.hold["list_partitions"].set()
-        await until(lambda: not web._open)
+        await until(lambda: not server.calls.under_way)
         await server.stop(1)
 
     served(test, caplog)
@@ -108,11 +79,10 @@ def test_on_the_socket(caplog: pytest.LogCaptureFixture, folder: Path) -> None:
         connection.connect(str(folder / "s"))
         connection.sendall(call % b"ListLeases" + call % b"ListPartitions")
         await until(lambda: len(controller.callers) == 2)
-        (ours,) = server._http._connections
         connection.close()
-        await until(ours._writer.is_closing)
+        await until(lambda: not server._http.server.door.visitors)
         controller.hold["list_partitions"].set()
-        await until(lambda: not server._http._connections)
+        await until(lambda: not server.calls.under_way)
         await server.stop(1)
 
     served(test, caplog)

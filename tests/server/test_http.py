@@ -8,17 +8,17 @@ import os
 import random
 import stat
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from podwright import wire
 from podwright.controller import Role
+from podwright.http import Limits
 from podwright.server import Server
 from podwright.server._http import STATUS
-from podwright.server._requests import MAX_BODY, MAX_HEAD
 from tests.server.fakes import FakeController, Http, as_controller
 
+MAX_BODY, MAX_HEAD = Limits().body, Limits().head
 SPEC = wire.PartitionSpec(name="p1", size=1)
 
 
@@ -221,20 +221,23 @@ async def test_a_client_that_asks_first_is_told_to_go_on(http: Http) -> None:
 
 
 async def test_silent_connections_are_closed_and_busy_ones_are_not(
-    controller: FakeController, folder: Path, monkeypatch: pytest.MonkeyPatch
+    controller: FakeController, folder: Path
 ) -> None:
     controller.hold["renew"] = asyncio.Event()
-    running = Server(
-        as_controller(controller), socket_path=folder / "s", host=None, connection_idle=1.0
-    )
     now = 0.0
-    monkeypatch.setattr("podwright.server._http.time", SimpleNamespace(monotonic=lambda: now))
+    running = Server(
+        as_controller(controller),
+        socket_path=folder / "s",
+        host=None,
+        connection_idle=1.0,
+        clock=lambda: now,
+    )
     await running.start()
     silent, half, busy = [await Http.connect(folder / "s") for _ in range(3)]
     half.writer.write(b"POST /podwright.v1/Renew HTTP/1.1\r\n")
     answer = asyncio.create_task(busy.post("Renew", wire.LeaseRequest(id="l", epoch=1)))
     async with asyncio.timeout(120):
-        while not controller.callers or len(running._http._connections) < 3:  # noqa: ASYNC110
+        while not controller.callers or len(running._http.server.door.visitors) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     now = 2.0
     for client in (silent, half):
@@ -249,17 +252,77 @@ async def test_silent_connections_are_closed_and_busy_ones_are_not(
 
 
 async def test_one_uid_may_not_open_all_connections(
-    http: Http, server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, controller: FakeController
 ) -> None:
-    monkeypatch.setattr("podwright.server._http.MAX_CONNECTIONS", 2)
+    """Who is served keeps its place; who is silent makes room."""
+    visitors = server._http.server.door.visitors
+    visitors.each = 2
     assert server.socket_path is not None
-    await http.post("ListLeases")
-    second, third = [await Http.connect(server.socket_path) for _ in range(2)]
-    assert (await second.post("ListLeases"))[0] == 200
-    status, headers, _ = await third.answer()
+    held = controller.hold["renew"] = asyncio.Event()
+    clients = [await Http.connect(server.socket_path) for _ in range(2)]
+    request = wire.LeaseRequest(id="l", epoch=1)
+    calls = [asyncio.create_task(client.post("Renew", request)) for client in clients]
+    async with asyncio.timeout(120):
+        while len(controller.callers) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    third = await Http.connect(server.socket_path)
+    status, headers, body = await third.answer()
     assert (status, headers["connection"]) == (503, "close")
-    second.close()
-    third.close()
+    assert b"more than 2 connections of one caller" in body
+    held.set()
+    assert [status for status, _ in await asyncio.gather(*calls)] == [200, 200]
+    visitors._patience = -1.0
+    fourth = await Http.connect(server.socket_path)
+    assert (await fourth.post("ListLeases"))[0] == 200
+    assert visitors.evicted == 1
+    for client in (*clients, third, fourth):
+        client.close()
+
+
+async def test_trailers_have_an_end(http: Http) -> None:
+    head = b"POST /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    http.writer.write(head + b"15\r\n" + b'{"id":"l","epoch":11}' + b"\r\n0\r\n")
+    for number in range(MAX_HEAD // 8):
+        http.writer.write(b"T%d: aaaa\r\n" % number)
+    assert (await http.answer())[0] == 431
+
+
+async def test_one_header_without_end_is_not_kept(http: Http) -> None:
+    """The parser tells of a header only once it is whole."""
+    http.writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
+    for _ in range(64):
+        http.writer.write(b"a" * 65536)
+    assert (await http.answer())[0] == 431
+
+
+async def test_tiny_chunks_do_not_grow_beside_their_body(http: Http) -> None:
+    head = b"POST /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    http.writer.write(head)
+    for _ in range(64):
+        http.writer.write(b"1;%s\r\n \r\n" % (b"x" * 8000))
+    assert (await http.answer())[0] == 431
+
+
+async def test_all_bodies_together_have_a_limit(server: Server, http: Http) -> None:
+    """Sixty that never end hold no more than a handful of them."""
+    door = server._http.server.door
+    assert server.socket_path is not None
+    head = b"POST /podwright.v1/Renew HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n"
+    clients = [await Http.connect(server.socket_path) for _ in range(120)]
+    for client in clients:
+        client.writer.write(head + bytes(1048575))
+    answers = asyncio.gather(*(client.answer() for client in clients), return_exceptions=True)
+    async with asyncio.timeout(120):
+        while door.held < door.limits.held - 2 * MAX_BODY:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    assert (await http.post("ListLeases"))[0] == 200
+    assert door.held <= door.limits.held + MAX_BODY
+    for client in clients:
+        client.close()
+    await answers
+    async with asyncio.timeout(120):
+        while door.held:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 def test_the_socket_is_as_private_as_told(server: Server) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from podwright.hosts import FakeMunge, MungeError
-from podwright.slurm.service._http import MOST, Front, Proofs
+from podwright.slurm.service._http import REMOTE, Front, Proofs
 from tests.whole.hostile import Hand
 
 SLURM = 64030
@@ -56,10 +57,11 @@ class Door:
 async def door() -> AsyncIterator[Door]:
     made = Door()
     front = Front(made.begins, made.ended, made.ended, dict, Proofs(made.munge, {0, SLURM}))
-    server = await asyncio.start_server(front.serve_remote, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
+    listener = socket.create_server(("127.0.0.1", 0))
+    made.port = listener.getsockname()[1]
+    await front.start_remote(listener)
     yield made
-    server.close()
+    await front.finish(1)
 
 
 async def test_a_credential_serves_its_own_request_once(door: Door) -> None:
@@ -93,14 +95,15 @@ async def test_strangers_do_not_see_what_jobs_hold(door: Door) -> None:
     assert (await door.raw(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")).startswith("404")
 
 
-async def test_silent_strangers_are_few(door: Door) -> None:
-    silent = [await asyncio.open_connection("127.0.0.1", door.port) for _ in range(MOST)]
-    assert await door.raw(b"") == ""  # one too many is sent away at once
-    for _, writer in silent:
-        writer.close()
-        await writer.wait_closed()
+async def test_silent_strangers_keep_nobody_out(door: Door) -> None:
+    silent = []
+    for _ in range(REMOTE.connections):
+        silent.append(await asyncio.open_connection("127.0.0.1", door.port))
+    await asyncio.sleep(2 * REMOTE.patience)
     proof = f"MUNGE {door.munge.encode(BODY)}"
     assert (await door.send(BODY, proof)).startswith("200")
+    for _, writer in silent:
+        writer.close()
 
 
 async def test_hostile_messages_change_nothing_for_slurm(door: Door) -> None:

@@ -18,20 +18,16 @@ from podwright.gate._link import (
     to_server,
 )
 from podwright.gate._process import Setup, spawn, words
-from podwright.gate._visitors import Full, Visitor, Visitors
 
 __all__ = [
     "Ask",
     "Cancel",
     "Done",
     "End",
-    "Full",
     "Link",
     "Refused",
     "Setup",
     "Shown",
-    "Visitor",
-    "Visitors",
     "Word",
     "from_server",
     "spawn",

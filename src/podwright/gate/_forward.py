@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from podwright.gate._visitors import Full, Visitors
+from podwright.http import Full, Visitors
 
 _ACCEPTS = 16  #: connections accepted in one go, before others have their turn
 _LOOK = 0.5  #: seconds between looks at our memory

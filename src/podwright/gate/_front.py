@@ -22,7 +22,7 @@ from podwright.gate._link import Ask, Cancel, Done, End, Link, Refused, Shown
 from podwright.gate._process import Setup
 from podwright.gate._services import Health, add_services
 from podwright.gate._virm import Asker
-from podwright.gate._visitors import Full, Visitors
+from podwright.http import Full, Visitors
 from podwright.wire import (
     Internal,
     Method,

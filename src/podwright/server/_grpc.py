@@ -22,6 +22,7 @@ import msgspec
 from podwright.gate import Ask, Done, End, Link, Refused, Setup, Shown, from_server, spawn
 from podwright.server._calls import Calls
 from podwright.server._identity import ANONYMOUS
+from podwright.server._web import listen
 from podwright.wire import (
     METHODS,
     Internal,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from podwright.gate._front import Gate
 
 _log = logging.getLogger("podwright.server")
-_BACKLOG = 512
 #: Seconds for which a gate of a server that was killed may still hold the port.
 _HANDOVER = 2.0
 _PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a gate that died is started again
@@ -183,21 +183,11 @@ class GrpcFront:
 
 async def _listen(host: str, port: int) -> socket.socket:
     """A listening socket. The gate of a server that was killed may have it for a moment yet."""
-    loop = asyncio.get_running_loop()
-    family, _, _, _, address = (
-        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    )[0]
     deadline = time.monotonic() + _HANDOVER
     while True:
-        listener = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(_BACKLOG)
-            listener.setblocking(False)
-            return listener
+            return await listen(host, port)
         except OSError as error:
-            listener.close()
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise
             await asyncio.sleep(0.05)

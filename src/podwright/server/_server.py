@@ -91,7 +91,7 @@ class Server:
         self._clock = clock
         self._counters = counters
         self.calls = Calls(controller, identity, self._describe, clock=clock)
-        self._http = HttpFront(self.calls, idle=connection_idle)
+        self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
         self._web = WebFront(self.calls, counters)
         self._grpc: GrpcFront | None = None
 

@@ -7,17 +7,17 @@ on loopback unless told otherwise, and gives lists only where anonymous callers 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import h11
 import msgspec
 
+from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.server._calls import Calls
-from podwright.server._http import STATUS
+from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
-from podwright.server._streams import end, say
 from podwright.wire import (
     METHODS,
     AgentList,
@@ -40,11 +40,9 @@ _LISTS = {
     "leases": "ListLeases",
     "agents": "ListAgents",
 }
-_MAX_HEAD = 16 * 1024
-_MOST = 64  #: connections at once
-_PATIENCE = 10.0  #: seconds for a request to arrive and its answer to leave
-_JSON, _TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
-_Answer = tuple[int, str, bytes]
+#: A probe asks, hears and goes: who is silent makes room at once.
+LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, held=1, patience=0.0)
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WebFront:
@@ -53,8 +51,7 @@ class WebFront:
     def __init__(self, calls: Calls, counters: Callable[[], dict[str, int]]) -> None:
         self._calls = calls
         self._counters = counters
-        self._server: asyncio.Server | None = None
-        self._open = 0
+        self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
 
     async def start(self, host: str, port: int) -> int:
@@ -63,88 +60,60 @@ class WebFront:
         Raises wire.Unavailable when the address cannot be had.
         """
         try:
-            self._server = await asyncio.start_server(
-                self._accept, host, port, limit=_MAX_HEAD, reuse_address=True
-            )
+            listener = await listen(host, port)
         except OSError as error:
             raise Unavailable(
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
                 would_work="another --http-port, or 0 for a free one",
             ) from None
-        bound = int(self._server.sockets[0].getsockname()[1])
+        await self.server.start(listener)
         self._names = {host, "localhost", "127.0.0.1", "[::1]"}
-        return bound
+        return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
-        """Accept no more."""
-        if self._server is not None:
-            self._server.close()
+        """Accept no more; what is under way has a second."""
+        await self.server.stop(1.0)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
-        try:
-            if self._open <= _MOST:
-                async with asyncio.timeout(_PATIENCE):
-                    await self._one(reader, writer)
-        except (OSError, EOFError, TimeoutError, h11.ProtocolError):
-            pass  # nobody is left to be told
-        finally:
-            self._open -= 1
-            writer.close()
+    async def _answer(self, request: Request) -> Reply:
+        reply = await self._reply(request)
+        more = ((b"cache-control", b"no-store"), (b"connection", b"close"))
+        return reply._replace(headers=(*reply.headers, *more))
 
-    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
-        while (event := http.next_event()) is h11.NEED_DATA:
-            http.receive_data(await reader.read(4096))
-        if not isinstance(event, h11.Request):
-            return
-        status, kind, body = await self._answer(event)
-        headers = [
-            ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
-            ("Cache-Control", "no-store"),
-            ("Connection", "close"),
-        ]
-        parts = [http.send(h11.Response(status_code=status, headers=headers))]
-        if event.method != b"HEAD":
-            parts.append(http.send(h11.Data(data=body)))
-        say(writer, b"".join(part for part in parts if part))
-        await writer.drain()
-        end(writer)
-
-    async def _answer(self, request: h11.Request) -> _Answer:
-        path = request.target.partition(b"?")[0].decode("latin-1")
-        host = dict(request.headers).get(b"host", b"").decode("latin-1")
-        if request.method not in (b"GET", b"HEAD"):
-            return _refused(405, "it is to be read only")
+    async def _reply(self, request: Request) -> Reply:
+        path, host = request.path, request.header("host")
+        if request.method not in ("GET", "HEAD"):
+            return refusal(405, "it is to be read only", (b"allow", b"GET, HEAD"))
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if not (name in self._names or name.replace(".", "").isdigit()):
             # A web page whose name was made to point here must not read what is here.
-            return _refused(421, f"this is not {name[:80]}")
+            return refusal(421, f"this is not {name[:80]}")
         try:
-            if path == "/healthz":
-                return await self._health()
-            if path == "/metrics":
-                return 200, _TEXT, (await self._metrics()).encode()
-            if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
-                if self._calls.identity.secure:
-                    return _refused(401, "a secure server gives lists to those it knows alone")
-                return 200, _JSON, msgspec.json.encode(await self._ask(method))
-        except PodwrightError as refusal:
-            body = msgspec.json.encode(refusal.to_json(), enc_hook=str)
-            return STATUS.get(refusal.code, 500), _JSON, body
+            return await self._found(path)
+        except PodwrightError as error:
+            body = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(STATUS.get(error.code, 500), body)
+
+    async def _found(self, path: str) -> Reply:
+        if path == "/healthz":
+            return await self._health()
+        if path == "/metrics":
+            return Reply(200, (await self._metrics()).encode(), _TEXT)
+        if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
+            if self._calls.identity.secure:
+                return refusal(401, "a secure server gives lists to those it knows alone")
+            return Reply(200, msgspec.json.encode(await self._ask(method)))
         known = ", ".join(["/healthz", "/metrics", *(f"/v1/{name}" for name in _LISTS)])
-        return _refused(404, f"there is no {path[:80]}; there are {known}")
+        return refusal(404, f"there is no {path[:80]}; there are {known}")
 
     def _ask(self, method: str) -> Awaitable[Value]:
         return self._calls.whole(ANONYMOUS, METHODS[method], ListRequest())
 
-    async def _health(self) -> _Answer:
+    async def _health(self) -> Reply:
         failure = self._calls.controller.failure
         if failure is not None:
-            return _refused(503, failure.message)
+            return refusal(503, failure.message)
         await self._ask("ListClusters")
-        return 200, _JSON, b'{"status":"ok"}'
+        return Reply(200, b'{"status":"ok"}')
 
     async def _metrics(self) -> str:
         """Prometheus text; the names are our choice."""
@@ -187,5 +156,19 @@ def _gauge(lines: list[str], name: str, values: Mapping[Any, int]) -> None:
         )
 
 
-def _refused(status: int, problem: str) -> _Answer:
-    return status, _JSON, msgspec.json.encode({"message": f"{problem}."})
+async def listen(host: str, port: int) -> socket.socket:
+    """A listening socket on TCP. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    family, _, _, _, address = (
+        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    )[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(512)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

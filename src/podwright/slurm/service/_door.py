@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import os
 import pwd
+import socket
 from pathlib import Path
 
-from podwright.slurm.service._http import Front
 from podwright.slurm.service._pods import Site
 from podwright.wire import AlreadyExists, InvalidRequest, Unavailable
 
@@ -58,25 +58,30 @@ def gone(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-async def listen(front: Front, path: Path, owner: int) -> asyncio.Server:
-    """The socket, open to `owner` (SlurmUser's uid). Raises Unavailable."""
+def listen(path: Path, owner: int) -> socket.socket:
+    """The listening socket, open to `owner` (SlurmUser's uid). Raises Unavailable."""
+    listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o755, parents=True)
             path.parent.chmod(0o755)
-        server = await asyncio.start_unix_server(front.serve, str(path), backlog=4096)
+        listener.bind(str(path))
+        if os.geteuid() == 0:
+            os.chown(path, owner, -1)
+        elif os.geteuid() != owner:
+            os.chmod(path, 0o666)
+        listener.listen(4096)
+        listener.setblocking(False)
     except PermissionError:
+        listener.close()
         raise _closed(path) from None
     except OSError as error:
+        listener.close()
         raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
     finally:
         os.umask(before)
-    if os.geteuid() == 0:
-        os.chown(path, owner, -1)
-    elif os.geteuid() != owner:
-        os.chmod(path, 0o666)
-    return server
+    return listener
 
 
 def _closed(path: Path) -> Unavailable:

@@ -9,23 +9,24 @@ the other, and both only once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
 
-from podwright.hosts import MungeError, Vouches, peer_of
+from podwright.hosts import MungeError, Vouches
+from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.slurm.service._asked import Asked
 from podwright.wire import InvalidRequest, PodwrightError
 
 _log = logging.getLogger("podwright.slurm")
-MAX_BODY = 64 * 1024
-READ_S = 5.0
+#: A hook asks once and goes. Slurm's hooks of a whole machine may come at once, all as one user.
+LOCAL = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
+#: Whoever has no credential must not take all of the service.
+REMOTE = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
 _DECIDED = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
-#: Connections over TCP at once: whoever has no credential must not take all of the service.
-MOST = 256
 Handler = Callable[[Asked], Awaitable[str]]
 
 
@@ -35,9 +36,12 @@ class Proofs:
     def __init__(self, munge: Vouches, uids: Collection[int]) -> None:
         self._munge, self._uids = munge, uids
 
-    async def problem(self, head: str, body: bytes) -> str:
-        """Why a request is not to be believed; empty: it is. Raises MungeError without MUNGE."""
-        scheme, _, credential = _header(head, "authorization").partition(" ")
+    async def problem(self, shown: str, body: bytes) -> str:
+        """Why a request is not to be believed; empty: it is. shown: its Authorization.
+
+        Raises MungeError without MUNGE.
+        """
+        scheme, _, credential = shown.partition(" ")
         if scheme.lower() != "munge":
             return "over TCP a request needs a MUNGE credential"
         try:
@@ -69,92 +73,57 @@ class Front:
     ) -> None:
         self._proofs = proofs
         self._uids = uids
-        self._remote = 0
         self._methods: dict[str, Handler] = {
             "/slurm.v1/JobBegins": begins,
             "/slurm.v1/JobEnded": ended,
             "/slurm.v1/PrologFailed": failed,
         }
         self._state = state
-        self._tasks: set[asyncio.Task[tuple[int, str]]] = set()
+        self._servers: list[HttpServer] = []
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection by the socket."""
-        refused = ""
-        if self._uids is not None:
-            uid = peer_of(writer.get_extra_info("socket")).uid
-            refused = "" if uid in self._uids else f"user {uid} is not Slurm's\n"
-        await self._serve(reader, writer, None, refused)
+    async def start(self, listener: socket.socket) -> None:
+        """Answer those who come by a Unix socket."""
+        await self._start(listener, self._local, LOCAL)
 
-    async def serve_remote(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        """One connection over TCP."""
-        assert self._proofs is not None
-        self._remote += 1
-        try:
-            if self._remote <= MOST:
-                await self._serve(reader, writer, self._proofs)
-        finally:
-            self._remote -= 1
-            writer.close()
-
-    async def _serve(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        proofs: Proofs | None,
-        refused: str = "",
-    ) -> None:
-        try:
-            status, text = await self._answer(reader, proofs, refused)
-            data = text.encode()
-            head = f"HTTP/1.0 {status} {'OK' if status == 200 else 'No'}\r\n"
-            writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-            await writer.drain()
-        except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError):
-            pass
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+    async def start_remote(self, listener: socket.socket) -> None:
+        """Answer those over TCP who prove themselves."""
+        await self._start(listener, self._remote, REMOTE)
 
     async def finish(self, seconds: float) -> None:
-        """Let what was asked come to its end."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
+        """Accept no more; let what was asked come to its end."""
+        await asyncio.gather(*(server.stop(seconds) for server in self._servers))
 
-    async def _answer(
-        self, reader: asyncio.StreamReader, proofs: Proofs | None, refused: str
-    ) -> tuple[int, str]:
-        async with asyncio.timeout(READ_S):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            verb, _, rest = head.partition(" ")
-            path = rest.split(" ", 1)[0]
-            if verb == "GET" and refused:
-                return 403, refused
-            if verb == "GET" and path == "/slurm.v1/State" and proofs is None:
-                return 200, msgspec.json.encode(self._state()).decode() + "\n"
-            handler = self._methods.get(path)
-            if verb != "POST" or handler is None:
-                return 404, f"there is no {verb} {path[:80]}\n"
-            length = _header(head, "content-length")
-            if not length.isdecimal() or int(length) > MAX_BODY:
-                return 400, "Content-Length is missing or too large\n"
-            body = await reader.readexactly(int(length))
-            if refused:  # said when all was read: else the kernel drops the answer
-                return 403, refused
+    async def _start(
+        self, listener: socket.socket, handler: Callable[[Request], Awaitable[Reply]], most: Limits
+    ) -> None:
+        server = HttpServer(handler, most)
+        await server.start(listener)
+        self._servers.append(server)
+
+    async def _local(self, request: Request) -> Reply:
+        if self._uids is not None and request.uid not in self._uids:
+            return _said(403, f"user {request.uid} is not Slurm's\n")
+        if (request.method, request.path) == ("GET", "/slurm.v1/State"):
+            return Reply(200, msgspec.json.encode(self._state()) + b"\n")
+        return await self._answer(request, None)
+
+    async def _remote(self, request: Request) -> Reply:
+        return await self._answer(request, self._proofs)
+
+    async def _answer(self, request: Request, proofs: Proofs | None) -> Reply:
+        handler = self._methods.get(request.path)
+        if request.method != "POST" or handler is None:
+            return _said(404, f"there is no {request.method} {request.path[:80]}\n")
+        if proofs is not None:
             try:
-                problem = await proofs.problem(head, body) if proofs is not None else ""
+                shown = request.header("authorization")
+                problem = await proofs.problem(shown, request.body)
             except MungeError as error:
-                return 503, f"MUNGE does not answer here: {error}\n"  # the hook asks again
+                return _said(503, f"MUNGE does not answer here: {error}\n")  # the hook asks again
             if problem:
                 _log.warning("a hook over TCP was refused: %s", problem)
-                return 401, f"{problem}\n"
-        task = asyncio.ensure_future(self._call(handler, body))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+                return _said(401, f"{problem}\n")
+        return _said(*await self._call(handler, request.body))
 
     async def _call(self, handler: Handler, body: bytes) -> tuple[int, str]:
         try:
@@ -171,10 +140,5 @@ class Front:
             return 500, "a fault in the service: see its log\n"
 
 
-def _header(head: str, name: str) -> str:
-    """A header's value; empty where there is none."""
-    for line in head.split("\r\n")[1:]:
-        key, _, value = line.partition(":")
-        if key.strip().lower() == name:
-            return value.strip()
-    return ""
+def _said(status: int, text: str) -> Reply:
+    return Reply(status, text.encode(), "text/plain", ((b"connection", b"close"),))

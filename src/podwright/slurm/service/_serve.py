@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -125,21 +125,15 @@ async def serve(
         if not await _first(stop, tasks[0]):
             return
         tasks = [asyncio.create_task(one) for one in work.beside()]
-        async with contextlib.AsyncExitStack() as open_doors:
-            listeners = [
-                await open_doors.enter_async_context(await listen(front, path, slurm_uid(site)))
-            ]
-            _log.info("answers hooks at %s", path)
-            if site.listen:
-                remote = await _listen_remote(front, site.listen)
-                listeners.append(await open_doors.enter_async_context(remote))
-                _log.info("answers hooks with a MUNGE credential at %s", site.listen)
-            ready()
-            await _first(stop, *tasks)
-            for listener in listeners:
-                listener.close()
-            gone(path)
-            await front.finish(_GRACE_S)
+        await front.start(listen(path, slurm_uid(site)))
+        _log.info("answers hooks at %s", path)
+        if site.listen:
+            await front.start_remote(_listen_remote(site.listen))
+            _log.info("answers hooks with a MUNGE credential at %s", site.listen)
+        ready()
+        await _first(stop, *tasks)
+        gone(path)
+        await front.finish(_GRACE_S)
         await work.close()
     finally:
         for task in tasks:
@@ -214,12 +208,15 @@ async def _first(stop: asyncio.Event, *tasks: asyncio.Task[Any]) -> bool:
     return waiting not in done
 
 
-async def _listen_remote(front: Front, where: str) -> asyncio.Server:
+def _listen_remote(where: str) -> socket.socket:
     host, _, port = where.rpartition(":")
     if not host or not port.isdecimal():
         raise InvalidRequest(f"{where!r} is not HOST:PORT", asked="listen for hooks over TCP")
     try:
-        return await asyncio.start_server(front.serve_remote, host.strip("[]"), int(port))
+        family, *_, address = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server((address[0], int(port)), family=family, backlog=512)
     except OSError as error:
         raise Unavailable(
             f"cannot listen on {where}: {(error.strerror or str(error)).lower()}",

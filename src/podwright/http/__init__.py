@@ -1,0 +1,20 @@
+"""The one HTTP server of everything here that answers HTTP: uvicorn's, with the limits it lacks.
+
+The server's Unix socket and web port, and the hooks of Slurm's service. Who needs a place at a
+door of another kind finds `Visitors` here, too.
+"""
+
+from podwright.http._server import Door, Handler, HttpServer, Limits, Reply, Request
+from podwright.http._visitors import Full, Visitor, Visitors
+
+__all__ = [
+    "Door",
+    "Full",
+    "Handler",
+    "HttpServer",
+    "Limits",
+    "Reply",
+    "Request",
+    "Visitor",
+    "Visitors",
+]

@@ -1,0 +1,240 @@
+"""One connection: uvicorn's protocol, with bounds on heads, trailers, bodies and silence.
+
+uvicorn keeps all that a peer sends as header, waits for ever for a first request, and drops a
+caller that ends its half of the connection. What it refuses is said here in the door's words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from podwright.http._server import who
+from podwright.http._visitors import Full
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    from podwright.http._server import Door
+
+#: Seconds, and bytes, for which one that was refused is heard: closing with unread data would
+#: take back what it was told.
+_LINGER, _LINGER_BYTES = 1.0, 4 << 20
+_PIECE = 16 * 1024  #: bytes that the parser gets at once
+
+
+class _Stop(Exception):
+    """No more is read of this connection."""
+
+
+class Connection(HttpToolsProtocol):
+    """silent_since: by the door's clock; infinity while a request is carried out.
+
+    uid, address: of the other end.
+    """
+
+    def __init__(self, config: Config, state: ServerState, door: Door) -> None:
+        super().__init__(config, state, {"connection": self})
+        self.door = door
+        self.uid: int | None = None
+        self.address = ""
+        self.silent_since = door.clock()
+        self._head = self._beside = self._size = self._held = 0
+        self._in_head = self._in_body = self._has_host = False
+        self._ended = self._said = False
+        self._bad: tuple[int, str] | None = None
+        self._unread = _LINGER_BYTES
+
+    # -- coming and going ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody has come."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        try:
+            self.uid, self.address = who(self.transport)
+            self.door.visitors.enter(self, self.address or self.uid)
+        except OSError:
+            self.transport.abort()
+        except Full as full:
+            with contextlib.suppress(_Stop):
+                self._refuse(503, f"{full}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        self.door.visitors.gone(self)
+        self._let_go(self._held)
+        self._unset_keepalive_if_required()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """It says no more, and may wait for answers."""
+        self._ended = True
+        if self._bad is not None:
+            return not self._said
+        if self._in_head or self._in_body:
+            with contextlib.suppress(_Stop):
+                self._refuse(400, "the connection was closed in the middle of a request")
+            return True
+        return self._busy()
+
+    def leave(self) -> None:
+        """Go, now: too long silent, or too many."""
+        self.transport.abort()
+
+    def rest(self, size: int) -> None:
+        """A request of this size was carried out; its answer is on its way."""
+        self.silent_since = self.door.clock()
+        self._let_go(size)
+
+    def shutdown(self) -> None:
+        """Finish what is under way, and go."""
+        if self._busy() and not self._in_body:
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
+
+    # -- what arrives --------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """More has arrived."""
+        if self._bad is not None:
+            self._unread -= len(data)
+            if self._unread < 0:
+                self.transport.abort()
+            return
+        self._unset_keepalive_if_required()
+        try:
+            for at in range(0, len(data), _PIECE):
+                piece = data[at : at + _PIECE]
+                self._beside += len(piece)
+                self.parser.feed_data(piece)
+                # A header may be so long that the parser tells us nothing of it yet.
+                if self._beside > self.door.limits.head + _PIECE:
+                    self._refuse(431, _too_long(self.door))
+        except httptools.HttpParserUpgrade:  # there is no other protocol here
+            self.cycle.keep_alive = False
+        except httptools.HttpParserError as error:
+            with contextlib.suppress(_Stop):
+                self._refuse(400, str(error))
+        except _Stop:
+            pass
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._in_head, self._has_host = True, False
+        self._head = self._size = 0
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the target."""
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer."""
+        self._count(len(name) + len(value) + 4)
+        match name.lower():
+            case b"host":
+                self._has_host = True
+            case b"content-length" if int(value) > self.door.limits.body:
+                self._refuse(413, f"a body may have {self.door.limits.body} bytes")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        if not self._has_host and self.parser.get_http_version() != "1.0":
+            self._refuse(400, "there is no Host header")
+        super().on_headers_complete()
+        self._in_head, self._in_body = False, True
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._beside -= len(body)
+        self._size += len(body)
+        self._held += len(body)
+        self.door.held += len(body)
+        if self._size > self.door.limits.body:
+            self._refuse(413, f"a body may have {self.door.limits.body} bytes")
+        if self.door.held > self.door.limits.held:
+            self._refuse(503, "too much is being sent at once")
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """A request is whole."""
+        self._in_body = False
+        self._beside = self._size = 0
+        super().on_message_complete()
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > self.door.limits.head:
+            self._refuse(431, _too_long(self.door))
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        """An answer was sent; the next one, or what is wrong, or the end."""
+        super().on_response_complete()
+        if not self._busy():
+            if self._bad is not None:
+                self._end_badly()
+            elif self._ended:
+                self.transport.close()
+
+    def _busy(self) -> bool:
+        """Is an answer due to a request that was good?"""
+        cycle: Any = self.cycle
+        under_way = cycle is not None and not (cycle.response_complete or cycle.disconnected)
+        return bool(self.pipeline) or under_way
+
+    def _refuse(self, status: int, problem: str) -> None:
+        """What HTTP itself forbids: said once all that was good has been answered."""
+        if self._bad is None:
+            self._bad = status, problem
+            self._unset_keepalive_if_required()
+            self._let_go(self._size)
+            if self._in_body:  # its own handler, which waits for the rest
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+                self.pipeline = type(self.pipeline)(
+                    pair for pair in self.pipeline if pair[0] is not self.cycle
+                )
+            self._in_head = self._in_body = False
+            if not self._busy():
+                self._end_badly()
+        raise _Stop
+
+    def _end_badly(self) -> None:
+        if self._said or self._bad is None:
+            return
+        self._said = True
+        status, problem = self._bad
+        body = self.door.complain(status, problem)
+        head = (
+            b"HTTP/1.1 %d \r\ncontent-type: %s\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        )
+        kind = b"application/json" if body.startswith(b"{") else b"text/plain"
+        self.transport.write(head % (status, kind, len(body)) + body)
+        if self._ended:
+            self.transport.close()
+            return
+        with contextlib.suppress(OSError, RuntimeError):
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(_LINGER, self.transport.abort)
+
+    def _let_go(self, size: int) -> None:
+        """Of so many bytes of bodies; those of a connection that has gone are gone."""
+        size = min(size, self._held)
+        self._held -= size
+        self.door.held -= size
+
+
+def _too_long(door: Door) -> str:
+    return f"the head is too long: it may have {door.limits.head} bytes"
