@@ -7,6 +7,7 @@ Signals for the group of processes are the server's to answer.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import resource
 import socket
@@ -66,4 +67,5 @@ def limit(setup: Setup) -> None:
     most = MAX_DATA if hard == resource.RLIM_INFINITY else min(MAX_DATA, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(NICE)
+    with contextlib.suppress(OSError):
+        os.nice(NICE)

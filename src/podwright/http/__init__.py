@@ -4,7 +4,15 @@ The server's Unix socket and web port, and the hooks of Slurm's service. Who nee
 door of another kind finds `Visitors` here, too.
 """
 
-from podwright.http._server import Door, Handler, HttpServer, Limits, Reply, Request
+from podwright.http._server import (
+    Door,
+    Handler,
+    HttpServer,
+    Limits,
+    Reply,
+    Request,
+    more_descriptors,
+)
 from podwright.http._visitors import Full, Visitor, Visitors
 
 __all__ = [
@@ -17,4 +25,5 @@ __all__ = [
     "Request",
     "Visitor",
     "Visitors",
+    "more_descriptors",
 ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -57,6 +58,14 @@ class Reply(NamedTuple):
 Handler = Callable[[Request], Awaitable[Reply]]
 
 
+def more_descriptors(wanted: int = 16384) -> None:
+    """Let this process have so many descriptors, if its hard limit does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 @dataclass(frozen=True)
 class Limits:
     """connections, each: at once, of all and of one uid or address. idle: seconds of silence, and
@@ -87,9 +96,9 @@ class Door:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        self.visitors = Visitors(
-            limits.connections, limits.each, patience=limits.patience, clock=self.clock
-        )
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = min(limits.connections, descriptors // 2)  # the other half is for all else
+        self.visitors = Visitors(most, limits.each, patience=limits.patience, clock=self.clock)
 
 
 class HttpServer:

@@ -17,6 +17,7 @@ from typing import cast
 from podwright import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
+from podwright.http import more_descriptors
 from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
 from podwright.server._faults import Fault
@@ -88,6 +89,7 @@ async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> 
     """
     # grpc's own lines on standard error say what our refusals say better.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    more_descriptors()
     prepare_folder(options.socket.parent, private=options.private)
     file = storage_file(options.storage)
     if file is None:

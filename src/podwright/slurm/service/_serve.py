@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from podwright.hosts import Munge, MungeError
+from podwright.http import more_descriptors
 from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._commands import Slurm, SlurmCommands
 from podwright.slurm.service._door import callers, gone, listen, nobody_at, slurm_uid
@@ -103,6 +104,7 @@ async def serve(
     Until the server and slurmctld answered once, hooks find nobody and ask again.
     Raises AlreadyExists where another serves this socket.
     """
+    more_descriptors()
     server = ThreadedServer(lambda: reach(site, TIMEOUT))
     slurm = SlurmCommands(prefix)
     work = make(site, server, slurm)
