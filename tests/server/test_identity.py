@@ -126,7 +126,7 @@ async def test_another_account_is_a_user(server: Server, controller: FakeControl
         "import os, socket, sys; os.setgid(4243); os.setuid(4242);"
         "s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
         "s.sendall(b'POST /podwright.v1/GetServerInfo HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n');"
-        "print(s.recv(9999))"
+        "s.shutdown(socket.SHUT_WR); print(s.makefile('rb').read())"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(server.socket_path), stdout=asyncio.subprocess.PIPE

@@ -48,6 +48,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = self._in_body = self._has_host = False
         self._ended = self._said = False
         self._bad: tuple[int, str] | None = None
+        self._active: Any = None
         self._unread = _LINGER_BYTES
 
     # -- coming and going ----------------------------------------------------------------------
@@ -95,7 +96,7 @@ class Connection(HttpToolsProtocol):
     def shutdown(self) -> None:
         """Finish what is under way, and go."""
         if self._busy() and not self._in_body:
-            self.cycle.keep_alive = False
+            self._active.keep_alive = False
         else:
             self.transport.close()
 
@@ -189,9 +190,13 @@ class Connection(HttpToolsProtocol):
 
     def _busy(self) -> bool:
         """Is an answer due to a request that was good?"""
-        cycle: Any = self.cycle
+        cycle = self._active
         under_way = cycle is not None and not (cycle.response_complete or cycle.disconnected)
         return bool(self.pipeline) or under_way
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._active = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _refuse(self, status: int, problem: str) -> None:
         """What HTTP itself forbids: said once all that was good has been answered."""

@@ -205,8 +205,8 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     try:
         reply = await door.handler(request)
     except asyncio.CancelledError:  # the server ends, and waits no longer
-        receive.__self__.disconnected = True  # uvicorn: nobody is left to be told
         connection.leave()
+        _nobody_left(receive)
         return
     except Exception:
         _log.exception("%s %s failed", request.method, request.path[:80])
@@ -219,14 +219,25 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
         headers.append((b"content-length", b"%d" % len(parts)))
     if door.ending:
         headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    if isinstance(parts, bytes):
-        await send({"type": "http.response.body", "body": parts})
-        return
-    async for part in parts:
-        connection.silent_since = door.clock()
-        await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+    start = {"type": "http.response.start", "status": reply.status, "headers": headers}
+    try:
+        await send(start)
+        if isinstance(parts, bytes):
+            await send({"type": "http.response.body", "body": parts})
+            return
+        async for part in parts:
+            connection.silent_since = door.clock()
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    except RuntimeError:  # uvloop's word for a connection that has gone
+        if not connection.transport.is_closing():
+            raise
+        _nobody_left(receive)
+
+
+def _nobody_left(receive: Any) -> None:
+    """uvicorn hears it a moment later, and would log an answer that was not given."""
+    receive.__self__.disconnected = True
 
 
 def who(transport: asyncio.Transport) -> tuple[int | None, str]:
