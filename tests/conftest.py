@@ -47,4 +47,5 @@ def nobody_at_home(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(run))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setenv("PODWRIGHT_AGENT_KEY", str(home / "agent.key"))
     return home

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from podwright.agents import (
+    WINDOW,
     Agent,
     Driver,
     Fault,
+    Heard,
     KeptMachine,
     RemoteMachine,
     Secret,
     SimulatedMachine,
+    machine_key,
     read_key,
 )
 from podwright.fabric import IPU, Machine
@@ -30,6 +34,7 @@ from podwright.wire import (
 )
 
 KEY = b"0123456789abcdef"
+SAME = Secret(KEY)
 
 
 def simulated(name: str = "ag1") -> SimulatedMachine:
@@ -46,11 +51,15 @@ class Pair:
         self._open: list[RemoteMachine | Agent] = []
 
     async def connect(
-        self, ours: Secret | None = None, its: Secret | None = None, timeout: float = 20.0
+        self,
+        ours: Secret | None = SAME,
+        its: Secret | None = None,
+        timeout: float = 20.0,
+        name: str = "ag1",
     ) -> RemoteMachine:
-        agent = Agent(self.driver, secret=its)
+        agent = Agent(self.driver, "ag1", secret=its or Secret(KEY))
         port = await agent.start("127.0.0.1", 0)
-        remote = RemoteMachine("ag1", "127.0.0.1", port, secret=ours, timeout=timeout)
+        remote = RemoteMachine(name, "127.0.0.1", port, secret=ours, timeout=timeout)
         self._open += [remote, agent]
         return remote
 
@@ -108,7 +117,8 @@ async def test_one_that_is_slow_to_answer_is_no_silent_one(pair: Pair) -> None:
         await asyncio.gather(_pass(reader, outer), _pass(inner, writer))
 
     async with await asyncio.start_server(late, "127.0.0.1", 0) as door:
-        remote = RemoteMachine("ag1", "127.0.0.1", door.sockets[0].getsockname()[1])
+        there = door.sockets[0].getsockname()[1]
+        remote = RemoteMachine("ag1", "127.0.0.1", there, secret=SAME)
         try:
             assert (await remote.describe()).name == "ag1"
         finally:
@@ -137,7 +147,13 @@ async def test_an_agent_takes_no_orders_from_strangers(pair: Pair, ours: Secret 
 
 
 async def test_a_server_believes_no_stranger(pair: Pair) -> None:
-    remote = await pair.connect(Secret(KEY), None)
+    class Stranger(Secret):
+        """Answers whatever is asked, without the key."""
+
+        def check(self, call: str, body: bytes, said: str, machine: str, **_: object) -> str:
+            return "0"
+
+    remote = await pair.connect(Secret(KEY), Stranger(b"another key, as long"))
     with pytest.raises(Unavailable, match="does not have the server's agent key"):
         await remote.describe()
 
@@ -145,20 +161,128 @@ async def test_a_server_believes_no_stranger(pair: Pair) -> None:
 def test_calls_cannot_be_changed_or_played_again() -> None:
     now = [1000.0]
     server, agent = (Secret(KEY, clock=lambda: now[0]) for _ in range(2))
-    said, nonce = server.sign("Reset", b"body")
+    said, nonce = server.sign("Reset", b"body", "ag1")
     for call, body in (("Release", b"body"), ("Reset", b"other")):
         with pytest.raises(Unauthenticated, match="another key"):
-            agent.check(call, body, said)
-    assert agent.check("Reset", b"body", said) == nonce
+            agent.check(call, body, said, "ag1")
+    words = said.split(" ")
+    for place, other in enumerate(("999.000", "0" * 32, "ag2", "other", "7")):
+        changed = " ".join((*words[:place], other, *words[place + 1 :]))
+        with pytest.raises(Unauthenticated, match="another key"):
+            agent.check("Reset", b"body", changed, "ag1")
+    for wrong in ("", "a b c", "\xe9 " * 5 + "\xe9"):
+        with pytest.raises(Unauthenticated):
+            agent.check("Reset", b"body", wrong, "ag1")
+    assert agent.check("Reset", b"body", said, "ag1") == nonce
     with pytest.raises(Unauthenticated, match="played again"):
-        agent.check("Reset", b"body", said)
-    late, _ = server.sign("Reset", b"body")
+        agent.check("Reset", b"body", said, "ag1")
+    late, _ = server.sign("Reset", b"body", "ag1")
     now[0] += 1000
     with pytest.raises(Unauthenticated, match="clock"):
-        agent.check("Reset", b"body", late)
+        agent.check("Reset", b"body", late, "ag1")
     server.believe(nonce, b"answer", agent.prove(nonce, b"answer"))
     with pytest.raises(Unauthenticated):
         server.believe(nonce, b"other", agent.prove(nonce, b"answer"))
+
+
+def test_a_call_for_one_agent_is_no_other_ones() -> None:
+    said, _ = Secret(KEY).sign("Reset", b"body", "ag1")
+    with pytest.raises(Unauthenticated, match="is for machine ag1, and this is ag2"):
+        Secret(KEY).check("Reset", b"body", said, "ag2")
+
+
+async def test_a_server_that_takes_one_machine_for_another_is_told(pair: Pair) -> None:
+    remote = await pair.connect(name="ag2")
+    with pytest.raises(Internal, match="is for machine ag2, and this is ag1"):
+        await remote.configure("p1", 1, [0])
+    assert pair.machine.calls == []
+
+
+def test_what_a_killed_agent_heard_is_not_obeyed_again(tmp_path: Path) -> None:
+    """Neither a call once more, nor a server that another start of it has replaced."""
+    now = [1000.0]
+    path = tmp_path / "heard"
+    old, new = (Secret(KEY, clock=lambda: now[0]) for _ in range(2))
+    old.introduce("s1", 4)
+    new.introduce("s1", 5)
+
+    def agent() -> Secret:
+        heard = Heard(2 * WINDOW, path, now=now[0])
+        return Secret(KEY, clock=lambda: now[0], heard=heard)
+
+    first, (said, _), (asked, _) = agent(), old.sign("Reset", b"", "a"), old.sign("D", b"", "a")
+    first.check("Reset", b"", said, "a")
+    first.check("D", b"", asked, "a", lasting=False)
+    path.write_bytes(path.read_bytes() + b'{"nonce": "half')  # killed while it wrote
+    again = agent()
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(Unauthenticated, match="played again"):
+        again.check("Reset", b"", said, "a")
+    again.check("Reset", b"", new.sign("Reset", b"", "a")[0], "a")
+    for each in (again, agent()):
+        with pytest.raises(Fenced, match=r"newer start of this server \(epoch 5, not 4\)"):
+            each.check("Reset", b"", old.sign("Reset", b"", "a")[0], "a")
+    other = Secret(KEY, clock=lambda: now[0])
+    other.introduce("s2", 1)  # another store's: its own epochs, and the devices' fences decide
+    last = agent()
+    last.check("Reset", b"", other.sign("Reset", b"", "a")[0], "a")
+    now[0] += 10 * WINDOW
+    for _ in range(2500):
+        last.check("Reset", b"", new.sign("Reset", b"", "a")[0], "a")
+    assert len(path.read_bytes().splitlines()) < 2600
+    now[0] += 10 * WINDOW
+    agent()
+    assert len(path.read_bytes().splitlines()) == 2
+    path.write_bytes(b"something else\n{}\n")
+    with pytest.raises(InvalidRequest, match="holds no calls"):
+        agent()
+
+
+async def test_no_agent_without_a_key(pair: Pair) -> None:
+    with pytest.raises(InvalidRequest, match="would take orders from anybody"):
+        Agent(pair.driver, "ag1")
+
+
+@pytest.mark.parametrize("epoch", [1 << 62, 1 << 53, 5 + (1 << 44), -1])
+async def test_an_absurd_epoch_is_refused(pair: Pair, epoch: int) -> None:
+    """Obeyed once, it would shut out every server for good."""
+    pair.driver = kept = KeptMachine(pair.machine, pair.state)
+    remote = await pair.connect()
+    await remote.configure("p1", 5, [0])
+    for call in (
+        remote.configure("p2", epoch, [1]),
+        remote.reset(epoch, [0]),
+        remote.fence(epoch, [0], ""),
+        remote.release(epoch, [0]),
+    ):
+        with pytest.raises(Internal, match="none that a server can have come to"):
+            await call
+    assert (await remote.describe()).fence == 5
+    await remote.release(1 << 43, [0])
+    kept.let_go()
+
+
+async def test_the_fence_travels(pair: Pair) -> None:
+    remote = await pair.connect()
+    await remote.configure("p1", 5, [0, 1])
+    pair.machine.use(5, [0])
+    await remote.fence(6, [0], "run-1")
+    with pytest.raises(Fenced):
+        pair.machine.use(5, [0])
+    report = await remote.describe()
+    assert (report.cuts_off, report.configured) == ("devices", {0: ("p1", 6), 1: ("p1", 5)})
+
+
+def test_server_and_agents_of_a_machine_share_a_key_without_being_told(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "agent.key"
+    with ThreadPoolExecutor(8) as pool:
+        keys = set(pool.map(machine_key, [path] * 32))
+    assert len(keys) == 1
+    assert path.stat().st_mode & 0o077 == 0
+    assert [entry.name for entry in path.parent.iterdir()] == ["agent.key"]
+    path.chmod(0o644)
+    with pytest.raises(InvalidRequest, match="can be read by others"):
+        machine_key(path)
 
 
 async def test_a_killed_agent_still_fences(tmp_path: Path) -> None:

@@ -129,12 +129,15 @@ async def test_a_power_cut_takes_everything(machine: SimulatedMachine) -> None:
 
 def test_the_door() -> None:
     assert set(agents.__all__) == {
+        "EPOCH_LIMIT",
+        "WINDOW",
         "Agent",
         "Call",
         "DeviceReport",
         "Driver",
         "FabricDriver",
         "Fault",
+        "Heard",
         "KeptMachine",
         "MachineReport",
         "OwnedDriver",
@@ -142,5 +145,6 @@ def test_the_door() -> None:
         "Secret",
         "SimulatedDevice",
         "SimulatedMachine",
+        "machine_key",
         "read_key",
     }

@@ -22,7 +22,7 @@ class Link:
         self._open: list[RemoteMachine | Agent] = []
 
     async def start(self, certs: Path | None, secret: Secret | None = None) -> None:
-        agent = Agent(self.machine, certs=certs, secret=secret)
+        agent = Agent(self.machine, MACHINE, certs=certs, secret=secret)
         self.port = await agent.start("127.0.0.1", 0)
         self._open.append(agent)
 
@@ -86,7 +86,7 @@ async def test_a_server_believes_no_other_machine(link: Link) -> None:
 async def test_a_server_believes_nobody_without_a_machines_certificate(
     link: Link, certs: Path | None
 ) -> None:
-    await link.start(certs)
+    await link.start(certs, None if certs else Secret(b"0123456789abcdef"))
     with pytest.raises(Unavailable):
         await link.caller(SERVER).describe()
 

@@ -6,13 +6,14 @@ import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
 
-from podwright.agents import Agent, SimulatedMachine
+from podwright.agents import Agent, RemoteMachine, Secret, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines, Role
 from podwright.fabric import IPU, Machine, preset
 from podwright.hosts import FakeMunge, Vouches
@@ -73,6 +74,9 @@ def everybody() -> list[Who]:
     return [*found, Who("loopback", "anonymous", "anonymous")]
 
 
+KEY = Secret(b"0123456789abcdef")  # server and agents share it
+
+
 class SomebodysMunge(Vouches, Protocol):
     """MUNGE that makes credentials of any user."""
 
@@ -95,7 +99,10 @@ class Doors:
             [cluster],
             drivers,
             version="test",
-            machines=Machines(discovery=Discovery(("lo",), lambda host: "lo")),
+            machines=Machines(
+                partial(RemoteMachine, secret=KEY),
+                discovery=Discovery(("lo",), lambda host: "lo"),
+            ),
         )
         self.munge = munge or FakeMunge()
         self.kernel = 0
@@ -103,9 +110,9 @@ class Doors:
         identity = Identity(server_uid=500, name_of=names.get, munge=self.munge)
         self.server = Server(self.controller, socket_path=socket, identity=identity)
         self.tls = GrpcFront(self.server.calls, SERVER)
-        self.agent = Agent(SimulatedMachine(Machine("ag9", "127.0.0.1"), IPU))
+        self.agent = Agent(SimulatedMachine(Machine("ag9", "127.0.0.1"), IPU), "ag9", secret=KEY)
         self.agent_port = 0
-        self.spare = Agent(SimulatedMachine(Machine("ag7", "127.0.0.1"), IPU))
+        self.spare = Agent(SimulatedMachine(Machine("ag7", "127.0.0.1"), IPU), "ag7", secret=KEY)
         self.keys: dict[str, str] = {}
         self.leases: dict[str, LeaseInfo] = {}
         self.waiters: dict[str, str] = {}

@@ -21,8 +21,37 @@ from podwright.wire import (
     PartitionName,
 )
 from tests.certificates import MACHINE, SERVER, folder_of
-from tests.whole.conftest import Pod
+from tests.ports import free_ports
+from tests.whole.conftest import REPOSITORY, Pod
 from tests.whole.machines import SILENCE, Machines, World
+
+#: A program without the key, one with another, and one that has it and takes ag2 for ag1.
+LET_STRANGERS_TRY = """
+python - $(vipu-admin list agents --json | python -c '
+import json, sys
+print(*(agent["port"] for agent in json.load(sys.stdin)))') <<'END'
+import asyncio, os, sys
+from pathlib import Path
+from podwright.agents import RemoteMachine, Secret, read_key
+from podwright.wire import PodwrightError
+
+async def main():
+    ours = Secret(read_key(Path(os.environ["PODWRIGHT_AGENT_KEY"])))
+    for name, port, secret in (
+        ("ag1", sys.argv[1], None),
+        ("ag1", sys.argv[1], Secret(b"0123456789abcdef")),
+        ("ag1", sys.argv[2], ours),
+    ):
+        machine = RemoteMachine(name, "127.0.0.1", int(port), secret=secret)
+        try:
+            await machine.reset(1 << 62, [0])
+        except PodwrightError as error:
+            print(error.message)
+        await machine.close()
+
+asyncio.run(main())
+END
+"""
 
 
 def test_from_nothing_to_a_running_cluster_and_over_a_restart(world: World) -> None:
@@ -42,6 +71,28 @@ def test_from_nothing_to_a_running_cluster_and_over_a_restart(world: World) -> N
     world.pod.good("vipu-admin", "remove", "partition", "p1")
     assert world.admin("remove", "cluster", "c1") == "remove cluster (c1): success.\n"
     assert world.admin("remove", "agent", "ag1") == "remove agent (ag1): success.\n"
+
+
+def test_the_guides_first_block_is_safe_as_typed(
+    make_pod: Callable[..., Pod], tmp_path: Path
+) -> None:
+    """Agents in the background, registered in the next line: they may not be there yet. And
+    nobody but their server can give them orders, though nothing was said of a key."""
+    page = (REPOSITORY / "docs/admin/guide.md").read_text()
+    block = next(b for b in re.findall(r"```sh\n(.*?)```", page, re.S) if "vipu-agent" in b)
+    pod = make_pod()
+    ports = free_ports(2)
+    typed = block.replace("8081", str(ports[0])).replace("8082", str(ports[1]))
+    assert typed.count("--agent-key") == 0 < typed.count("&\n")
+    typed = re.sub(r"vipu-agent --machine (\w+)", rf"\g<0> --state {tmp_path}/\1.json", typed)
+    done = pod.run("bash", "-euc", f"trap 'kill $(jobs -p)' EXIT\n{typed}{LET_STRANGERS_TRY}")
+    assert done.code == 0, done
+    assert re.findall(r"create (?:agent|cluster) \(\w+\): success", done.out) == [
+        f"create {what}: success" for what in ("agent (ag1)", "agent (ag2)", "cluster (c1)")
+    ]
+    assert [line.split()[0] for line in done.out.splitlines() if " UP" in line] == ["ag1", "ag2"]
+    assert done.out.count("the agent does not know this caller") == 2
+    assert done.out.count("this call is for machine ag1, and this is ag2") == 1
 
 
 def test_a_killed_agent_is_noticed_and_comes_back_reset(world: World) -> None:

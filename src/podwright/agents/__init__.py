@@ -3,27 +3,32 @@
 from typing import TYPE_CHECKING, Any
 
 from podwright.agents._driver import (
+    EPOCH_LIMIT,
     DeviceReport,
     Driver,
     FabricDriver,
     MachineReport,
     OwnedDriver,
 )
+from podwright.agents._heard import Heard
 from podwright.agents._kept import KeptMachine
 from podwright.agents._remote import RemoteMachine
-from podwright.agents._secret import Secret, read_key
+from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
 from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedMachine
 
 if TYPE_CHECKING:
     from podwright.agents._service import Agent
 
 __all__ = [
+    "EPOCH_LIMIT",
+    "WINDOW",
     "Agent",
     "Call",
     "DeviceReport",
     "Driver",
     "FabricDriver",
     "Fault",
+    "Heard",
     "KeptMachine",
     "MachineReport",
     "OwnedDriver",
@@ -31,6 +36,7 @@ __all__ = [
     "Secret",
     "SimulatedDevice",
     "SimulatedMachine",
+    "machine_key",
     "read_key",
 ]
 

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+#: Epochs stay below this, which is where JSON's numbers end; a server takes 2**28 for each start.
+EPOCH_LIMIT: Final = 1 << 53
+#: How much further than what it has seen an agent believes one to be: 65,536 starts.
+EPOCH_STEP: Final = 1 << 44
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,22 @@ from typing import Protocol
 
 import msgspec
 
-from podwright.agents._driver import Driver, MachineReport, OwnedDriver
+from podwright.agents._driver import EPOCH_LIMIT, EPOCH_STEP, Driver, MachineReport, OwnedDriver
 from podwright.agents._simulated import SimulatedDevice
 from podwright.fabric import Machine
 from podwright.wire import AlreadyExists, Internal, InvalidRequest
+
+
+def check_epoch(epoch: int, seen: int, asked: str) -> None:
+    """Raises wire.InvalidRequest for an epoch that no server can have come to: obeyed once, it
+    would shut out every server for good. seen: the highest so far; 0: none yet."""
+    most = min(EPOCH_LIMIT, seen + EPOCH_STEP) if seen else EPOCH_LIMIT
+    if not 0 <= epoch < most:
+        raise InvalidRequest(
+            f"epoch {epoch} is none that a server can have come to",
+            asked=asked,
+            would_work=f"one below {most}",
+        )
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -116,6 +128,8 @@ class KeptMachine:
                 asked=kind,
                 would_work=f"0 to {known - 1}",
             )
+        seen = max((device.seen for device in self._machine.devices), default=0)
+        check_epoch(epoch, seen, kind)
         self._machine.raise_fence(kind, epoch, devices)
         self._save()
 

@@ -46,8 +46,8 @@ _OPTIONS = (
 class RemoteMachine:
     """Implements Driver over podwright.agent.v1.
 
-    name: what errors call the machine. timeout: seconds that a call may take. secret: shared with
-    the agent; None trusts whatever answers. certs: the folder of the server's TLS certificates;
+    name: the machine's, which its agent must bear. timeout: seconds that a call may take. secret:
+    shared with the agent. certs: the folder of the server's TLS certificates;
     then what answers must have one that names the machine, of the same authority.
     """
 
@@ -137,7 +137,7 @@ class RemoteMachine:
         body = encode(request)
         metadata, nonce = [], ""
         if self._secret is not None:
-            signed, nonce = self._secret.sign(name, body)
+            signed, nonce = self._secret.sign(name, body, self.name)
             metadata.append((AUTH_KEY, signed))
         call = self._channel.unary_unary(f"/{AGENT_SERVICE}/{name}")(
             body, timeout=self._timeout, metadata=metadata

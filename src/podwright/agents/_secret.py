@@ -1,21 +1,25 @@
 """How server and agent know each other: a shared key that never travels.
 
-Each call carries a time, a nonce and an HMAC over them, the call's name and its bytes; each
-answer an HMAC over the nonce and its own bytes. So neither side takes orders or facts from a
-stranger, nothing can be changed on the way, and no call can be played again. What travels can
-still be read: it holds no secrets.
+Each call carries a time, a nonce, the machine it is meant for, the server it comes from, which
+start of that server it is, and an HMAC over all of them, the call's name and its bytes; each answer
+an HMAC over the nonce and its own bytes. So neither side takes orders or facts from a stranger,
+nothing can be changed on the way, and no call can be played again, to this agent or another, before
+a restart or after it. What travels can still be read: it holds no secrets.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
+import os
 import secrets
 import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from podwright.agents._heard import Call, Heard
 from podwright.wire import InvalidRequest, Unauthenticated
 
 AUTH_KEY = "podwright-agent-auth"
@@ -44,35 +48,78 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-class Secret:
-    """One side's use of the key. clock: seconds since 1970."""
+def machine_key(path: Path) -> bytes:
+    """The key that the server and the agents of one machine share where none is named: in a file
+    of their account's, made by whoever comes first. Raises as `read_key` does."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        if not path.exists():
+            with open(fresh, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                file.write(secrets.token_hex(32) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            with contextlib.suppress(FileExistsError):
+                os.link(fresh, path)  # whole at once, and never in another's place
+            fresh.unlink()
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot make the key {path}: {(error.strerror or '').lower()}",
+            would_work="--agent-key FILE, with a key that server and agents share",
+        ) from None
+    return read_key(path)
 
-    def __init__(self, key: bytes, *, clock: Callable[[], float] = time.time) -> None:
+
+class Secret:
+    """One side's use of the key. clock: seconds since 1970. heard: what an agent was told before.
+
+    A server says who it is and which start of it this is by `introduce`.
+    """
+
+    def __init__(
+        self, key: bytes, *, clock: Callable[[], float] = time.time, heard: Heard | None = None
+    ) -> None:
         self._key = key
         self._clock = clock
-        self._seen: dict[str, float] = {}
+        self._heard = heard or Heard(2 * WINDOW)
+        self._server, self._epoch = "", 0
 
-    def sign(self, call: str, body: bytes) -> tuple[str, str]:
-        """For a call: what goes into its metadata, and the nonce that its answer must prove."""
+    def introduce(self, server: str, epoch: int) -> None:
+        """From here on, calls are this server's. epoch: grows with each of its starts."""
+        self._server, self._epoch = server, epoch
+
+    def sign(self, call: str, body: bytes, machine: str) -> tuple[str, str]:
+        """For a call to the agent of a machine: what goes into its metadata, and the nonce that
+        its answer must prove."""
         nonce = secrets.token_hex(16)
-        when = f"{self._clock():.3f}"
-        return f"{when} {nonce} {self._mac('call', call, when, nonce, body)}", nonce
+        said = (f"{self._clock():.3f}", nonce, machine, self._server or "-", str(self._epoch))
+        return " ".join((*said, self._mac("call", call, *said, body))), nonce
 
-    def check(self, call: str, body: bytes, said: str) -> str:
-        """The nonce of a call that was signed with our key. Raises wire.Unauthenticated."""
-        parts = said.split()
-        if len(parts) != 3:
+    def check(
+        self, call: str, body: bytes, said: str, machine: str, *, lasting: bool = True
+    ) -> str:
+        """The nonce of a call to this machine that was signed with our key.
+
+        lasting: it must not be done again after a restart either. Raises wire.Unauthenticated,
+        and wire.Fenced for a server that was replaced.
+        """
+        parts = said.split(" ")
+        if len(parts) != 6:
             raise _stranger("it is not signed", call)
-        when, nonce, mac = parts
-        if not hmac.compare_digest(mac, self._mac("call", call, when, nonce, body)):
+        *words, mac = parts
+        if not hmac.compare_digest(mac.encode(), self._mac("call", call, *words, body).encode()):
             raise _stranger("it is signed with another key", call)
+        when, nonce, meant, server, epoch = words
+        if meant != machine:
+            raise Unauthenticated(
+                f"this call is for machine {meant}, and this is {machine}",
+                asked=call,
+                would_work=f"create agent {machine}, or another address",
+            )
         now = self._clock()
-        if abs(now - float(when)) > WINDOW:
+        if not abs(now - float(when)) <= WINDOW:
             raise _stranger(f"its clock is {now - float(when):.0f} s apart from ours", call)
-        if nonce in self._seen:
-            raise _stranger("it was played again", call)
-        self._seen = {n: t for n, t in self._seen.items() if now - t < 2 * WINDOW}
-        self._seen[nonce] = now
+        self._heard.hear(Call(nonce, float(when), server, int(epoch)), now, lasting=lasting)
         return nonce
 
     def prove(self, nonce: str, body: bytes) -> str:

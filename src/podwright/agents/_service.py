@@ -17,6 +17,7 @@ from podwright.wire import (
     SERVER_URI,
     Empty,
     Internal,
+    InvalidRequest,
     PodwrightError,
     Unauthenticated,
     Unavailable,
@@ -46,15 +47,29 @@ _OPTIONS = (
 
 
 class Agent:
-    """Serves a driver. secret: what callers must know; None asks nobody, for loopback alone.
+    """Serves a driver of a machine. secret: what callers must know.
 
     certs: the folder of the machine's TLS certificates; then callers must show the server's, of
     the same authority: a user's will not do.
+
+    Raises wire.InvalidRequest without either: whoever reaches an agent can give it orders.
     """
 
     def __init__(
-        self, driver: Driver, *, secret: Secret | None = None, certs: Path | None = None
+        self,
+        driver: Driver,
+        machine: str,
+        *,
+        secret: Secret | None = None,
+        certs: Path | None = None,
     ) -> None:
+        if secret is None and certs is None:
+            raise InvalidRequest(
+                "an agent without a key or certificates would take orders from anybody",
+                asked=f"serve machine {machine}",
+                would_work="--agent-key FILE, or --tls-certs DIR",
+            )
+        self._machine = machine
         self._driver = driver
         self._secret = secret
         self._certs = certs
@@ -152,7 +167,8 @@ class Agent:
         if self._secret is None:
             return ""
         said = dict(context.invocation_metadata() or ()).get(AUTH_KEY, "")
-        return self._secret.check(name, body, str(said))
+        lasting = AGENT_METHODS[name].changes
+        return self._secret.check(name, body, str(said), self._machine, lasting=lasting)
 
     async def _describe(self) -> MachineState:
         report = await self._driver.describe()

@@ -8,6 +8,13 @@ from pathlib import Path
 _SYSTEM = Path("/var/lib/podwright")
 
 
+def own_key() -> Path:
+    """The key that the server and the agents of this machine share, unless they are told another:
+    a private file of their account's."""
+    named = os.environ.get("PODWRIGHT_AGENT_KEY", "")
+    return Path(named) if named else state_folder(system=os.geteuid() == 0) / "agent.key"
+
+
 def state_folder(*, system: bool) -> Path:
     """The system's folder, or this user's (XDG base directories)."""
     if system:

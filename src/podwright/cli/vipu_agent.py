@@ -49,7 +49,8 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--agent-key",
         metavar="FILE",
-        help="a key that the server has, too; or TLS, off loopback",
+        help="a key that the server has, too; without it one of this account's, for the server on "
+        "this machine alone",
     )
     parser.add_argument(
         "--tls-certs",
@@ -118,10 +119,20 @@ def _main(argv: Sequence[str] | None) -> int:
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    import time
     from contextlib import AsyncExitStack
     from pathlib import Path
 
-    from podwright.agents import Agent, KeptMachine, Secret, read_key
+    from podwright.agents import (
+        WINDOW,
+        Agent,
+        Heard,
+        KeptMachine,
+        Secret,
+        machine_key,
+        read_key,
+    )
+    from podwright.cli._places import own_key
     from podwright.server import is_loopback
     from podwright.wire import InvalidRequest
 
@@ -139,9 +150,14 @@ async def _serve(arguments: argparse.Namespace) -> None:
     else:
         machine = _simulated(arguments)
     state = _state(arguments, machine.machine.name)
-    secret = Secret(read_key(Path(arguments.agent_key))) if arguments.agent_key else None
     kept = KeptMachine(machine, state)
-    agent = Agent(kept, secret=secret, certs=Path(certs) if certs else None)
+    secret = None
+    if arguments.agent_key or not certs:
+        key = read_key(Path(arguments.agent_key)) if arguments.agent_key else machine_key(own_key())
+        heard = Heard(2 * WINDOW, state.with_name(state.name + ".heard"), now=time.time())
+        secret = Secret(key, heard=heard)
+    name = machine.machine.name
+    agent = Agent(kept, name, secret=secret, certs=Path(certs) if certs else None)
     async with AsyncExitStack() as ending:
         if "cgroups" in arguments.guard:
             await _agent_gpus.open_door(machine, ending)

@@ -83,7 +83,9 @@ def build_parser() -> Parser:
     )
     machines = parser.add_argument_group("machines with an agent")
     machines.add_argument(
-        "--agent-key", metavar="FILE", help="a key that agents have, too; needed off loopback"
+        "--agent-key",
+        metavar="FILE",
+        help="a key that agents have, too; without it one of this account's, on this machine alone",
     )
     machines.add_argument(
         "--nmx", metavar="URL", help="NMX-M, which divides the NVLink fabric of racks: https://host"
@@ -253,7 +255,7 @@ def _copy(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> Options:
     from pathlib import Path
 
-    from podwright.cli._places import state_folder
+    from podwright.cli._places import own_key, state_folder
     from podwright.controller import Visible, private_kinds
     from podwright.server import Options
     from podwright.store import shows_password, storage_file
@@ -300,6 +302,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         socket_mode=0o666 if for_all else 0o600,
         private=not named and not for_all,
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
+        own_key=own_key(),
         silence=arguments.agent_silence,
         nmx=arguments.nmx,
         nmx_login=Path(arguments.nmx_login) if arguments.nmx_login else None,

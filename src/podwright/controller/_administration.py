@@ -6,8 +6,11 @@ The calls themselves are in `_agent_calls`, `_cluster_calls` and `_user_calls`.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import msgspec
 
 from podwright.agents import FabricDriver, RemoteMachine
 from podwright.controller import _allocations as allocations
@@ -15,10 +18,11 @@ from podwright.controller import _users as users
 from podwright.controller._agent_calls import AgentCalls, let_go
 from podwright.controller._cluster_calls import ClusterCalls
 from podwright.controller._discovery import Discovery
+from podwright.controller._records import META
 from podwright.controller._registry import ConnectAgent, Registry
 from podwright.controller._user_calls import UserCalls
 from podwright.controller._watch import Sleep, Watch
-from podwright.store import Opened
+from podwright.store import Opened, Put
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,11 @@ class Machines:
     connect: makes an agent's driver. silence: seconds without an answer after which one is out
     of service. discovery: what agents announce. fabric: makes what joins devices of several
     machines; it is given where a machine stands, as its link domain and its place there.
+    introduce: told who this server is, by a name that its store keeps, and which start this is.
     """
 
     connect: ConnectAgent = RemoteMachine
+    introduce: Callable[[str, int], None] = lambda *_: None
     silence: float = 10.0
     discovery: Discovery | None = None
     fabric: Callable[[Callable[[str], tuple[int, int]]], FabricDriver] | None = None
@@ -46,6 +52,7 @@ class Administration(AgentCalls, ClusterCalls, UserCalls):
         self._users = users.Users()
         self._discovery = machines.discovery or Discovery((), lambda _: "")
         self._changing = asyncio.Lock()
+        self._introduce = machines.introduce
         if machines.fabric is not None:
             places = core.inventory.by_machine
             core.hardware.fabric = machines.fabric(lambda name: places[name].places[name])
@@ -53,6 +60,11 @@ class Administration(AgentCalls, ClusterCalls, UserCalls):
 
     def _load_machines(self, opened: Opened) -> None:
         """Take over what is written, before partitions are."""
+        body = opened.records.get((META, "server"))
+        name = msgspec.json.decode(body, type=str) if body else secrets.token_hex(8)
+        if body is None:
+            self._core.journal.later(Put(META, "server", msgspec.json.encode(name)))
+        self._introduce(name, opened.epoch)
         self._registry.load(opened.records)
         allocations.load(self._core, opened.records)
         self._users.load(opened.records)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from podwright.agents import Driver
+from podwright.agents import EPOCH_LIMIT, Driver, MachineReport
 from podwright.controller import _registry as registry
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core
@@ -31,8 +31,12 @@ from podwright.wire import (
     Named,
     NotFound,
     PodwrightError,
+    Unavailable,
     WrongState,
 )
+
+#: Seconds in which an agent that is to be registered may come up, and between two looks.
+STARTING, PAUSE = 20.0, 0.2
 
 
 class AgentCalls:
@@ -143,8 +147,7 @@ class AgentCalls:
         """What answers there, and the highest epoch that it has seen."""
         driver = self._registry.driver(name, host, port)
         try:
-            async with asyncio.timeout(self._core.hardware.patience):
-                report = await driver.describe()
+            report = await _found(driver, self._core.hardware.patience)
         except TimeoutError:
             raise WrongState(f"nothing answers at {host}:{port} in time", asked=asked) from None
         except PodwrightError as error:
@@ -160,6 +163,13 @@ class AgentCalls:
                 f"the agent at {host}:{port} says that it is {report.name}",
                 asked=asked,
                 would_work=f"create agent {report.name}, or another address",
+            )
+        if not 0 <= report.fence < EPOCH_LIMIT // 2:
+            raise InvalidRequest(
+                f"the agent at {host}:{port} says that its devices have seen epoch {report.fence}, "
+                "to which no server can have come",
+                asked=asked,
+                would_work="move the agent's state file away, reset the machine, and start it anew",
             )
         site = self._core.inventory.by_machine.get(name)
         family = family_named(report.family)
@@ -203,6 +213,22 @@ class AgentCalls:
             last_seen=quiet if known.last_seen else -1.0,
             chips=list(record.chips),
         )
+
+
+async def _found(driver: Driver, patience: float) -> MachineReport:
+    """What a driver reports; one that was started a moment ago may need another to be there.
+
+    Raises TimeoutError when it takes longer than `patience` to answer.
+    """
+    until = asyncio.get_running_loop().time() + STARTING
+    while True:
+        try:
+            async with asyncio.timeout(patience):
+                return await driver.describe()
+        except Unavailable:
+            if asyncio.get_running_loop().time() >= until:
+                raise
+            await asyncio.sleep(PAUSE)
 
 
 async def let_go(driver: Driver | None) -> None:

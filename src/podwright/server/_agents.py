@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from podwright.agents import Driver, RemoteMachine, Secret, read_key
+from podwright.agents import Driver, RemoteMachine, Secret, machine_key, read_key
 from podwright.controller import Discovery, Machines
 from podwright.server._server import is_loopback
 from podwright.wire import InvalidRequest
@@ -22,10 +22,12 @@ def reach(
     silence: float,
     interfaces: Sequence[str],
     *,
+    own_key: Path | None = None,
     certs: Path | None = None,
     secure: Callable[[], bool] = lambda: False,
 ) -> Machines:
-    """How agents are reached. key: the file of the key that they share with us.
+    """How agents are reached. key: the file of the key that they share with us. own_key: that
+    of one for those on this machine, where no other is named; made when first needed.
 
     silence: seconds after which one is given up. interfaces: where announcements count. certs:
     the folder of our TLS certificates, which a secure server shows to agents. Raises
@@ -40,6 +42,13 @@ def reach(
                 would_work=f"one of {', '.join(sorted(known))}",
             )
     secret = Secret(read_key(key)) if key is not None else None
+    us = ("", 0)
+
+    def introduce(server: str, epoch: int) -> None:
+        nonlocal us
+        us = (server, epoch)
+        if secret is not None:
+            secret.introduce(server, epoch)
 
     def connect(name: str, host: str, port: int) -> Driver:
         tls = certs if secure() else None
@@ -50,9 +59,14 @@ def reach(
                 would_work="start vipu-server with --agent-key FILE, a key that agents share, or "
                 "with --secure and --tls-certs",
             )
-        return RemoteMachine(name, host, port, secret=secret, certs=tls)
+        shared = secret
+        if shared is None and tls is None and own_key is not None:
+            shared = Secret(machine_key(own_key))
+            shared.introduce(*us)
+        return RemoteMachine(name, host, port, secret=shared, certs=tls)
 
-    return Machines(connect, silence, Discovery(tuple(interfaces), interface_to))
+    discovery = Discovery(tuple(interfaces), interface_to)
+    return Machines(connect, introduce, silence, discovery)
 
 
 def interface_to(host: str) -> str:

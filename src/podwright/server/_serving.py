@@ -49,9 +49,10 @@ class Options:
     storage: a file, or the place of a store as store.open_store reads it.
     idle: seconds without partition, lease or call after which it ends; None: never.
     socket_mode: 0600, or 0666 for a server of all users. private: the socket's folder is ours.
-    agent_key: what agents of other machines must know. silence: seconds after which one of them
-    is given up. interfaces: where they may announce themselves. secure: callers on TCP say who
-    they are; so does a store that was made so. certs: the folder of TLS certificates.
+    agent_key: what agents must know. own_key: what those on this machine must, without it.
+    silence: seconds after which one of them is given up. interfaces: where they may announce
+    themselves. secure: callers on TCP say who they are; so does a store that was made so. certs:
+    the folder of TLS certificates.
     web: host and port of HTTP that is read only. munge: believe MUNGE's credentials; its socket,
     empty for the usual one; None: do not. nmx, nmx_login, nmx_authority: where NMX-M answers, the
     file of our user there, and the certificates to believe it by. visible: what callers see of
@@ -70,6 +71,7 @@ class Options:
     socket_mode: int = 0o600
     private: bool = False
     agent_key: Path | None = None
+    own_key: Path | None = None
     silence: float = 10.0
     nmx: str | None = None
     nmx_login: Path | None = None
@@ -170,7 +172,12 @@ def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardw
 
 def _machines(options: Options, secure: Callable[[], bool]) -> Machines:
     machines = reach(
-        options.agent_key, options.silence, options.interfaces, certs=options.certs, secure=secure
+        options.agent_key,
+        options.silence,
+        options.interfaces,
+        own_key=options.own_key,
+        certs=options.certs,
+        secure=secure,
     )
     if options.nmx is None:
         return machines

@@ -1,0 +1,124 @@
+"""What an agent has heard: no call does its work twice, and none of a server that was replaced.
+
+Calls that change something are written down before they are obeyed, so that a restarted agent
+refuses what the killed one refused; asking what there is changes nothing, and is kept in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from podwright.wire import Fenced, Internal, InvalidRequest, Unauthenticated
+
+#: Lines after which the file is written anew, without what is too old to matter.
+_LINES = 1000
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A line of the file. at: when it was signed. epoch: of the server's start."""
+
+    nonce: str
+    at: float
+    server: str
+    epoch: int
+
+
+class Heard:
+    """Calls of servers. keep: seconds for which one can be played again. path: None forgets with
+    the process. Raises wire.InvalidRequest for a file that is none of ours.
+    """
+
+    def __init__(self, keep: float, path: Path | None = None, *, now: float = 0.0) -> None:
+        self._keep, self._path = keep, path
+        self._nonces: dict[str, float] = {}
+        self._last: dict[str, Call] = {}
+        self._lines = 0
+        if path is not None:
+            self._load(path, now)
+
+    def hear(self, call: Call, now: float, *, lasting: bool) -> None:
+        """Note a call; durable on return if `lasting`.
+
+        Raises wire.Unauthenticated for one that was heard before, wire.Fenced for one of a server
+        that a newer one has replaced.
+        """
+        if call.nonce in self._nonces:
+            raise Unauthenticated(
+                "the agent does not know this caller: it was played again", would_work="a new call"
+            )
+        last = self._last.get(call.server)
+        if last is not None and call.epoch < last.epoch:
+            raise Fenced(
+                f"a newer start of this server (epoch {last.epoch}, not {call.epoch}) gives the "
+                "orders now"
+            )
+        self._forget(now)
+        self._nonces[call.nonce] = call.at
+        if last is None or (call.epoch, call.at) >= (last.epoch, last.at):
+            self._last[call.server] = call
+        if lasting and self._path is not None:
+            self._write(self._path, call)
+
+    def _forget(self, now: float) -> None:
+        old = [nonce for nonce, at in self._nonces.items() if now - at > self._keep]
+        for nonce in old:
+            del self._nonces[nonce]
+
+    def _write(self, path: Path, call: Call) -> None:
+        try:
+            if self._lines >= _LINES:
+                self._again(path)
+                return
+            with open(path, "ab", opener=_private) as file:
+                file.write(msgspec.json.encode(call) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self._lines += 1
+        except OSError as error:
+            raise Internal(f"the agent cannot write {path}: {error.strerror}") from None
+
+    def _again(self, path: Path) -> None:
+        """Write what still matters alone."""
+        kept = {call.nonce: call for call in self._last.values()}
+        for nonce, at in self._nonces.items():
+            kept.setdefault(nonce, Call(nonce, at, "", 0))
+        fresh = path.with_name(path.name + ".new")
+        fresh.unlink(missing_ok=True)
+        with open(fresh, "wb", opener=_private) as file:
+            file.writelines(msgspec.json.encode(call) + b"\n" for call in kept.values())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, path)
+        self._lines = len(kept)
+
+    def _load(self, path: Path, now: float) -> None:
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise InvalidRequest(f"cannot read {path}: {error.strerror}") from None
+        for number, line in enumerate(lines):
+            try:
+                call = msgspec.json.decode(line, type=Call) if line else None
+            except msgspec.MsgspecError:
+                if number == len(lines) - 1:
+                    break  # it was killed while it wrote, and obeyed nothing
+                raise InvalidRequest(
+                    f"{path} holds no calls of servers", would_work="move it away"
+                ) from None
+            if call is None:
+                continue
+            self._nonces[call.nonce] = call.at
+            last = self._last.get(call.server)
+            if call.server and (last is None or call.epoch >= last.epoch):
+                self._last[call.server] = call
+        self._forget(now)
+        self._again(path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
