@@ -11,6 +11,7 @@ packages=(
     hwloc postgresql mariadb-server
     iproute2 util-linux debootstrap systemd keepalived curl
     gcc libc6-dev make valgrind
+    prometheus
     lua5.1
 )
 

@@ -5,17 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import platform
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from podwright import __version__
 from podwright.agents import SimulatedMachine
 from podwright.cli._logs import JsonLines
 from podwright.controller import Caller, Controller, Role
 from podwright.fabric import preset
 from podwright.server import Identity, Server
+from podwright.server._figures import Figures
+from podwright.server._metrics import FRESH, Metrics
 from podwright.store import MemoryStore
-from podwright.wire import CreateRequest, InvalidRequest, PartitionSpec
+from podwright.wire import (
+    METHODS,
+    CreateRequest,
+    InvalidRequest,
+    ListRequest,
+    NotFound,
+    PartitionName,
+    PartitionSpec,
+)
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 
@@ -49,15 +64,76 @@ async def test_it_says_how_it_is(server: Server) -> None:
     spec = PartitionSpec(name="p1", size=2)
     await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
     assert (await get(server, "/healthz")).startswith("HTTP/1.1 200")
-    lines = (await get(server, "/metrics")).splitlines()
-    assert 'podwright_devices{cluster="pod4",state="FREE"} 2' in lines
-    assert 'podwright_devices{cluster="pod4",state="IN_USE"} 2' in lines
-    assert 'podwright_partitions{state="ACTIVE"} 1' in lines
-    assert "podwright_clusters 1" in lines
-    assert "podwright_waiters 0" in lines
     body = (await get(server, "/v1/partitions?x=1")).partition("\r\n\r\n")[2]
     assert json.loads(body)["partitions"][0]["name"] == "p1"
     assert (await get(server, "/v1/partitions", "HEAD")).endswith("\r\n\r\n")
+
+
+async def test_its_figures(server: Server) -> None:
+    """Prometheus' own parser reads them, and each has its words."""
+    spec = PartitionSpec(name="p1", size=2)
+    await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
+    await server.calls(ROOT, METHODS["ListLeases"], ListRequest())
+    with pytest.raises(NotFound):
+        await server.calls(ROOT, METHODS["GetPartition"], PartitionName(name="no"))
+    text = (await get(server, "/metrics")).partition("\r\n\r\n")[2]
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert all(family.documentation for family in families.values())
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    machine = server.controller.clusters[0].domains[0].machines[0].name
+    assert found["podwright_devices", "FREE", *sorted((machine, "pod4"))] == 2
+    assert found["podwright_devices", "IN_USE", *sorted((machine, "pod4"))] == 2
+    assert found["podwright_partitions", "ACTIVE", "pod4"] == 1
+    assert found["podwright_clusters",] == 1
+    assert found["podwright_waiters",] == 0
+    assert found["podwright_epoch",] == 1
+    assert found["podwright_active",] == 1
+    assert found["podwright_errors_total", "NOT_FOUND"] == 1
+    assert found["podwright_calls_total",] >= 2
+    assert found["podwright_call_duration_seconds_count", "ListLeases"] >= 1
+    assert found["podwright_call_duration_seconds_bucket", "+Inf", "ListLeases"] >= 1
+    assert found["podwright_build_info", *sorted((__version__, platform.python_version()))] == 1
+    assert ("process_resident_memory_bytes",) in found
+
+
+async def test_scrapes_share_what_was_gathered() -> None:
+    """A hundred at once ask the server once; and a slow one holds up nobody."""
+    asked: list[str] = []
+    go, now = asyncio.Event(), 0.0
+
+    async def lists(method: str) -> Any:
+        asked.append(method)
+        await go.wait()
+        return SimpleNamespace(
+            clusters=[], devices=[], partitions=[], leases=[], agents=[], waiters=[]
+        )
+
+    metrics = Metrics(Figures(), dict, list, lists, clock=lambda: now)
+    scrapes = [asyncio.create_task(metrics.text()) for _ in range(100)]
+    await asyncio.sleep(0)
+    scrapes[0].cancel()  # whoever began it may go
+    go.set()
+    texts = await asyncio.gather(*scrapes, return_exceptions=True)
+    assert len({text for text in texts[1:] if isinstance(text, bytes)}) == 1
+    assert len(asked) == 6
+    await metrics.text()
+    assert len(asked) == 6
+    now = FRESH + 1
+    await metrics.text()
+    assert len(asked) == 12
+
+
+async def test_silent_connections_keep_no_probe_out(server: Server) -> None:
+    """Sixty-four once did."""
+    silent = [await asyncio.open_connection("127.0.0.1", server.web_port) for _ in range(300)]
+    assert (await get(server, "/healthz")).startswith("HTTP/1.1 200")
+    assert len(server._web.server.door.visitors) <= 128
+    for _, writer in silent:
+        writer.close()
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
             self._core, visible or Visible(), lambda caller: self._users.allocations_of(caller)
         )
         self._keeper: asyncio.Task[None] | None = None
+        self.epoch = 0  #: of the store's openings, once started
         self._state = "not started"
 
     async def start(self, opened: Opened | None = None) -> None:
@@ -103,6 +104,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         Raises wire.Unavailable or wire.Fenced when the store cannot be had.
         """
         opened = opened or await self._store.open()
+        self.epoch = opened.epoch
         self._requests.load(opened.records)
         self._recall(opened)
         try:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from podwright.controller import Caller
+from podwright.server._figures import Figures
 from podwright.server._identity import Identity
 from podwright.server._standby import Standby
 from podwright.wire import (
@@ -54,6 +55,7 @@ class Calls:
         self.under_way = 0
         self.last_end = clock()
         self.count = 0
+        self.figures = Figures()
         self._gate: Callable[[], PodwrightError | None] = lambda: None
         self._table = self._bound(controller)
 
@@ -83,15 +85,18 @@ class Calls:
             raise refusal
         self.under_way += 1
         self.count += 1
+        begun, code = self._clock(), ""
         try:
             caller, request = self.controller.admitted(caller, request)
             reply = await self._table[method.name](caller, request)
             return self.controller.shown(caller, reply)
         except PodwrightError as error:
+            code = error.code
             if _log.isEnabledFor(logging.DEBUG):
                 _log.debug("%s by %s: %s", method.name, caller.name, error.message)
             raise
         except Exception:
+            code = Internal.code
             _log.exception("%s by %s failed", method.name, caller.name)
             raise Internal(
                 "the server failed", asked=method.name, would_work="its log says more"
@@ -99,6 +104,7 @@ class Calls:
         finally:
             self.under_way -= 1
             self.last_end = self._clock()
+            self.figures.call(method.name, self.last_end - begun, code)
 
     async def whole(self, caller: Caller, method: Method, request: Value) -> Any:
         """The reply as `__call__` has it, a list with all its pages; others are answered between

@@ -17,12 +17,14 @@ from podwright.server._calls import Calls
 from podwright.server._grpc import GrpcFront
 from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
+from podwright.server._metrics import Gauge
 from podwright.server._sockets import SocketPlace
 from podwright.server._web import WebFront
 from podwright.wire import InvalidRequest, PodwrightError, ServerInfo
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
+    from podwright.http import Visitors
 
 APIS = ["virmgrpc", "podwright.v1"]
 
@@ -92,7 +94,7 @@ class Server:
         self._counters = counters
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
-        self._web = WebFront(self.calls, counters)
+        self._web = WebFront(self.calls, self._totals, self._gauges)
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:
@@ -172,6 +174,37 @@ class Server:
                 return
             else:
                 await asyncio.sleep(min(seconds, 1.0))
+
+    def _doors(self) -> dict[str, Visitors]:
+        return {
+            "unix": self._http.server.door.visitors,
+            "http": self._web.server.door.visitors,
+        }
+
+    def _totals(self) -> dict[str, int]:
+        """What only grows, for /metrics."""
+        doors = self._doors().values()
+        return {
+            "calls": self.calls.count,
+            "connections_refused": sum(door.refused for door in doors),
+            "connections_evicted": sum(door.evicted for door in doors),
+            "gate_starts": self._grpc.gates if self._grpc is not None else 0,
+            **self._counters(),
+        }
+
+    def _gauges(self) -> list[Gauge]:
+        """What is so at this moment, for /metrics."""
+        active = self.calls.health()["status"] == "ok"
+        epoch = getattr(self.controller, "epoch", 0)
+        return [
+            ("active", "1: this server is active; 0: it stands by.", {}, int(active)),
+            ("epoch", "How often the store was opened: each restart and takeover.", {}, epoch),
+            ("calls_under_way", "Calls that are being answered.", {}, self.calls.under_way),
+            *(
+                ("connections", "Connections that stand.", {"door": name}, len(door))
+                for name, door in self._doors().items()
+            ),
+        ]
 
     async def _authenticate(self, name: str, key: str) -> Caller:
         return await self.controller.authenticate(name, key)

@@ -21,6 +21,7 @@ class Standby:
     failure: PodwrightError | None = None
     idle = False
     simulated = False
+    epoch = 0
 
     def __init__(self) -> None:
         self.active = ""

@@ -8,30 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
+from podwright.controller import Caller, Role
 from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
-from podwright.wire import (
-    METHODS,
-    AgentList,
-    ClusterList,
-    DeviceList,
-    LeaseList,
-    ListRequest,
-    PartitionList,
-    PodwrightError,
-    Unavailable,
-    Value,
-    WaiterList,
-)
+from podwright.server._metrics import KIND, Gauge, Metrics
+from podwright.wire import METHODS, ListRequest, PodwrightError, Unavailable, Value
 
+_OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
 _LISTS = {
     "clusters": "ListClusters",
     "allocations": "ListAllocations",
@@ -42,15 +32,19 @@ _LISTS = {
 }
 #: A probe asks, hears and goes: who is silent makes room at once.
 LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, held=1, patience=0.0)
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WebFront:
-    """Answers GET. counters: totals since the start, for /metrics."""
+    """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics."""
 
-    def __init__(self, calls: Calls, counters: Callable[[], dict[str, int]]) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        counters: Callable[[], dict[str, int]],
+        gauges: Callable[[], list[Gauge]] = list,
+    ) -> None:
         self._calls = calls
-        self._counters = counters
+        self.metrics = Metrics(calls.figures, counters, gauges, self._listed)
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
 
@@ -97,7 +91,7 @@ class WebFront:
         if path == "/healthz":
             return await self._health()
         if path == "/metrics":
-            return Reply(200, (await self._metrics()).encode(), _TEXT)
+            return Reply(200, await self.metrics.text(), KIND)
         if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
             if self._calls.identity.secure:
                 return refusal(401, "a secure server gives lists to those it knows alone")
@@ -115,45 +109,9 @@ class WebFront:
         await self._ask("ListClusters")
         return Reply(200, b'{"status":"ok"}')
 
-    async def _metrics(self) -> str:
-        """Prometheus text; the names are our choice."""
-        clusters = await self._ask("ListClusters")
-        devices = await self._ask("ListDevices")
-        partitions = await self._ask("ListPartitions")
-        leases = await self._ask("ListLeases")
-        agents = await self._ask("ListAgents")
-        waiters = await self._ask("ListWaiters")
-        assert isinstance(clusters, ClusterList)
-        assert isinstance(devices, DeviceList)
-        assert isinstance(partitions, PartitionList)
-        assert isinstance(leases, LeaseList)
-        assert isinstance(agents, AgentList)
-        assert isinstance(waiters, WaiterList)
-        lines: list[str] = []
-        for name, count in sorted({"calls": self._calls.count, **self._counters()}.items()):
-            lines += [
-                f"# TYPE podwright_{name}_total counter",
-                f"podwright_{name}_total {count}",
-            ]
-        _gauge(lines, "clusters", Counter({(): len(clusters.clusters)}))
-        states = Counter((("cluster", d.cluster), ("state", d.state)) for d in devices.devices)
-        _gauge(lines, "devices", states)
-        ready = Counter((("state", p.ready_state.value),) for p in partitions.partitions)
-        _gauge(lines, "partitions", ready)
-        _gauge(lines, "leases", Counter({(): len(leases.leases)}))
-        _gauge(lines, "waiters", Counter({(): len(waiters.waiters)}))
-        _gauge(lines, "agents", Counter((("state", a.state),) for a in agents.agents))
-        return "\n".join(lines) + "\n"
-
-
-def _gauge(lines: list[str], name: str, values: Mapping[Any, int]) -> None:
-    """values: by labels, pairs of name and text."""
-    lines.append(f"# TYPE podwright_{name} gauge")
-    for labels, count in sorted(values.items()):
-        inside = ",".join(f'{key}="{text}"' for key, text in labels)
-        lines.append(
-            f"podwright_{name}{{{inside}}} {count}" if inside else f"podwright_{name} {count}"
-        )
+    async def _listed(self, method: str) -> Any:
+        """A list as the server itself sees it: of what is private it tells numbers alone."""
+        return await self._calls.whole(_OURSELVES, METHODS[method], ListRequest())
 
 
 async def listen(host: str, port: int) -> socket.socket:
