@@ -60,7 +60,7 @@ def check(
     confined = re.search(r"^ConstrainDevices\s*=\s*yes", config, re.M | re.I)
     for kind, names in inventory.kinds().items():
         node = next((name for name in names if _idle(name, said)), names[0])
-        yield from _on_node(kind, node, ask, bool(confined))
+        yield from _on_node(kind, node, ask, bool(confined), _features(node, said))
         yield from _filled(len(kind.gpus), node, said, ask, sleep)
     yield Promise("a type that there is not is refused", _refused(ask))
     version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", config, re.M)
@@ -77,7 +77,15 @@ def check(
         yield Promise("Slurm knows the network of the inventory", problem)
 
 
-def _on_node(kind: Kind, node: str, ask: Ask, confined: bool) -> Iterator[Promise]:
+def _features(node: str, nodes: str) -> set[str]:
+    found = re.search(rf"^NodeName={re.escape(node)} .*?AvailableFeatures=(\S+)", nodes, re.M)
+    return set(found[1].split(",")) if found else set()
+
+
+def _on_node(
+    kind: Kind, node: str, ask: Ask, confined: bool, features: set[str]
+) -> Iterator[Promise]:
+    """features: those of the node; a site that does not use ours has promised none of them."""
     count = len(kind.gpus)
     head = ["srun", "--quiet", f"--nodelist={node}", "--nodes=1", "--immediate=30"]
     files = " ".join(shlex.quote(gpu.file) for gpu in kind.gpus if gpu.file)
@@ -94,6 +102,8 @@ def _on_node(kind: Kind, node: str, ask: Ask, confined: bool) -> Iterator[Promis
         problem = f"it sees {seen[1] or 'none'}"
     yield Promise(f"{node}: a job finds {count} GPUs and their device files", problem)
     for word in kind.words:
+        if word not in kind.features and word not in features:
+            continue
         asked = ["sbatch", "--test-only", "--wrap=true", "--gpus-per-node=1"]
         code, said = ask([*asked, f"--constraint={word}"])
         yield Promise(f"GPUs can be asked for by feature {word}", _short(said) if code else "")

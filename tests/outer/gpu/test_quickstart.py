@@ -1,0 +1,46 @@
+"""The page for somebody with a GPU cluster, typed as it is printed, on hosts of a real Slurm.
+
+The driver is a stand-in, so no host has the device files that it names: `check` says NO of those,
+and of nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.outer.gpu.site import GPUS, script_site
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+PAGE = Path(__file__).parents[3] / "docs/slurm/gpu-quickstart.md"
+BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+DRIVER = f'gpus = {GPUS}\nname = "NVIDIA H100 80GB HBM3"\nnuma_nodes = 1\ncpus = 2\n'
+
+
+def test_the_page_is_typed() -> None:
+    said = {}
+    with script_site() as site:
+        lab = site.lab
+        env = {
+            "PATH": f"{Path(sys.executable).parent}:{lab.environment()['PATH']}",
+            "PODWRIGHT_STANDIN_NVML": str(lab.write("driver.toml", DRIVER)),
+        }
+        before = (lab.folder / "slurm.conf").read_bytes()
+        for block in BLOCKS:
+            done = lab.run("bash", "-ec", block, env=env)
+            verb = re.findall(r"podwright (?:slurm )?([\w-]+)", block)[-1]
+            said[verb] = done.returncode, done.stdout
+            assert done.returncode == (verb == "check"), (block, done.stdout, done.stderr)
+        assert (lab.folder / "slurm.conf").read_bytes() == before
+    assert "H100" in said["inventory"][1]
+    lacking = [line for line in said["check"][1].splitlines() if line.startswith("NO")]
+    assert lacking
+    assert all("lacks /dev/nvidia0" in line for line in lacking), said["check"][1]
+    assert "jobs of one GPU, without --mem, run at once" in said["check"][1]
+    assert "Nothing was changed: --write does it." in said["configure"][1]
+    assert f"2 nodes with {GPUS} GPUs each" in said["explain-request"][1]
+    assert "no mistakes" in said["lint"][1].lower()
