@@ -101,3 +101,67 @@ def test_a_users_certificate_is_the_user(address: str, tmp_path: Path) -> None:
     assert run(tmp_path, "vipu-admin", *chief, "remove", "user", "alice").returncode == 0
     refused = run(tmp_path, *alice, "list", "partitions")
     assert (refused.returncode, "whom this server does not have" in refused.stderr) == (1, True)
+
+
+def test_names_renewal_and_one_that_is_revoked(address: str, tmp_path: Path) -> None:
+    refused = run(tmp_path, "vipu-server", "--tls-init", "--name", "0.0.0.0")
+    assert (refused.returncode, "stands for all addresses" in refused.stderr) == (2, True)
+    renew = ("vipu-server", "--tls-renew")
+    assert run(tmp_path, *renew, "--name", "head1", "--name", "10.0.0.1").returncode == 0
+    assert "localhost, head1, 10.0.0.1." in run(tmp_path, *renew).stdout
+    for path in (tmp_path / "vipu-certs").rglob("*.pem"):
+        assert path.stat().st_mode & 0o077 == 0
+    chief = ("-H", address, "--config", "chief.hcl", "--tls-certs", "vipu-certs/client")
+    assert run(tmp_path, "vipu-admin", *chief, "create", "user", "alice").returncode == 0
+    create = ("vipu-admin", *chief, "create", "certificate", "alice")
+    made = run(tmp_path, *create)
+    (tmp_path / "alice.vipu-certs").rename(tmp_path / "lost")
+    assert run(tmp_path, *create).returncode == 0
+    assert run(tmp_path, *create, "--renew").returncode == 0
+    revoke = made.stdout.rpartition("lost: ")[2].split()
+    assert run(tmp_path, *revoke[:1], *chief, *revoke[1:]).returncode == 0
+    listing = ("vipu", "-H", address, "--tls-certs")
+    lost = run(tmp_path, *listing, "lost", "list", "partitions")
+    assert (lost.returncode, "was revoked" in lost.stderr) == (1, True)
+    assert run(tmp_path, *listing, "alice.vipu-certs", "list", "partitions").returncode == 0
+
+
+def test_the_guides_secure_server_as_typed(tmp_path: Path) -> None:
+    """The block of the guide, --api-host included, in a network of its own where that address is
+    this machine's; and a name that the certificate lacks."""
+    text = (Path(__file__).parents[2] / "docs/admin/guide.md").read_text()
+    block = text.partition("## A secure server")[2].partition("### ")[0]
+    lines = [line for line in block.splitlines() if line.startswith("vipu")]
+    init, store, serve, listing = lines
+    script = f"""
+set -eu
+ip link set lo up; ip addr add 10.0.0.1/32 dev lo; ip addr add 10.0.0.2/32 dev lo
+{init}
+{store} --default-user-id chief --storage db > made
+{serve} --preset pod4 --storage db --socket s &
+server=$!
+trap 'kill $server; wait $server || true' EXIT
+until [ -S s ]; do sleep 0.1; done
+vipu-admin --config chief.hcl -H 10.0.0.1 --tls-certs vipu-certs/client create user alice
+{listing}
+vipu -H 10.0.0.2 --config alice.vipu-cli.hcl --tls-certs vipu-certs/client list partitions || true
+"""
+    script = script.replace(
+        "until [ -S s ]",
+        """key=$(sed -n "s/.*Access key is '\\(.*\\)'.*/\\1/p" made)
+printf 'api-user-id="chief"\napi-access-key="%s"\n' "$key" > chief.hcl
+until [ -S s ]""",
+    ).replace("--api-host 10.0.0.1", "--api-host 10.0.0.1", 1)
+    environ = {**os.environ, "HOME": str(tmp_path), "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", script],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "create user (alice): success" in done.stdout
+    assert "vipu-server --tls-renew --name 10.0.0.2" in done.stderr

@@ -22,6 +22,8 @@ from podwright.wire import (
     InvalidRequest,
     ListRequest,
     Named,
+    PodwrightError,
+    RevokeRequest,
     Unauthenticated,
     Unavailable,
     UserRequest,
@@ -122,6 +124,40 @@ async def test_a_certificate_is_worth_nothing_for_the_next_of_that_name(place: P
     await place.user("alice")
     with pytest.raises(Unauthenticated, match="for an earlier user alice"):
         await place.controller.authenticate_certificate("alice", uri)
+
+
+async def test_one_certificate_is_revoked_and_the_others_are_not(place: Place) -> None:
+    await place.user("alice")
+    (alice,) = (await place.controller.list_users(ROOT, ListRequest())).users
+    lost, kept = (user_uri("alice", alice.created_at, number) for number in ("0" * 16, "1" * 16))
+    for uri in (lost, kept):
+        assert (await place.controller.authenticate_certificate("alice", uri)).name == "alice"
+    for _ in range(2):
+        request = RevokeRequest(name="alice", number="0" * 16)
+        shown = await place.controller.revoke_certificate(ROOT, request)
+        assert shown.revoked == ["0" * 16]
+    with pytest.raises(Unauthenticated, match="was revoked"):
+        await place.controller.authenticate_certificate("alice", lost)
+    assert (await place.controller.authenticate_certificate("alice", kept)).name == "alice"
+    for wrong in (
+        RevokeRequest(name="alice", number="x"),
+        RevokeRequest(name="al", number="0" * 8),
+    ):
+        with pytest.raises(PodwrightError):
+            await place.controller.revoke_certificate(ROOT, wrong)
+
+
+async def test_a_common_name_makes_nobody_an_administrator(place: Place) -> None:
+    """Seen: a certificate with CN=root of the site's authority was an administrator."""
+    await place.controller.create_user(ROOT, UserRequest(name="root", role="administrator"))
+    await place.user("alice")
+    users = place.controller._users
+    with pytest.raises(Unauthenticated, match="makes nobody an administrator"):
+        users.certified("root", "")
+    assert users.certified("root", "podwright:user:root").role is Role.ADMINISTRATOR
+    assert users.certified("alice", "").role is Role.USER
+    users.common_names = frozenset({"root"})
+    assert users.certified("root", "").role is Role.ADMINISTRATOR
 
 
 @pytest.mark.parametrize(

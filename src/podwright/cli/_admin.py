@@ -15,7 +15,12 @@ from podwright.cli._admin_show import (
     user_card,
     user_table,
 )
-from podwright.cli._admin_users import agent_certificate, create_certificate, create_user
+from podwright.cli._admin_users import (
+    agent_certificate,
+    create_certificate,
+    create_user,
+    revoke_certificate,
+)
 from podwright.cli._arguments import complain
 from podwright.cli._vipu import list_quotas
 from podwright.cli._vipu_show import (
@@ -172,6 +177,7 @@ _ACTIONS: dict[str, _Action] = {
     "create_allocation": _create_allocation,
     "create_user": create_user,
     "create_certificate": create_certificate,
+    "revoke_certificate": revoke_certificate,
     "remove_agent": _remove("RemoveAgent", "agent"),
     "remove_cluster": _remove("RemoveCluster", "cluster"),
     "remove_allocation": _remove("RemoveAllocation", "allocation"),

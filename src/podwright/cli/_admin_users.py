@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 from pathlib import Path
 
 from podwright.cli import _json
 from podwright.cli._admin_calls import call, names, one_of, success, users, wants_json
 from podwright.client import Client
-from podwright.wire import InvalidRequest, NewUser, NotFound, UserRequest, user_uri
+from podwright.wire import (
+    InvalidRequest,
+    NewUser,
+    NotFound,
+    RevokeRequest,
+    UserInfo,
+    UserRequest,
+    user_uri,
+)
 
 
 def create_user(arguments: argparse.Namespace, client: Client) -> int:
@@ -45,10 +54,19 @@ def create_certificate(arguments: argparse.Namespace, client: Client) -> int:
     from podwright.server import make_user_certificate
 
     user = one_of("user", users(client), arguments)
-    uri = user_uri(user.name, user.created_at)
+    number = secrets.token_hex(8)
+    uri = user_uri(user.name, user.created_at, number)
     folder = Path(f"{user.name}.vipu-certs")
-    make_user_certificate(Path(arguments.tls_ca), folder, user.name, uri, arguments.days)
-    return _certified(folder, arguments)
+    make_user_certificate(
+        Path(arguments.tls_ca), folder, user.name, uri, arguments.days, renew=arguments.renew
+    )
+    return _certified(folder, arguments, number)
+
+
+def revoke_certificate(arguments: argparse.Namespace, client: Client) -> int:
+    request = RevokeRequest(name=arguments.name, number=arguments.number)
+    user = call(client, "RevokeCertificate", request, UserInfo)
+    return success(f"revoke certificate ({arguments.name})", user, arguments)
 
 
 def agent_certificate(arguments: argparse.Namespace) -> int:
@@ -60,11 +78,16 @@ def agent_certificate(arguments: argparse.Namespace) -> int:
     return _certified(folder, arguments)
 
 
-def _certified(folder: Path, arguments: argparse.Namespace) -> int:
+def _certified(folder: Path, arguments: argparse.Namespace, number: str = "") -> int:
     made = {"name": arguments.name, "folder": str(folder), "days": arguments.days}
+    if number:
+        made["number"] = number
     done = success(f"create certificate ({arguments.name})", made, arguments)
     if not wants_json(arguments):
         print(f"It is in {folder} with its private key: --tls-certs {folder}")
+    if number and not wants_json(arguments):
+        again = f"vipu-admin revoke certificate {arguments.name} --number {number}"
+        print(f"Should it be lost: {again}")
     return done
 
 

@@ -80,6 +80,10 @@ def build_parser() -> Parser:
         listing(name, f"list_{name}s", f"List {name}s.", named=False)
         getting(name, f"get_{name}", f"Show one {name}.")
         removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
+    revoked = verb("revoke", "Revoke one certificate of a user's.")(
+        "certificate", "revoke_certificate", "Revoke one certificate; NAME is the user's."
+    )
+    revoked.add_argument("--number", required=True, metavar="N", help="as it was made with")
     verb("discover", "Show agents that announced themselves.")(
         "agent", "discover_agents", "Show agents that announced themselves.", named=False
     )
@@ -186,6 +190,9 @@ def _creation(create: Callable[..., Parser]) -> None:
         default="vipu-certs",
         metavar="DIR",
         help="the authority: what vipu-server --tls-init made; vipu-certs",
+    )
+    certificate.add_argument(
+        "--renew", action="store_true", help="in the place of the one that is there"
     )
     certificate.add_argument(
         "--agent", action="store_true", help="NAME is a machine, and this its agent's"

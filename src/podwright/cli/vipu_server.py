@@ -127,6 +127,26 @@ def build_parser() -> Parser:
         "--tls-init", action="store_true", help="make certificates in vipu-certs, and end"
     )
     trust.add_argument(
+        "--tls-renew",
+        action="store_true",
+        help="make the certificates in vipu-certs anew, of the same authority, and end",
+    )
+    trust.add_argument(
+        "--name",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="with --tls-init, --tls-renew: a name or address by which clients come, a virtual "
+        "one too; may be given several times",
+    )
+    trust.add_argument(
+        "--tls-administrators",
+        metavar="NAMES",
+        default="",
+        help="administrators of these names may show a certificate that has no more than their "
+        "common name: alice,bob",
+    )
+    trust.add_argument(
         "--tls-certs", metavar="DIR", help="folder with ca.pem, cert.pem and key.pem: speak TLS"
     )
     trust.add_argument(
@@ -215,7 +235,9 @@ def _main(argv: Sequence[str] | None) -> int:
 
     log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
     options = _options(arguments)
-    if arguments.init or arguments.tls_init:
+    if arguments.name and not (arguments.tls_init or arguments.tls_renew):
+        parser.error("--name is for --tls-init and --tls-renew")
+    if arguments.init or arguments.tls_init or arguments.tls_renew:
         return _prepare(arguments, options)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -310,6 +332,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         web=None if arguments.http_port is None else (arguments.http_host, arguments.http_port),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
+        administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
         visible=Visible(
             private_kinds(arguments.private_data),
             # A user's own server on loopback: whoever asks is this user's.
@@ -326,13 +349,20 @@ def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     import socket
     from pathlib import Path
 
-    from podwright.server import is_loopback, make_certificates, make_store
+    from podwright.server import is_loopback, make_certificates, make_store, renew_certificates
     from podwright.store import shown_place
 
     if arguments.tls_init:
-        hosts = [socket.gethostname(), *([] if is_loopback(options.host) else [options.host])]
+        hosts = [socket.gethostname(), *arguments.name]
+        if not is_loopback(options.host) and options.host not in ("0.0.0.0", "::", "[::]"):
+            hosts.append(options.host)
         make_certificates(Path("vipu-certs"), hosts)
         print("certificates: vipu-certs/server and vipu-certs/client")
+        print(f"The server's is for {', '.join(dict.fromkeys(['localhost', *hosts]))}.")
+    if arguments.tls_renew:
+        hosts = renew_certificates(Path("vipu-certs"), arguments.name)
+        print("certificates: vipu-certs/server and vipu-certs/client are new")
+        print(f"The server's is for {', '.join(['localhost', *hosts])}. Restart it to use them.")
     if arguments.init:
         user = (arguments.default_user_id or getpass.getuser()) if arguments.secure else ""
         key = asyncio.run(make_store(options.storage, user))

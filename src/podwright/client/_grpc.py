@@ -6,6 +6,7 @@ Importing this module imports grpc and protobuf; nothing else in this package do
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,10 @@ def _vouched(munge: Vouches, payload: bytes) -> str:
         raise Unavailable(f"MUNGE does not answer on this machine: {error}") from None
 
 
+#: gRPC's words for a certificate that is not for the name by which the server was called.
+_WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
+
+
 class Channel:
     """A gRPC channel that answers in our errors. The kernel's connection opens with a call."""
 
@@ -100,7 +105,7 @@ class Channel:
         *,
         several: bool = False,
     ) -> None:
-        self.where = str(address)
+        self.where, self._host = str(address), address.host
         self._metadata: tuple[tuple[str, str], ...] = ()
         self._wish = "no" if token or credentials.key else credentials.munge
         self._munge: Vouches | None = None
@@ -169,6 +174,13 @@ class Channel:
             return Unsupported(
                 f"the server at {self.where} does not know the call {name}",
                 would_work="it is older than this command, or not Podwright's",
+            )
+        if code == "UNAVAILABLE" and _WRONG_NAME.search(details):
+            return Unavailable(
+                f"the certificate of the server at {self.where} is for other names than "
+                f"{self._host}",
+                would_work="use a name that it has, or let an administrator add this one: "
+                f"vipu-server --tls-renew --name {self._host}, with the others, and a restart",
             )
         if code == "UNAVAILABLE":
             return unreachable(self.where, details or "the connection ended")

@@ -33,12 +33,14 @@ class Machines:
     of service. discovery: what agents announce. fabric: makes what joins devices of several
     machines; it is given where a machine stands, as its link domain and its place there.
     introduce: told who this server is, by a name that its store keeps, and which start this is.
+    administrators: common names that a certificate makes administrators of (see Users).
     """
 
     connect: ConnectAgent = RemoteMachine
     introduce: Callable[[str, int], None] = lambda *_: None
     silence: float = 10.0
     discovery: Discovery | None = None
+    administrators: frozenset[str] = frozenset()
     fabric: Callable[[Callable[[str], tuple[int, int]]], FabricDriver] | None = None
 
 
@@ -49,7 +51,7 @@ class Administration(AgentCalls, ClusterCalls, UserCalls):
         core = self._core
         self._registry = Registry(core, machines.connect)
         self._watch = Watch(core, self._registry, sleep, silence=machines.silence)
-        self._users = users.Users()
+        self._users = users.Users(machines.administrators)
         self._discovery = machines.discovery or Discovery((), lambda _: "")
         self._changing = asyncio.Lock()
         self._introduce = machines.introduce

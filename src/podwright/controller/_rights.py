@@ -78,6 +78,7 @@ RIGHTS: Final[dict[str, Rights]] = {
     "CreateUser": _ADMINISTRATOR,
     "ListUsers": _ADMINISTRATOR,
     "RemoveUser": _ADMINISTRATOR,
+    "RevokeCertificate": _ADMINISTRATOR,
     "virmgrpc.GetVersion": _ALL,
     "virmgrpc.ListPartitions": _ALL,
     "virmgrpc.ListIPUAttributes": _ALL,

@@ -19,6 +19,7 @@ from podwright.wire import (
     ListRequest,
     Named,
     NewUser,
+    RevokeRequest,
     UserInfo,
     UserList,
     UserRequest,
@@ -84,6 +85,15 @@ class UserCalls:
             await self._core.journal.commit([users.drop_user(request.name)])
             self._users.drop(request.name)
         return Empty()
+
+    @to_its_end
+    async def revoke_certificate(self, caller: Caller, request: RevokeRequest) -> UserInfo:
+        """One certificate of a user's is worth nothing from here on. Raises NotFound."""
+        check_administrator(caller, f"revoke certificate of {request.name[:80]}")
+        async with self._changing:
+            record = self._users.revoking(request.name, request.number)
+            await self._core.journal.commit([users.put_user(record)])
+            return self._users.add(record)
 
     async def authenticate(self, name: str, key: str) -> Caller:
         """The caller behind a name and an access key. Raises Unauthenticated."""

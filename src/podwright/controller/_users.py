@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Final
@@ -32,11 +33,15 @@ from podwright.wire import (
     UserInfo,
     Value,
     WaitRequest,
+    WrongState,
+    certificate_number,
     user_uri,
 )
 
 USER: Final = "user"
 _OWN: Final = ("key", "certificate")  #: origins of callers who showed that they are a user of ours
+_NUMBER = re.compile(r"[0-9a-f]{8,40}")
+_MOST_REVOKED: Final = 1000
 _COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
 
 
@@ -53,12 +58,15 @@ class UserRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     created_at: float
     allocations: tuple[str, ...] = ()
     uid: int = -1
+    revoked: tuple[str, ...] = ()
 
 
 class Users:
-    """All users."""
+    """All users. common_names: those that make an administrator of whoever has a certificate of
+    the site's authority with that common name, and no URI of ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, common_names: frozenset[str] = frozenset()) -> None:
+        self.common_names = common_names
         self._users: dict[str, UserRecord] = {}
         self._by_uid: dict[int, UserRecord] = {}
         self._right: dict[str, bytes] = {}
@@ -173,6 +181,27 @@ class Users:
                 would_work="a user made with --role scheduler",
             )
 
+    def revoking(self, name: str, number: str) -> UserRecord:
+        """A user of whom one certificate is worth nothing. Raises NotFound, InvalidRequest."""
+        asked = f"revoke certificate {number[:80]} of {name[:80]}"
+        self.check_known(name, asked)
+        record = self._users[name]
+        if not _NUMBER.fullmatch(number):
+            raise InvalidRequest(
+                f"{number[:80]!r} is no number of a certificate",
+                asked=asked,
+                would_work="its last word: openssl x509 -noout -ext subjectAltName -in cert.pem",
+            )
+        if number in record.revoked:
+            return record
+        if len(record.revoked) >= _MOST_REVOKED:
+            raise WrongState(
+                f"{_MOST_REVOKED} certificates of {name}'s are revoked already",
+                asked=asked,
+                would_work="remove the user and make it anew, which revokes all",
+            )
+        return msgspec.structs.replace(record, revoked=(*record.revoked, number))
+
     def drop(self, name: str) -> None:
         """A user who is no more."""
         record = self._users.pop(name, None)
@@ -239,7 +268,19 @@ class Users:
                 f"the certificate is for user {name[:80]!r}, whom this server does not have",
                 would_work="ask an administrator: vipu-admin create user, create certificate",
             )
-        if uri.count(":") > 2 and uri != user_uri(record.name, record.created_at):
+        number = certificate_number(uri)
+        if number in record.revoked:
+            raise Unauthenticated(
+                f"this certificate of user {name} was revoked",
+                would_work="ask an administrator for another: vipu-admin create certificate",
+            )
+        if not uri and record.role == Role.ADMINISTRATOR.value and name not in self.common_names:
+            raise Unauthenticated(
+                f"a common name makes nobody an administrator, and {name} is one",
+                would_work=f"vipu-admin create certificate {name}, which says so by a URI; or "
+                f"vipu-server --tls-administrators {name}",
+            )
+        if uri.count(":") > 2 and uri != user_uri(record.name, record.created_at, number):
             raise Unauthenticated(
                 f"the certificate is for an earlier user {name}",
                 would_work="ask an administrator for another: vipu-admin create certificate",
@@ -299,4 +340,5 @@ def _info(record: UserRecord) -> UserInfo:
         allocations=list(record.allocations),
         created_at=record.created_at,
         uid=record.uid,
+        revoked=list(record.revoked),
     )

@@ -5,6 +5,7 @@ from podwright.server._certificates import (
     make_agent_certificate,
     make_certificates,
     make_user_certificate,
+    renew_certificates,
 )
 from podwright.server._hardware import Hardware
 from podwright.server._identity import TOKEN_TTL, Identity
@@ -27,6 +28,7 @@ __all__ = [
     "make_certificates",
     "make_store",
     "make_user_certificate",
+    "renew_certificates",
     "restore_from",
     "serve",
 ]

@@ -6,7 +6,9 @@ guide); certificates that say whose they are go on from there, and are our choic
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +22,36 @@ from podwright.wire import SERVER_URI, AlreadyExists, InvalidRequest, Unavailabl
 _YEARS: Final = 3650  #: days that the authority and its first two certificates are good for
 _CURVE: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _BOTH: Final = "serverAuth,clientAuth"
+_NAMES: Final = "names"  #: file with the names that certificates were made for, one a line
+_HOST = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+#: Purpose and own names of each. The server calls agents, too: it is a client there.
+_SIDES: Final[dict[str, tuple[str, list[str]]]] = {
+    "server": (_BOTH, [f"URI:{SERVER_URI}"]),
+    "client": ("clientAuth", []),
+}
+
+
+def check_name(name: str, asked: str) -> str:
+    """A name or an address that a server can have. Raises wire.InvalidRequest."""
+    bare = name.strip("[]")
+    try:
+        address = ipaddress.ip_address(bare)
+    except ValueError:
+        if not _HOST.fullmatch(name) or name.replace(".", "").isdigit():
+            raise InvalidRequest(
+                f"{name[:80]!r} is no name of a host, and no address",
+                asked=asked,
+                would_work="--name head1 --name 10.0.0.1",
+            ) from None
+        return name
+    if address.is_unspecified:
+        raise InvalidRequest(
+            f"{name} stands for all addresses, and nobody connects to it",
+            asked=asked,
+            would_work="the names and addresses by which clients come: --name head1 "
+            "--name 10.0.0.1",
+        )
+    return str(address)
 
 
 def make_certificates(
@@ -32,31 +64,76 @@ def make_certificates(
     make more. Raises wire.AlreadyExists, and wire.Unavailable without openssl.
     """
     asked = "--tls-init"
+    hosts = [check_name(name, asked) for name in hosts]
     _check_free(folder, asked)
     maker = _Maker(asked, days, start)
-    names = [_kind(name) for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
     with _Scratch(folder) as made:
         maker.authority(made)
-        # The server calls agents, too: it is a client there.
-        sides: dict[str, tuple[str, list[str]]] = {
-            "server": (_BOTH, [f"URI:{SERVER_URI}"]),
-            "client": ("clientAuth", []),
-        }
-        for side, (purpose, uris) in sides.items():
-            (made / side).mkdir()
-            maker.issue(made, made / side, f"Podwright {side}", [*names, *uris], purpose)
+        _both_sides(maker, made, made, hosts)
+
+
+def renew_certificates(
+    folder: Path, hosts: Sequence[str] = (), *, days: int = _YEARS, start: float | None = None
+) -> list[str]:
+    """`folder/server` and `folder/client` anew, of the same authority; returns the names.
+
+    hosts: as for make_certificates; none: those of before. Each side is replaced as a whole.
+    Raises wire.InvalidRequest, wire.Unavailable without openssl.
+    """
+    asked = "--tls-renew"
+    _check_authority(folder, asked)
+    if not hosts:
+        try:
+            hosts = (folder / _NAMES).read_text().split()
+        except OSError:
+            raise InvalidRequest(
+                f"{folder} does not say for which names its certificates are",
+                asked=asked,
+                would_work="say them: --tls-renew --name head1 --name 10.0.0.1",
+            ) from None
+    maker = _Maker(asked, days, start)
+    hosts = [check_name(name, asked) for name in hosts]
+    made, umask = Path(tempfile.mkdtemp(dir=folder)), os.umask(0o077)
+    try:
+        _both_sides(maker, folder, made, hosts)
+        for side in _SIDES:
+            for name in ("ca.pem", "cert.pem", "key.pem"):
+                (folder / side).mkdir(mode=0o700, exist_ok=True)
+                os.replace(made / side / name, folder / side / name)
+        os.replace(made / _NAMES, folder / _NAMES)
+    finally:
+        os.umask(umask)
+        shutil.rmtree(made, ignore_errors=True)
+    return list(hosts)
+
+
+def _both_sides(maker: _Maker, authority: Path, place: Path, hosts: Sequence[str]) -> None:
+    """A certificate for each side in `place`, and for which names they are."""
+    names = [_kind(name) for name in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts])]
+    for side, (purpose, uris) in _SIDES.items():
+        (place / side).mkdir(mode=0o700)
+        maker.issue(authority, place / side, f"Podwright {side}", [*names, *uris], purpose)
+    (place / _NAMES).write_text("".join(f"{name}\n" for name in hosts))
 
 
 def make_user_certificate(
-    authority: Path, folder: Path, name: str, uri: str, days: int, *, start: float | None = None
+    authority: Path,
+    folder: Path,
+    name: str,
+    uri: str,
+    days: int,
+    *,
+    start: float | None = None,
+    renew: bool = False,
 ) -> None:
     """A user's certificate in a new folder, of the authority in the folder of --tls-init.
 
-    Raises wire.AlreadyExists, wire.InvalidRequest without the authority's key, wire.Unavailable
-    without openssl.
+    renew: in the place of the folder that is there. Raises wire.AlreadyExists,
+    wire.InvalidRequest without the authority's key, wire.Unavailable without openssl.
     """
     asked = f"create certificate {name}"
-    _check_free(folder, asked)
+    if not renew:
+        _check_free(folder, asked)
     _check_authority(authority, asked)
     maker = _Maker(asked, days, start)
     with _Scratch(folder) as made:
@@ -123,7 +200,11 @@ class _Scratch:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
+                old = Path(tempfile.mkdtemp(dir=self._folder.parent))
+                if self._folder.exists():  # a renewal: the old one goes once the new one is there
+                    self._folder.rename(old / "old")
                 self._made.rename(self._folder)
+                shutil.rmtree(old)
             else:
                 shutil.rmtree(self._made, ignore_errors=True)
         finally:
@@ -200,4 +281,7 @@ commonName = supplied
 
 
 def _kind(name: str) -> str:
-    return f"IP:{name}" if ":" in name or name.replace(".", "").isdigit() else f"DNS:{name}"
+    try:
+        return f"IP:{ipaddress.ip_address(name)}"
+    except ValueError:
+        return f"DNS:{name}"

@@ -82,6 +82,7 @@ class Options:
     web: tuple[str, int] | None = None
     munge: str | None = None
     visible: Visible | None = None
+    administrators: frozenset[str] = frozenset()
 
 
 async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
@@ -171,13 +172,16 @@ def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardw
 
 
 def _machines(options: Options, secure: Callable[[], bool]) -> Machines:
-    machines = reach(
-        options.agent_key,
-        options.silence,
-        options.interfaces,
-        own_key=options.own_key,
-        certs=options.certs,
-        secure=secure,
+    machines = replace(
+        reach(
+            options.agent_key,
+            options.silence,
+            options.interfaces,
+            own_key=options.own_key,
+            certs=options.certs,
+            secure=secure,
+        ),
+        administrators=options.administrators,
     )
     if options.nmx is None:
         return machines

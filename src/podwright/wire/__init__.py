@@ -20,6 +20,7 @@ from podwright.wire._admin import (
     DiscoverRequest,
     Named,
     NewUser,
+    RevokeRequest,
     UserInfo,
     UserList,
     UserRequest,
@@ -72,6 +73,7 @@ from podwright.wire._places import (
 from podwright.wire._prepared import prepared
 from podwright.wire._proof import (
     SERVER_URI,
+    certificate_number,
     munge_payload,
     read_certificates,
     user_of,
@@ -187,6 +189,7 @@ __all__ = [
     "ReadyState",
     "RemoveRequest",
     "ResetRequest",
+    "RevokeRequest",
     "Routing",
     "ServerInfo",
     "ServerInfoRequest",
@@ -207,6 +210,7 @@ __all__ = [
     "WaiterList",
     "WaiterName",
     "WrongState",
+    "certificate_number",
     "device_sets",
     "error_from_code",
     "error_from_json",

@@ -169,14 +169,22 @@ class UserRequest(Value):
     uid: int = -1
 
 
+class RevokeRequest(Value):
+    """Revoke one certificate of a user's. number: it stands in the certificate's URI, last."""
+
+    name: str
+    number: str
+
+
 class UserInfo(Value):
-    """A user in a listing."""
+    """A user in a listing. revoked: numbers of certificates that are worth nothing any more."""
 
     name: str
     role: str = "user"
     allocations: list[str] = []
     created_at: float = 0.0
     uid: int = -1
+    revoked: list[str] = []
 
 
 class NewUser(Value):
@@ -210,5 +218,6 @@ METHODS.update(
         Method("CreateUser", UserRequest, NewUser, True),
         Method("ListUsers", ListRequest, UserList),
         Method("RemoveUser", Named, Empty, True),
+        Method("RevokeCertificate", RevokeRequest, UserInfo, True),
     )
 )

@@ -16,10 +16,17 @@ SERVER_URI: Final = "podwright:server"
 _USER, _OURS = "podwright:user:", "podwright:"
 
 
-def user_uri(name: str, created_at: float) -> str:
+def user_uri(name: str, created_at: float, number: str = "") -> str:
     """The URI of a user's certificate. created_at: of the user, so that it is worth nothing for
-    somebody who is made later under the same name."""
-    return f"{_USER}{name}:{created_at:.6f}"
+    somebody who is made later under the same name. number: of this one certificate, by which it
+    can be revoked."""
+    return f"{_USER}{name}:{created_at:.6f}" + (f":{number}" if number else "")
+
+
+def certificate_number(uri: str) -> str:
+    """The number in a certificate's URI, or empty."""
+    parts = uri.removeprefix(_USER).split(":")
+    return parts[2] if uri.startswith(_USER) and len(parts) == 3 else ""
 
 
 def user_of(uris: list[str], common_name: str) -> tuple[str, str]:
