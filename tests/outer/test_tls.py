@@ -144,6 +144,10 @@ trap 'kill $server; wait $server || true' EXIT
 until [ -S s ]; do sleep 0.1; done
 vipu-admin --config chief.hcl -H 10.0.0.1 --tls-certs vipu-certs/client create user alice
 {listing}
+kill $server; wait $server || true
+{serve} --api-host 10.0.0.2 --storage db --socket s &
+server=$!
+until [ -S s ]; do sleep 0.1; done
 vipu -H 10.0.0.2 --config alice.vipu-cli.hcl --tls-certs vipu-certs/client list partitions || true
 """
     script = script.replace(
