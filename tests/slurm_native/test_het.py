@@ -32,7 +32,7 @@ class Queue:
 
     def _row(self, job: int) -> str:
         words = [str(job), self.state, "0", "20", self.priority, "Resources", "", "1:00"]
-        words += [self.licences if job == 20 else "", "ipus=4 gcds=1 pod=pod16"]
+        words += [self.licences if job == 20 else "", "ipus=4 gcds=1 pod=pod16", "", ""]
         padded = (word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
         return "".join(padded) + "\n"
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from podwright.slurm.service import Asked, FakeSlurm, Pod, Said, Service, Site, Sweep
+from podwright.slurm.service._agree import licences_of
 from podwright.slurm.service._queue import _WIDTHS
 from podwright.wire import (
     DeviceInfo,
@@ -91,9 +92,10 @@ class OnePod:
 
 
 class Queue:
-    """squeue's words. jobs: job -> (state, restarts)."""
+    """squeue's words. jobs: job -> (state, restarts). at: when they were submitted."""
 
     def __init__(self) -> None:
+        self.at = ""
         self.jobs: dict[int, tuple[str, int]] = {}
 
     def __call__(self, argv: Sequence[str]) -> Said | str:
@@ -101,7 +103,7 @@ class Queue:
             return ""
         rows = []
         for job, (state, restarts) in self.jobs.items():
-            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", "ipu:4", ""]
+            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", "ipu:4", "", "", self.at]
             rows.append(
                 "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
             )
@@ -127,10 +129,10 @@ async def service(server: OnePod, queue: Queue) -> AsyncIterator[Service]:
     task.cancel()
 
 
-def ask(job: int, devices: int, restart: int = 0) -> Asked:
-    return Asked(
-        job=str(job), uid="5", user="games", licences=f"ipu:{devices}", restart=str(restart)
-    )
+def ask(job: int, devices: int, restart: int = 0, **more: str) -> Asked:
+    licences = ";".join(f"{name}:{n}" for name, n in licences_of(POD, devices).items())
+    said = {"uid": "5", "user": "games", "licences": licences, "ipus": str(devices)}
+    return Asked(job=str(job), restart=str(restart), **(said | more))
 
 
 async def test_a_job_gets_the_same_partition_however_often_it_is_asked_for(
@@ -241,10 +243,10 @@ async def test_a_number_that_slurm_gives_out_again_gets_nothing_of_the_forgotten
     service: Service, server: OnePod
 ) -> None:
     await service.begins(ask(7, 4))
-    other = Asked(job="7", uid="9", user="news", licences="ipu:4")
+    other = ask(7, 4, uid="9", user="news")
     await service.begins(other)
     assert server.made["slurm_7"].owner == "news"
-    larger = Asked(job="7", uid="9", user="news", licences="ipu:8")
+    larger = ask(7, 8, uid="9", user="news")
     await service.begins(larger)
     assert server.made["slurm_7"].size == 8
     assert service.hidden()["ipu_x8"] == 0  # eight are free together, eight are Slurm's count

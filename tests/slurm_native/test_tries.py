@@ -22,8 +22,8 @@ class OneJob:
 
     def __call__(self, argv: Sequence[str]) -> Said | str:
         if argv[0] == "squeue":
-            words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", ""]
-            words[-1] = self.comment
+            words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", "", "", ""]
+            words[9] = self.comment
             return "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True)) + "\n"
         if argv[1] == "hold":
             self.held.append(argv[2])

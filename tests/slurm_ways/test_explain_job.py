@@ -49,8 +49,8 @@ def slurm(line: str, licences: str = "", limit: str = "1:00:00") -> FakeSlurm:
                 line.format(licences=licences) if line else Said(1, "", "Invalid job id specified")
             )
         rows = [
-            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, ""],
-            ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", ""],
+            ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, "", "", ""],
+            ["7", "RUNNING", "0", "0", "5", "None", ends, limit, "ipu:8", "", "", ""],
         ]
         return "".join(
             "".join(w.ljust(n) for w, n in zip(row, _WIDTHS.values(), strict=True)) + "\n"

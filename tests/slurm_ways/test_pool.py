@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from podwright.slurm.service import Fixed, Site
+from podwright.slurm.service import Asked, Fixed, Site
 from podwright.slurm.service import Pod as Kind
+from podwright.slurm.service._agree import licences_of
 from podwright.slurm.ways import SharedService, Static
 from podwright.wire import (
     AcquireRequest,
@@ -20,6 +21,15 @@ from podwright.wire import (
     Unavailable,
 )
 from tests.slurm_ways.world import ROOT, Pod, Slurm, asked
+
+
+KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
+
+
+def part(job: int, size: int) -> Asked:
+    """A job of the shared partition, with all that job_submit wrote for it."""
+    licences = ",".join(f"{name}:{n}" for name, n in licences_of(KIND, size).items())
+    return msgspec.structs.replace(asked(job, licences), ipus=str(size))
 
 
 @pytest_asyncio.fixture
@@ -111,8 +121,7 @@ async def test_a_job_with_a_forgotten_jobs_number_gets_nothing_of_it(
 @pytest_asyncio.fixture
 async def shared(pod: Pod, slurm: Slurm) -> AsyncIterator[SharedService]:
     await pod.make("all", 16, reconfigurable=True)
-    kind = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
-    site = Site(mode="shared", pods=(kind,), shared="all", patience_s=0.05)
+    site = Site(mode="shared", pods=(KIND,), shared="all", patience_s=0.05)
     service = SharedService(site, pod, slurm)  # type: ignore[arg-type]
     await service.refresh()
     task = asyncio.create_task(service.counts.run())
@@ -125,19 +134,19 @@ async def test_each_job_holds_a_part_of_the_shared_one(
 ) -> None:
     for job in (7, 8, 9):
         slurm.add(job)
-    await asyncio.gather(*(shared.begins(asked(job, "ipu:4")) for job in (7, 8)))
+    await asyncio.gather(*(shared.begins(part(job, 4)) for job in (7, 8)))
     places = [set(one.devices) for one in await pod.leases()]
     assert [len(one) for one in places] == [4, 4]
     assert not places[0] & places[1]
     assert shared.hidden()["ipu_x8"] == 8
     with pytest.raises(Unavailable, match="no free block of 16"):
-        await shared.begins(asked(9, "ipu:16"))
-    await shared.ended(asked(7, "ipu:4"))
+        await shared.begins(part(9, 16))
+    await shared.ended(part(7, 4))
     again = SharedService(shared.site, pod, slurm)  # type: ignore[arg-type]
     await again.refresh()
     assert list(again.books["all"].holdings) == [8]
     await shared.renew()
-    await shared.ended(asked(8, "ipu:4"))
+    await shared.ended(part(8, 4))
     assert await pod.leases() == []
     assert shared.hidden()["ipu_x16"] == 0
 
@@ -146,8 +155,8 @@ async def test_a_part_is_not_passed_on_with_a_forgotten_jobs_number(
     shared: SharedService, pod: Pod, slurm: Slurm
 ) -> None:
     slurm.add(7)
-    await shared.begins(asked(7, "ipu:4"))
-    await shared.begins(msgspec.structs.replace(asked(7, "ipu:4"), user="bob", uid="1002"))
+    await shared.begins(part(7, 4))
+    await shared.begins(msgspec.structs.replace(part(7, 4), user="bob", uid="1002"))
     (lease,) = await pod.leases()
     assert lease.owner == "bob"
     assert slurm.comment(7) == f"podwright: partition=all lease={lease.id} gcds=1"

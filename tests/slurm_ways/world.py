@@ -86,6 +86,7 @@ class Slurm(FakeSlurm):
             rows = []
             for job, (state, licences, said) in self.jobs.items():
                 words = [str(job), state, "0", "0", "1", "Licenses", "NONE", "1:00", licences, said]
+                words += ["", ""]
                 rows.append(
                     "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True))
                 )

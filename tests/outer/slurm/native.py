@@ -201,7 +201,7 @@ class NativeLab(SlurmLab):
     def holds(self, job: int) -> str | None:
         """What a job holds is for this life of it: `7`, `7/1` restarted once; None: nothing."""
         found = self.partitions().get(f"slurm_{job}")
-        return found.job if found else None
+        return found.job.partition(",")[0] if found else None
 
     def taken(self) -> list[str]:
         """Each device that a job holds, by the server's word; twice where it is given twice."""

@@ -83,7 +83,7 @@ class WayLab(NativeLab):
             again = "" if restarts == "0" else f"/{restarts}"
             return f"{job}{again}" if f"c{job}" in self.allocations() else None
         for one in self.leases():
-            name = one.holder.removeprefix("Slurm job ")
+            name = one.holder.removeprefix("Slurm job ").partition(",")[0]
             if name.partition("/")[0] == str(job):
                 return name
         return None

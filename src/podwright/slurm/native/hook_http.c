@@ -19,8 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A host that is gone answers nothing, and another address may be waiting for its turn. */
-enum { REQUEST_MAX = 16384, CONNECT_MS = 2000 };
+/* A host that is gone answers nothing, and another address may be waiting for its turn.
+ * ANSWER_MS: how long one of several servers may think. What it began goes on, and is found done. */
+enum { REQUEST_MAX = 16384, CONNECT_MS = 2000, ANSWER_MS = 10000 };
 
 long long now_ms(void)
 {
@@ -219,4 +220,53 @@ int http_post(const char *address, const char *path, const char *body, long long
 	}
 	close(fd);
 	return result;
+}
+
+int http_ask(char servers[][ADDRESS_MAX], int count, const char *path, const char *body,
+	     long seconds, struct answer *out)
+{
+	long long deadline = now_ms() + seconds * 1000LL;
+	useconds_t pause = 20000;
+	int result = -1;
+
+	do {
+		for (int k = 0; k < count; k++) {
+			long long until = count > 1 ? now_ms() + ANSWER_MS : deadline;
+			int failed = http_post(servers[k], path, body,
+					       until < deadline ? until : deadline, out);
+
+			if (failed == NO_CREDENTIAL)
+				result = failed;
+			if (!failed && out->status < 500)
+				return 0;
+		}
+		usleep(pause);
+		if (pause < 1000000)
+			pause *= 2;
+	} while (now_ms() < deadline);
+	return result;
+}
+
+bool json_add(char *body, const char *key, const char *value)
+{
+	size_t at = strlen(body);
+	int n = snprintf(body + at, BODY_MAX - at, "%s\"%s\":\"", at > 1 ? "," : "", key);
+
+	if (n < 0)
+		return false;
+	at += (size_t)n;
+	for (; *value; value++) {
+		if (at + 8 >= BODY_MAX)
+			return false;
+		if (*value == '"' || *value == '\\')
+			body[at++] = '\\';
+		if ((unsigned char)*value < 0x20)
+			at += (size_t)snprintf(body + at, 7, "\\u%04x", (unsigned)*value);
+		else
+			body[at++] = *value;
+	}
+	if (at + 2 >= BODY_MAX)
+		return false;
+	memcpy(body + at, "\"", 2);
+	return true;
 }

@@ -1,10 +1,17 @@
-/* One HTTP request to the first server that answers. See hook_http.c. */
+/* One HTTP request to the first server that decides. See hook_http.c. */
 #ifndef PODWRIGHT_HOOK_HTTP_H
 #define PODWRIGHT_HOOK_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-enum { ANSWER_MAX = 65536, ADDRESS_MAX = 256, SERVERS_MAX = 8, NO_CREDENTIAL = -2 };
+enum {
+	ANSWER_MAX = 65536,
+	ADDRESS_MAX = 256,
+	SERVERS_MAX = 8,
+	BODY_MAX = 8192,
+	NO_CREDENTIAL = -2
+};
 
 struct answer {
 	int status;		/* HTTP status, 0 when no server answered */
@@ -23,5 +30,15 @@ extern const char *munge_socket;
  * NO_CREDENTIAL where MUNGE could not vouch for us. */
 int http_post(const char *address, const char *path, const char *body, long long deadline,
 	      struct answer *out);
+
+/* Asks each of `count` addresses in turn, again and again, until one decides: an answer below 500.
+ * What is 5xx, or nobody, is not decided yet. 0 and the answer; or -1 or NO_CREDENTIAL, as above,
+ * when `seconds` are over. */
+int http_ask(char servers[][ADDRESS_MAX], int count, const char *path, const char *body,
+	     long seconds, struct answer *out);
+
+/* Appends ,"key":"value" to a body of BODY_MAX bytes that begins with "{", with what JSON forbids
+ * escaped. False where it does not fit: nothing is cut. The caller adds the "}". */
+bool json_add(char *body, const char *key, const char *value);
 
 #endif

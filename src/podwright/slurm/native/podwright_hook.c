@@ -19,7 +19,6 @@
 #define _GNU_SOURCE
 #include "hook_http.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <libgen.h>
 #include <stdarg.h>
@@ -31,9 +30,8 @@
 #include <syslog.h>
 #include <unistd.h>
 
-/* ANSWER_MS: how long one of several servers may think. What it began goes on, and is found done.
- * COUNTED_S: how long a job whose site's prolog failed waits to be counted. */
-enum { BODY_MAX = 8192, LINE_MAX_ = 1024, EXIT_NO_SERVER = 75, ANSWER_MS = 10000, COUNTED_S = 5 };
+/* COUNTED_S: how long a job whose site's prolog failed waits to be counted. */
+enum { LINE_MAX_ = 1024, EXIT_NO_SERVER = 75, COUNTED_S = 5 };
 
 struct settings {
 	char servers[SERVERS_MAX][ADDRESS_MAX];
@@ -144,53 +142,28 @@ static bool read_settings(const char *path, struct settings *s)
 	return good;
 }
 
-/* True if the job's licences ("ipu:4,matlab:1") name ours. */
+/* True if the job's licences ("ipu:4,matlab:1"; with ";" between them since Slurm 25.05, and once
+ * Slurm has written the list itself) name ours. */
 static bool holds(const char *licences, const char *name)
 {
 	size_t length = strlen(name);
 
-	for (const char *at = licences; at; at = strchr(at, ',')) {
-		if (*at == ',')
-			at++;
-		if (strncmp(at, name, length) == 0 && strchr(":,", at[length]))
+	for (const char *at = licences; at; at = strpbrk(at, ",;|")) {
+		at += strspn(at, ",;|");
+		if (strncmp(at, name, length) == 0 && strchr(":=@(,;|", at[length]))
 			return true;
 	}
 	return false;
 }
 
-/* Slurm 24.11 lets only the leader of a heterogeneous job have licences: its other components are
- * known by the option that the user gave; what they get, the server decided before they started. */
+/* Whoever asked for devices is known by the option that he gave, whatever became of the licences:
+ * Slurm 24.11 lets only the leader of a heterogeneous job have any, a user may take his off, and a
+ * slurm.conf without them drops them from every job. The service decides what that means. */
 static bool ours(const char *licences, const char *name)
 {
 	const char *ipus = getenv("SPANK_IPUS");
 
-	return (licences && holds(licences, name)) ||
-	       (getenv("SLURM_HET_JOB_ID") && ipus && strcmp(ipus, "0") != 0);
-}
-
-/* Appends ,"key":"value" with what JSON forbids escaped; too long a body is an error, not cut. */
-static bool add(char *body, const char *key, const char *value)
-{
-	size_t at = strlen(body);
-	int n = snprintf(body + at, BODY_MAX - at, "%s\"%s\":\"", at > 1 ? "," : "", key);
-
-	if (n < 0)
-		return false;
-	at += (size_t)n;
-	for (; *value; value++) {
-		if (at + 8 >= BODY_MAX)
-			return false;
-		if (*value == '"' || *value == '\\')
-			body[at++] = '\\';
-		if ((unsigned char)*value < 0x20)
-			at += (size_t)snprintf(body + at, 7, "\\u%04x", (unsigned)*value);
-		else
-			body[at++] = *value;
-	}
-	if (at + 2 >= BODY_MAX)
-		return false;
-	memcpy(body + at, "\"", 2);
-	return true;
+	return (licences && holds(licences, name)) || (ipus && strcmp(ipus, "0") != 0);
 }
 
 /* The job in the server's words, from what Slurm puts into the environment of its scripts. problem:
@@ -219,10 +192,10 @@ static bool describe(char *body, const char *problem)
 	for (size_t k = 0; k < sizeof fields / sizeof *fields; k++) {
 		const char *value = getenv(fields[k][1]);
 
-		if (value && !add(body, fields[k][0], value))
+		if (value && !json_add(body, fields[k][0], value))
 			return false;
 	}
-	if (*problem && !add(body, "problem", problem))
+	if (*problem && !json_add(body, "problem", problem))
 		return false;
 	strcat(body, "}");
 	return true;
@@ -273,40 +246,27 @@ static void take_out(char *scontrol, const char *slurm_conf)
 	run(scontrol, (char *[]){scontrol, "update", nodes, "state=drain", reason, NULL});
 }
 
-/* Asks each server in turn until one decides. 5xx, or none there, means: not decided yet. */
-static int ask(const struct settings *s, const char *path, const char *body, long seconds)
+/* Asks the servers; the exit code that their answer means. */
+static int ask(struct settings *s, const char *path, const char *body, long seconds)
 {
 	static struct answer answer;
-	long long deadline = now_ms() + seconds * 1000LL;
-	useconds_t pause = 20000;
-	bool unproved = false;
+	int failed = http_ask(s->servers, s->count, path, body, seconds, &answer);
 
-	do {
-		for (int k = 0; k < s->count; k++) {
-			long long until = s->count > 1 ? now_ms() + ANSWER_MS : deadline;
-			int failed = http_post(s->servers[k], path, body,
-					       until < deadline ? until : deadline, &answer);
-
-			unproved |= failed == NO_CREDENTIAL;
-			if (failed)
-				continue;
-			if (answer.status == 200) {
-				fwrite(answer.body, 1, answer.length, stdout);
-				return 0;
-			}
-			if (answer.status < 500) {
-				complain("podwright: job %s refused (%d): %.400s",
-					 getenv("SLURM_JOB_ID"), answer.status, answer.body);
-				return 1;
-			}
-		}
-		usleep(pause);
-		if (pause < 1000000)
-			pause *= 2;
-	} while (now_ms() < deadline);
-	complain("podwright: job %s: no server answered within %ld s%s", getenv("SLURM_JOB_ID"),
-		 seconds, unproved ? " (no MUNGE credential for TCP: is munged running?)" : "");
-	return EXIT_NO_SERVER;
+	if (failed) {
+		complain("podwright: job %s: no server answered within %ld s%s",
+			 getenv("SLURM_JOB_ID"), seconds,
+			 failed == NO_CREDENTIAL
+				 ? " (no MUNGE credential for TCP: is munged running?)"
+				 : "");
+		return EXIT_NO_SERVER;
+	}
+	if (answer.status == 200) {
+		fwrite(answer.body, 1, answer.length, stdout);
+		return 0;
+	}
+	complain("podwright: job %s refused (%d): %.400s", getenv("SLURM_JOB_ID"), answer.status,
+		 answer.body);
+	return 1;
 }
 
 int main(int argc, char **argv)

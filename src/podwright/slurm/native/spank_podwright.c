@@ -1,18 +1,29 @@
 /* Slurm's side of what a user types and finds: --ipus and --num-replicas for srun, sbatch, salloc
  * and #SBATCH lines, and in each task of a job with devices the partition's environment.
  *
- * Nothing here asks a server. A job's partition is called slurm_<jobid> and a task's GCD is its
- * rank, so the environment follows from what slurmstepd knows; the plugstack line gives the rest:
+ * A job's partition is called slurm_<jobid> and a task's GCD is its rank, so the environment follows
+ * from what slurmstepd knows; the plugstack line gives the rest:
  *
  *   optional /usr/lib/podwright/spank_podwright.so host=pod-controller port=8090
  *
  * (socket=PATH as well: the server's Unix socket, on nodes that have it)
+ *
+ * prove=ADDRESS, once or several times: where the service is, as in hook.conf. Each step of a job
+ * with devices asks it, before anything of the user's runs, whether the job holds them; without
+ * that its tasks end with 75, and a batch job goes back to the queue: held where the service said
+ * no. munge=PATH: MUNGE's socket, if not at its usual place. prove-all=yes: every step asks, since
+ * nothing of a job shows that it has devices (host mapping: its hosts do).
  *
  * Where the name does not follow from the job's id (ask=yes), it stands in the job's AdminComment:
  * the service wrote it there before the job began, no user can change it, and slurmctld says it to
  * whoever is a step of the job. options=no: the site has no --ipus.
  *
  * Compiled on the site, against its own Slurm's spank.h. */
+#define _GNU_SOURCE
+/* slurm_load_job() and slurm_requeue() take a slurm_step_id_t since 26.05, which still has these. */
+#define SLURM_BACKWARD_COMPAT
+#include "step_proof.h"
+
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
@@ -23,12 +34,17 @@
 
 SPANK_PLUGIN(podwright, 1);
 
-enum { COUNT_MAX = 65536 };
+enum { COUNT_MAX = 65536, EXIT_UNPROVEN = 75 };
 
 /* partitions and leases: as many words as the job was given; gcds: of each of its partitions. */
 static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
-static int ask, no_options;
+static int ask, no_options, prove_all;
+
+/* Where the service is, what this step could say of its job, and why its tasks may not begin. */
+static struct doors doors;
+static struct claim claim;
+static char unproven[512];
 
 static int read_count(const char *option, const char *text, long least, char *into, size_t size)
 {
@@ -80,6 +96,12 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 			ask = 1;
 		} else if (strcmp(argv[k], "options=no") == 0) {
 			no_options = 1;
+		} else if (strcmp(argv[k], "prove-all=yes") == 0) {
+			prove_all = 1;
+		} else if (strncmp(argv[k], "munge=", 6) == 0) {
+			munge_socket = argv[k] + 6;
+		} else if (strncmp(argv[k], "prove=", 6) == 0 && doors_add(&doors, argv[k] + 6)) {
+			continue;
 		} else {
 			slurm_error("podwright: plugstack argument not understood: %s", argv[k]);
 			return ESPANK_BAD_ARG;
@@ -134,31 +156,97 @@ static void set_server(spank_t spank)
 		spank_setenv(spank, "PODWRIGHT_SOCKET", socket_path, 0);
 }
 
-/* Once for each step on a node: what the service wrote for the job. In slurmstepd's first moments,
- * since from when it drops its privileges Slurm 24.11 lets nobody in it talk to slurmctld. */
-static void read_handed(spank_t spank)
+/* What slurmctld says of the job: into the claim, and what the service wrote for it. False where it
+ * does not say. In slurmstepd's first moments, since from when it drops its privileges Slurm 24.11
+ * lets nobody in it talk to slurmctld. */
+static int read_job(uint32_t job)
 {
 	job_info_msg_t *found = NULL;
 	const char *said = NULL;
-	uint32_t job = 0, step = 0;
 
-	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
-	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step == SLURM_EXTERN_CONT)
-		return;
-	if (slurm_load_job(&found, job, 0) != SLURM_SUCCESS) {
+	if (slurm_load_job(&found, job, SHOW_ALL) != SLURM_SUCCESS) {
 		slurm_error("podwright: slurmctld does not say what job %u holds", job);
-		return;
+		return 0;
 	}
-	for (uint32_t k = 0; k < found->record_count && !said; k++)
-		if (found->job_array[k].job_id == job && found->job_array[k].admin_comment)
-			said = strstr(found->job_array[k].admin_comment, "podwright: ");
-	if (said) {
+	for (uint32_t k = 0; k < found->record_count; k++) {
+		slurm_job_info_t *one = &found->job_array[k];
+
+		if (one->job_id != job)
+			continue;
+		snprintf(claim.restart, sizeof claim.restart, "%u", one->restart_cnt);
+		snprintf(claim.submitted, sizeof claim.submitted, "%lld",
+			 (long long)one->submit_time);
+		snprintf(claim.licences, sizeof claim.licences, "%s",
+			 one->licenses ? one->licenses : "");
+		if (one->het_job_id) {
+			snprintf(claim.leader, sizeof claim.leader, "%u", one->het_job_id);
+			snprintf(claim.offset, sizeof claim.offset, "%u", one->het_job_offset);
+		}
+		if (one->admin_comment)
+			said = strstr(one->admin_comment, "podwright: ");
+	}
+	if (said && ask) {
 		read_word(said, "partition=", partitions, sizeof partitions);
 		read_word(said, "lease=", leases, sizeof leases);
 		read_word(said, "gcds=", gcds, sizeof gcds);
 		read_word(said, "allocation=", allocation, sizeof allocation);
 	}
 	slurm_free_job_info_msg(found);
+	return 1;
+}
+
+/* Was the job given devices, by all that this step can see? */
+static int has_devices(spank_t spank)
+{
+	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
+		ipus[0] = '\0';
+	return prove_all || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
+	       strstr(claim.licences, "podwright_");
+}
+
+/* The job goes back to the queue; held: until somebody releases it. Only a batch job can. */
+static void requeue(uint32_t job, int held)
+{
+	uint32_t whole = *claim.leader ? (uint32_t)strtoul(claim.leader, NULL, 10) : job;
+
+	if (slurm_requeue(whole, held ? JOB_REQUEUE_HOLD : 0) != SLURM_SUCCESS)
+		slurm_info("podwright: job %u is not requeued", whole);
+}
+
+/* Once for each step on a node: what the job was handed, and that it really holds its devices. */
+static void begin_step(spank_t spank)
+{
+	uint32_t job = 0, step = 0;
+	uid_t uid = 0;
+	enum proof proof;
+	char said[448];
+
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step == SLURM_EXTERN_CONT)
+		return;
+	if (ask)
+		read_job(job);
+	if (doors.count == 0 || !has_devices(spank))
+		return;
+	/* Only a batch job starts more than once: what slurmctld says of this start is its own. */
+	if (!ask && step == SLURM_BATCH_SCRIPT)
+		read_job(job);
+	snprintf(claim.job, sizeof claim.job, "%u", job);
+	snprintf(claim.step, sizeof claim.step, "%s",
+		 step == SLURM_BATCH_SCRIPT ? "batch" : "step");
+	snprintf(claim.ipus, sizeof claim.ipus, "%s", ipus);
+	if (spank_get_item(spank, S_JOB_UID, &uid) == ESPANK_SUCCESS)
+		snprintf(claim.uid, sizeof claim.uid, "%u", (unsigned)uid);
+	if (spank_getenv(spank, "SLURMD_NODENAME", claim.host, sizeof claim.host) != ESPANK_SUCCESS)
+		gethostname(claim.host, sizeof claim.host - 1);
+	proof = step_proof(&doors, &claim, said, sizeof said);
+	if (proof == PROVEN)
+		return;
+	snprintf(unproven, sizeof unproven, "podwright: job %u does not begin here: %s", job, said);
+	slurm_error("%s", unproven);
+	/* A later step that nobody answered for ends alone: its job did begin with its devices. */
+	if (proof == REFUSED || step == SLURM_BATCH_SCRIPT)
+		requeue(job, proof == REFUSED);
 }
 
 /* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS. */
@@ -168,8 +256,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	if (ask && where == S_CTX_REMOTE)
-		read_handed(spank);
+	if (where == S_CTX_REMOTE)
+		begin_step(spank);
 	if (where != S_CTX_LOCAL && where != S_CTX_ALLOCATOR)
 		return ESPANK_SUCCESS;
 	if (*ipus && spank_job_control_setenv(spank, "IPUS", ipus, 1) != ESPANK_SUCCESS)
@@ -205,6 +293,17 @@ static int set_handed(spank_t spank, int is_task, uint32_t rank)
 		spank_setenv(spank, "IPUOF_VIPU_API_GCD_ID", text, 1);
 	}
 	return ESPANK_SUCCESS;
+}
+
+/* In slurmstepd, as root, in each task's own process: one that was not proven ends here. */
+int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
+{
+	(void)argc;
+	(void)argv;
+	if (!spank_remote(spank) || !*unproven)
+		return ESPANK_SUCCESS;
+	dprintf(STDERR_FILENO, "%s\n", unproven);
+	_exit(EXIT_UNPROVEN);
 }
 
 /* In slurmstepd, before the task's exec. */

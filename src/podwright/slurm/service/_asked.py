@@ -9,7 +9,12 @@ from podwright.wire import InvalidRequest
 
 class Asked(msgspec.Struct, frozen=True):
     """A job as the hook describes it: Slurm's words, all of them text. problem: what went wrong
-    before the hook's own work, where something did."""
+    before the hook's own work, where something did.
+
+    ipus: the request, as SPANK handed it over at submission; Slurm lets nobody change it later.
+    What only a step says: step (`batch` or `step`), and, where it asked slurmctld, restart and
+    submitted (seconds since 1970); empty: it does not know.
+    """
 
     job: str
     uid: str = ""
@@ -19,7 +24,7 @@ class Asked(msgspec.Struct, frozen=True):
     licences: str = ""
     hosts: str = ""
     cluster: str = ""
-    restart: str = "0"
+    restart: str = ""
     het_job: str = ""
     het_offset: str = ""
     array_job: str = ""
@@ -27,6 +32,8 @@ class Asked(msgspec.Struct, frozen=True):
     replicas: str = ""
     ipus: str = ""
     problem: str = ""
+    submitted: str = ""
+    step: str = ""
 
     def number(self, field: str) -> int:
         """A field as a number. Raises InvalidRequest."""

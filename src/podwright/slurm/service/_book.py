@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.slurm.service._blocks import Blocks, block
+from podwright.slurm.service._life import Life, life
 from podwright.slurm.service._pods import Line, Pod
 from podwright.slurm.service._server import Server
 from podwright.wire import PartitionInfo
 
 _NAME: Final = re.compile(r"slurm_(\d+)")
-_JOB: Final = re.compile(r"(\d+)(?:/(\d+))?(?: of (\d+))?")
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Holding:
     leader: of the heterogeneous job that it is a component of; 0: an ordinary one, which holds
     block licences in Slurm. made: its partition is there. changed: the book's clock.
     moved: the devices that it has now, where a machine failed and the server moved it.
-    uid: whose job it is, -1 while that is not known.
+    uid: whose job it is, -1 while that is not known. cluster, submitted: as `Life` has them.
     """
 
     job: int
@@ -39,6 +39,8 @@ class Holding:
     changed: int = 0
     moved: int = 0
     uid: int = -1
+    cluster: str = ""
+    submitted: int = 0
 
     @property
     def size(self) -> int:
@@ -57,9 +59,8 @@ class Holding:
 
     @property
     def words(self) -> str:
-        """The job as the partition carries it: `7`, `7/1` restarted once, `8 of 7` a component."""
-        again = f"/{self.restart}" if self.restart else ""
-        return f"{self.job}{again}" + (f" of {self.leader}" if self.leader else "")
+        """The start of the job, as the partition carries it."""
+        return Life(self.job, self.restart, self.leader, self.cluster, self.submitted).words
 
 
 class Book:
@@ -202,17 +203,21 @@ class Book:
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
         """Is a partition that we did not know one of a job's? Then it is in the book."""
-        said = _JOB.fullmatch(info.job)
+        said = life(info.job)
         job = job_of(info.name)
-        if said is None or job is None or int(said[1]) != job:
+        if said is None or job is None or said.job != job:
             return False
         if job in self.holdings or self._released.get(job, 0) > began:
             return True
         start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
         if bits != block(start, order) or start % (1 << order):
             return False
-        holding = Holding(job, int(said[2] or 0), int(said[3] or 0), start, order, made=True)
-        holding.uid = info.owner_uid
+        holding = Holding(job, said.restart, said.leader, start, order, made=True)
+        holding.uid, holding.cluster, holding.submitted = (
+            info.owner_uid,
+            said.cluster,
+            said.submitted,
+        )
         self._add(holding)
         return True
 

@@ -53,7 +53,7 @@ class SlurmCommands:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"},
+                env={**os.environ, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": _times(argv[0])},
             )
         except OSError as error:
             raise Unavailable(
@@ -73,6 +73,11 @@ class SlurmCommands:
         return Said(
             process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
         )
+
+
+def _times(command: str) -> str:
+    """How a command writes times: lists are read by us alone, in seconds since 1970."""
+    return "%s" if command == "squeue" else "standard"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

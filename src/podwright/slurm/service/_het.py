@@ -70,20 +70,22 @@ class Heterogeneous:
 
     def waiting(self, jobs: Iterable[Listed]) -> dict[int, tuple[int, dict[int, Part]]]:
         """Leader -> its priority, and the parts of its job that want devices; all pending."""
-        found: dict[int, tuple[int, dict[int, Part]]] = {}
+        found: dict[int, dict[int, Part]] = {}
         running: set[int] = set()
+        priority: dict[int, int] = {}
         for one in jobs:
+            if one.job == one.het or one.het not in priority:
+                priority[one.het] = one.priority  # the leader's, which 26.05 lists last
             wants = one.wants(self._service.site.pods) if one.het else None
             if wants is None:
                 continue
             if one.state != "PENDING":
                 running.add(one.het)
-            job = found.setdefault(one.het, (one.priority, {}))
-            job[1][one.job] = wants[:2]
+            found.setdefault(one.het, {})[one.job] = wants[:2]
         return {
-            leader: job
-            for leader, job in found.items()
-            if leader not in running and job[0] > 0  # priority 0: held
+            leader: (priority[leader], parts)
+            for leader, parts in found.items()
+            if leader not in running and priority[leader] > 0  # priority 0: held
         }
 
     async def _reserve(self, leader: int, parts: dict[int, Part]) -> bool:

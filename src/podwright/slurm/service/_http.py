@@ -58,8 +58,9 @@ class Proofs:
 
 
 class Front:
-    """Answers hooks. failed: the site's own prolog did. state: what GET /slurm.v1/State shows.
-    proofs: what those over TCP show. uids: who may come by the socket; None: whom its mode lets in.
+    """Answers hooks, and steps. failed: the site's own prolog did. state: what GET
+    /slurm.v1/State shows. proofs: what those over TCP show. uids: who may come by the socket;
+    None: whom its mode lets in. steps: may a step begin.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Front:
         state: Callable[[], Any],
         proofs: Proofs | None = None,
         uids: Collection[int] | None = None,
+        steps: Handler | None = None,
     ) -> None:
         self._proofs = proofs
         self._uids = uids
@@ -77,6 +79,7 @@ class Front:
             "/slurm.v1/JobBegins": begins,
             "/slurm.v1/JobEnded": ended,
             "/slurm.v1/PrologFailed": failed,
+            **({"/slurm.v1/StepBegins": steps} if steps else {}),
         }
         self._state = state
         self._servers: list[HttpServer] = []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -144,12 +145,17 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_licences(text: str) -> dict[str, int]:
-    """`ipu:4,matlab` as counts. What is no licence list gives nothing."""
+    """`ipu:4,matlab` as counts. What is no licence list gives nothing.
+
+    Users may type `;` for `,`, and Slurm writes it since 25.05; also `=` for `:`. A name that comes
+    twice counts twice, as Slurm counts it (_build_license_list, src/slurmctld/licenses.c).
+    """
     out: dict[str, int] = {}
-    for word in text.replace("|", ",").split(","):
-        name, _, count = word.strip().partition(":")
+    for word in re.split("[,;|]", text):
+        name, _, count = word.strip().replace("=", ":").partition(":")
         if name and (not count or count.isdecimal()):
-            out[name.partition("@")[0]] = int(count or 1)
+            name = name.partition("@")[0]
+            out[name] = out.get(name, 0) + int(count or 1)
     return out
 
 

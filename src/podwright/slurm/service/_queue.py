@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from podwright.slurm.service._commands import Slurm
@@ -21,6 +23,8 @@ _WIDTHS = {
     "TimeLimit": 16,
     "Licenses": 1000,
     "admin_comment": 1000,
+    "UserID": 12,
+    "SubmitTime": 22,
 }
 #: Without a limit: Slurm 22.05 then shows a year, and an end a year ahead.
 _ENDLESS = ("UNLIMITED", "365-00:00:00")
@@ -36,7 +40,8 @@ _COMMENT = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
 class Listed(NamedTuple):
     """A job as Slurm lists it. het: its heterogeneous job, 0 for an ordinary one.
 
-    end: when its time is over, as text that sorts; what has no end sorts last.
+    end: when its time is over, as text that sorts; what has no end sorts last. submitted: seconds
+    since 1970; a job that is requeued counts as submitted anew. 0: not known, as is a uid of -1.
     """
 
     job: int
@@ -48,6 +53,13 @@ class Listed(NamedTuple):
     end: str
     licences: str
     comment: str
+    uid: int = -1
+    submitted: int = 0
+
+    @property
+    def alone(self) -> str:
+        """The job as scontrol must be told it, where a leader's number alone means all parts."""
+        return f"{self.job}+0" if self.job == self.het else str(self.job)
 
     @property
     def over(self) -> bool:
@@ -75,11 +87,36 @@ class Listed(NamedTuple):
         return (*found, 0) if found else None
 
 
-async def listed(slurm: Slurm, job: int = 0) -> dict[int, Listed]:
-    """All jobs that slurmctld remembers, or one. Raises Unavailable where it does not say."""
-    one = ["-j", str(job)] if job else []
-    said = await slurm.run("squeue", "-h", "-a", "-r", "-t", "all", *one, "-O", FORMAT)
-    if said.code and job and "Invalid job id" in said.err:
+class Listing:
+    """Single jobs, looked up together: however many ask at once, one squeue runs at a time, and
+    says what is so when it begins, or later."""
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self._running: asyncio.Task[dict[int, Listed]] | None = None
+        self._next: asyncio.Task[dict[int, Listed]] | None = None
+        self._asked: set[int] = set()
+
+    async def job(self, job: int) -> Listed | None:
+        """What slurmctld says of a job; None: it knows none. Raises Unavailable."""
+        self._asked.add(job)
+        if self._next is None:
+            self._next = asyncio.create_task(self._list())
+        return (await asyncio.shield(self._next)).get(job)
+
+    async def _list(self) -> dict[int, Listed]:
+        if self._running is not None:
+            await asyncio.wait({self._running})
+        self._running, self._next = self._next, None
+        asked, self._asked = self._asked, set()
+        return await listed(self._slurm, *sorted(asked))
+
+
+async def listed(slurm: Slurm, *jobs: int) -> dict[int, Listed]:
+    """All jobs that slurmctld remembers, or some. Raises Unavailable where it does not say."""
+    some = ["-j", ",".join(map(str, jobs))] if jobs else []
+    said = await slurm.run("squeue", "-h", "-a", "-r", "-t", "all", *some, "-O", FORMAT)
+    if said.code and jobs and "Invalid job id" in said.err:
         return {}
     if said.code:
         raise Unavailable(f"squeue failed: {said.text[:300]}")
@@ -97,12 +134,19 @@ async def listed(slurm: Slurm, job: int = 0) -> dict[int, Listed]:
                 het=_number(words[3]),
                 priority=_number(words[4]),
                 reason=words[5],
-                end="N/A" if words[7] in _ENDLESS else words[6],
+                end="N/A" if words[7] in _ENDLESS else _clock(words[6]),
                 licences=words[8],
                 comment="" if words[9] == "N/A" else words[9],
+                uid=_number(words[10]) if words[10] else -1,
+                submitted=_number(words[11]),
             )
             found[here.job] = here
     return found
+
+
+def _clock(text: str) -> str:
+    """Seconds since 1970 as Slurm writes times for people here; what is none stays as it is."""
+    return datetime.fromtimestamp(int(text)).isoformat() if text.isdecimal() else text
 
 
 def _number(text: str) -> int:

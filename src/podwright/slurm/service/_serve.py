@@ -44,6 +44,10 @@ class Work(Protocol):
         """Nothing is held for the job. Raises PodwrightError."""
         ...
 
+    async def proves(self, asked: Asked) -> str:
+        """The job of a step holds its devices, for this start. Raises PodwrightError."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """What an administrator watches."""
         ...
@@ -68,6 +72,7 @@ class Native:
         self._service = service
         self._sweep = Sweep(service)
         self.begins, self.ended, self.close = service.begins, service.ended, service.close
+        self.proves = service.proves
 
     def state(self) -> dict[str, Any]:
         """Counts, figures, and what each pod's jobs hold."""
@@ -119,7 +124,9 @@ async def serve(
         return ""
 
     proven = proofs(site) if site.listen else None
-    front = Front(work.begins, work.ended, failed, work.state, proven, callers(site))
+    front = Front(
+        work.begins, work.ended, failed, work.state, proven, callers(site), work.proves
+    )
     path = Path(site.socket)
     await nobody_at(path)
     tasks = [asyncio.create_task(_until_known(work))]

@@ -15,14 +15,16 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from podwright.slurm.service._agree import Differs, wanted
 from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._book import Book, Holding
 from podwright.slurm.service._commands import Slurm
 from podwright.slurm.service._het import Heterogeneous
-from podwright.slurm.service._pods import GCDS, HET_WAIT, Pod, Site, of_job, parse_licences
-from podwright.slurm.service._queue import listed
+from podwright.slurm.service._pods import HET_WAIT, Site
+from podwright.slurm.service._queue import Listed, Listing, listed
 from podwright.slurm.service._server import Server
 from podwright.slurm.service._sync import Counts
+from podwright.slurm.service._tries import Tries
 from podwright.wire import (
     AlreadyExists,
     InvalidRequest,
@@ -42,10 +44,16 @@ CLOSE_S = 10.0
 class Figures(msgspec.Struct):
     """What happened since the start. waited: jobs that waited in their prolog, for shape;
     waited_s: seconds of that. refused: jobs that were sent away. swept: partitions that a hook
-    should have ended."""
+    should have ended. held: jobs whose request and licences differ. proven: steps that
+    began; unproven: those that were ended, since their job did not hold its devices. bare: jobs
+    that ran without."""
 
     begun: int = 0
     ended: int = 0
+    held: int = 0
+    proven: int = 0
+    unproven: int = 0
+    bare: int = 0
     waited: int = 0
     waited_s: float = 0.0
     refused: int = 0
@@ -73,6 +81,8 @@ class Service:
         self.changed = asyncio.Condition()
         self.het = Heterogeneous(self)
         self.look = asyncio.Event()  #: set: the sweep should look now
+        self.tries = Tries(slurm, site.tries)
+        self._listing = Listing(slurm)
         self._closed = False
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -81,20 +91,31 @@ class Service:
     async def begins(self, asked: Asked) -> str:
         """The partition stands: its environment, in lines. Raises PodwrightError."""
         job, restart = asked.number("job"), asked.number("restart")
-        pod, size, gcds = await self._wanted(asked)
-        if size & (size - 1) or size > pod.largest:
-            raise InvalidRequest(f"no partition has {size} devices", asked=f"job {job}")
+        known = await self._listing.job(job)
+        try:
+            wants = wanted(asked, known, self.site)
+            if wants is None:
+                return ""
+            pod, size, gcds = wants
+            if size < 1 or size & (size - 1) or size > pod.largest:
+                raise Differs(f"no partition has {size} devices", asked=f"job {job}")
+        except Differs as error:
+            self.figures.held += 1
+            raise await self.tries.refusal(asked, error, final=True) from None
         book = self.books[pod.type]
         async with self.lock(job):
+            for other in self.books.values():  # one that a job of this number had in another pod
+                stale = other.holdings.get(job)
+                if stale and (other is not book or _is_anothers(stale, asked, size, known)):
+                    await self.give_back(other, stale)
             holding = book.holdings.get(job)
-            if holding and _is_anothers(holding, restart, size, asked.number("uid")):
-                await self.give_back(book, holding)
-                holding = None
             if holding is None:
                 leader = asked.number("het_job")
                 holding = await self._block(book, job, size.bit_length() - 1, restart, leader)
             if not holding.made:
                 holding.restart, holding.uid = restart, asked.number("uid")
+                holding.cluster = asked.cluster
+                holding.submitted = known.submitted if known else 0
                 await self._make(book, holding, asked, gcds)
         self.figures.begun += 1
         return f"IPUOF_VIPU_API_PARTITION_ID={holding.name}\n"
@@ -110,6 +131,25 @@ class Service:
                     await self.counts.synced()
         self.figures.ended += 1
         return ""
+
+    async def proves(self, asked: Asked) -> str:
+        """The step's job holds its devices for this start. Raises PodwrightError: where it does
+        not, the step ends, and its job goes back to the queue, held."""
+        job = asked.number("job")
+        async with self.lock(job):
+            problem = self._unproven(asked)
+        if not problem and asked.step == "batch" and asked.het_job == asked.job:
+            problem = await self._parts_unproven(job)
+        if not problem:
+            self.figures.proven += 1
+            return ""
+        self.figures.unproven += 1
+        _log.warning("job %d: a step on %s was ended: %s", job, asked.hosts, problem)
+        words = InvalidRequest(
+            f"{problem}: its PrologSlurmctld did not run to its end",
+            asked=f"a step of job {job}",
+        )
+        raise await self.tries.refusal(asked, words, final=True)
 
     # -- what the sweep and heterogeneous jobs use -------------------------------------------
 
@@ -158,20 +198,32 @@ class Service:
             out |= book.all_hidden() if self._closed else book.hidden()
         return out | {HET_WAIT: 1}
 
-    async def _wanted(self, asked: Asked) -> tuple[Pod, int, int]:
-        """Pod, devices and GCDs (0: open) by what job_submit wrote, never by what a user can."""
-        licences = parse_licences(asked.licences)
-        if asked.het_job:
-            known = (await listed(self.slurm, asked.number("job"))).get(asked.number("job"))
-            found = known.wants(self.site.pods) if known else None
-            if found:
-                return found
-        plain = of_job(licences, self.site.pods)
-        if plain is None:
-            raise InvalidRequest(
-                "its licences name none of this site's pods", asked=f"devices for job {asked.job}"
-            )
-        return (*plain, licences.get(GCDS, 0))
+    def _unproven(self, asked: Asked) -> str:
+        """Why a step's job does not hold what it was started for; empty: it does."""
+        job = asked.number("job")
+        holding = next((b.holdings[job] for b in self.books.values() if job in b.holdings), None)
+        if holding is None or not holding.made:
+            return f"job {job} holds no devices"
+        if asked.restart and asked.number("restart") != holding.restart:
+            return f"job {job} holds no devices for this start, but for start {holding.restart}"
+        if asked.submitted and holding.submitted not in (0, asked.number("submitted")):
+            return f"an earlier job {job} holds devices, and this one does not"
+        if asked.uid and holding.uid not in (-1, asked.number("uid")):
+            return f"a job {job} of another user holds devices, and this one does not"
+        if asked.step == "batch" and asked.ipus.isdecimal() and int(asked.ipus) != holding.size:
+            return f"job {job} holds {holding.size} devices and asked for {asked.ipus}"
+        return ""
+
+    async def _parts_unproven(self, leader: int) -> str:
+        """The same of the other parts of a heterogeneous job, whose first instruction is the
+        leader's."""
+        for job, part in (await listed(self.slurm, leader)).items():
+            wants = part.wants(self.site.pods) if part.head else None
+            if part.het == leader and wants and not part.over:
+                problem = self._unproven(Asked(job=str(job), restart=str(part.restart)))
+                if problem:
+                    return problem
+        return ""
 
     async def _block(self, book: Book, job: int, order: int, restart: int, leader: int) -> Holding:
         """A block; waits for one a while, if need be. Raises Unavailable after that."""
@@ -236,9 +288,17 @@ class Service:
         holding.changed = book.tick()
 
 
-def _is_anothers(holding: Holding, restart: int, size: int, uid: int) -> bool:
+def _is_anothers(holding: Holding, asked: Asked, size: int, known: Listed | None) -> bool:
     """Was it given to an earlier life of the job, whose epilog never ran, or to a job of the same
     number that slurmctld has forgotten: killed before it saved them, it gives numbers out again."""
-    if holding.restart < restart:
+    if not holding.made:  # it was set aside just now
+        return holding.size != size
+    if holding.restart < asked.number("restart"):
         return True
-    return holding.made and (holding.size != size or holding.uid not in (-1, uid))
+    submitted = known.submitted if known else 0
+    other = submitted and holding.submitted and submitted != holding.submitted
+    elsewhere = asked.cluster and holding.cluster and asked.cluster != holding.cluster
+    uid = asked.number("uid")
+    return bool(
+        other or elsewhere or holding.size != size or holding.uid not in (-1, uid)
+    )

@@ -28,6 +28,7 @@ _log = logging.getLogger("podwright.slurm")
 COMMENTS = 20
 #: Seconds between looks at the server, so that a failed machine is counted out soon.
 LOOK_S = 2.0
+_STARTED = ("CONFIGURING", "RUNNING", "SUSPENDED")
 _WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None", "BeginTime")
 
 
@@ -39,6 +40,8 @@ class Sweep:
         self._fallen = Fallen(service)
         self._room = Room(service)
         self._said: dict[int, str] = {}
+        self._had: set[tuple[int, int]] = set()
+        self._bare: set[tuple[int, int]] = set()
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -69,6 +72,7 @@ class Sweep:
             for holding in list(book.holdings.values()):
                 if holding.changed < since[pod] and self._is_over(holding, jobs, busy):
                     await self._end(book, holding)
+        await self._bare_jobs(jobs)
         await self._heterogeneous(jobs)
         self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
@@ -79,7 +83,12 @@ class Sweep:
         if not holding.made and (holding.job in busy or not holding.leader):
             return False  # set aside, or on its way: its own task decides
         job = jobs.get(holding.job)
-        return job is None or job.over or (job.waits and job.het not in self._service.het.offered)
+        if job is None or job.over:
+            return True
+        if holding.submitted and job.restart == holding.restart and job.state in _STARTED:
+            # Slurm has lost its state, and gave the number out again.
+            return job.submitted not in (0, holding.submitted)
+        return job.waits and job.het not in self._service.het.offered
 
     async def _end(self, book: Book, holding: Holding) -> None:
         service = self._service
@@ -89,6 +98,31 @@ class Sweep:
                 _log.warning("job %d is over and held %d devices", holding.job, holding.size)
                 await service.give_back(book, holding)
                 service.figures.swept += 1
+
+    async def _bare_jobs(self, jobs: Mapping[int, Listed]) -> None:
+        """What runs and never held its devices does not run on: what salloc started, say, where no
+        step asks. Twice in a row it must be so; one whose devices were taken from it is let be."""
+        service = self._service
+        holds = {job for book in service.books.values() for job in book.holdings}
+        self._had |= {(job, jobs[job].restart) for job in holds if job in jobs}
+        self._had &= {(job, one.restart) for job, one in jobs.items()}
+        bare = {
+            (one.job, one.restart)
+            for one in jobs.values()
+            if one.state == "RUNNING" and one.job not in holds and one.wants(service.site.pods)
+        } - self._had
+        again, self._bare = bare & self._bare, bare
+        for job, _ in sorted(again):
+            words = f"{jobs[job].head}it ran without its devices: its PrologSlurmctld did not end"
+            _log.warning("job %d runs and holds no devices: it is ended", job)
+            await service.slurm.run(
+                "scontrol", "update", f"jobid={jobs[job].alone}", f"admincomment={words}"
+            )
+            whole = str(jobs[job].het or job)
+            said = await service.slurm.run("scontrol", "requeuehold", whole)
+            if said.code:  # srun and salloc cannot start again by themselves
+                await service.slurm.run("scancel", whole)
+            service.figures.bare += 1
 
     async def _heterogeneous(self, jobs: Mapping[int, Listed]) -> None:
         het = self._service.het
@@ -119,7 +153,7 @@ class Sweep:
                 continue
             self._said[job.job] = text
             await self._service.slurm.run(
-                "scontrol", "update", f"jobid={job.job}", f"admincomment={text}"
+                "scontrol", "update", f"jobid={job.alone}", f"admincomment={text}"
             )
             left -= 1
             if not left:

@@ -31,14 +31,18 @@ class Tries:
         self._most = most
         self._holding: set[asyncio.Task[None]] = set()
 
-    async def refusal(self, asked: Asked, error: PodwrightError) -> PodwrightError:
-        """What the hook is told: the reason, which by now stands in the job's AdminComment."""
+    async def refusal(
+        self, asked: Asked, error: PodwrightError, *, final: bool = False
+    ) -> PodwrightError:
+        """What the hook is told: the reason, which by now stands in the job's AdminComment.
+        final: trying anew cannot help, so it is held at once."""
         job = asked.number("job")
         try:
             known = (await listed(self._slurm, job)).get(job)
             count = tried(known) + 1 if known else 1
-            last = count >= self._most
-            words = f"try {count} of {self._most} failed: {error}"
+            last = final or count >= self._most
+            words = "" if final else f"try {count} of {self._most} failed: "
+            words += str(error)
             if last:
                 words += f" Held: when that is mended, scontrol release {asked.het_job or job}"
             await comment(self._slurm, asked, (known.head if known else "") + words)

@@ -22,7 +22,7 @@ _FILTERED = ("plugin", "static")
 _PARTS: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
 #: What the SPANK plugin must know of a mode: that it has to ask, and that there is no --ipus.
 _PLUGIN: Final = {
-    "host-mapping": " ask=yes options=no",
+    "host-mapping": " ask=yes options=no prove-all=yes",
     "static": " ask=yes options=no",
     "shared": " ask=yes",
 }
@@ -76,6 +76,8 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     words = f"host={site.host} port={site.port}"
     if socket := socket_of(site.server):
         words += f" socket={socket}"
+    words += "".join(f" prove={door}" for door in _doors(site))
+    words += f" munge={site.munge_socket}" if site.munge_socket else ""
     words += _PLUGIN.get(site.mode, "")
     before = read(stack) if stack.exists() else ""
     plan.texts[stack] = with_line(before, f"optional {plugin} {words}")
@@ -217,10 +219,15 @@ def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str
     return out
 
 
+def _doors(site: Site) -> list[str]:
+    """Where hooks and steps reach the service: on its own host by its Unix socket."""
+    return [f"unix:{site.socket}", *([f"tcp:{site.listen}"] if site.listen else [])]
+
+
 def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
     lines = [
         "# Written by podwright slurm configure.",
-        f"server tcp:{site.listen}" if site.listen else f"server unix:{site.socket}",
+        *(f"server {door}" for door in _doors(site)),
         *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
         f"licence {MARK}",
         "prolog-seconds 60",

@@ -20,7 +20,7 @@ do
 end
 
 local function refuse(format, ...)
-   slurm.log_user("podwright: " .. string.format(format, ...))
+   slurm.log_user("podwright: %s", string.format(format, ...))
    return slurm.ERROR
 end
 
@@ -29,13 +29,35 @@ local function is_trusted(uid)
    return false
 end
 
+-- The names in a list of licences, in every way that a Slurm reads one: "," and ";" between them,
+-- "|" since 25.05; ":" or, since 25.05, "=" before the count, "@" before a server, "(" before nodes.
+local function licence_names(list)
+   local out = {}
+   for word in string.gmatch(type(list) == "string" and list or "", "[^,;|]+") do
+      local name = string.match(word, "^%s*([^:=@(%s]+)")
+      if name then out[#out + 1] = name end
+   end
+   return out
+end
+
+-- Slurm takes no list with both: whoever has devices has licences beside his own.
+local function either_or(jd)
+   return string.find(jd.licenses or "", "|", 1, true) ~= nil
+end
+
+-- Ours before the user's own.
+local function with_licences(jd, all)
+   if jd.licenses and jd.licenses ~= "" then all[#all + 1] = jd.licenses end
+   jd.licenses = table.concat(all, ",")
+end
+
 -- What stands in --gres=vipu:..., word by word, taken out of the request: no node has any.
 -- From hosts where cli_filter.lua runs it arrives among the licences, as podwright.gres.<...>.
 local function gres(jd)
    local found = {}
    local function sort(list, pattern, empty)
       local rest = {}
-      for word in string.gmatch(type(list) == "string" and list or "", "[^,]+") do
+      for word in string.gmatch(type(list) == "string" and list or "", "[^,;]+") do
          local said = string.match(word, pattern)
          if said then
             found[#found + 1] = (string.gsub(said, "%.", ":"))
@@ -63,25 +85,39 @@ local shared = @SHARED@
 -- What a job gets that does not say: so many, 0 for none; nil: it is asked to say.
 local unsaid = @UNSAID@
 
+-- What SPANK handed over, and why it cannot be believed. Slurm keeps it as it is now: what hooks
+-- read later is this, so two values, or one that is no number, are nobody's request.
 local function given(jd, name)
+   local found, problem
    for _, entry in pairs(jd.spank_job_env or {}) do
-      local value = string.match(entry, "^" .. name .. "=(%d+)$")
-         or string.match(entry, "^SPANK_" .. name .. "=(%d+)$")
-      if value then return tonumber(value) end
+      local value = string.match(entry, "^" .. name .. "=(.*)$")
+         or string.match(entry, "^SPANK_" .. name .. "=(.*)$")
+      if value and (found or #value > 9 or not string.match(value, "^%d+$")) then
+         problem = string.format("%s was not handed over by --ipus or --num-replicas: %s", name, value)
+      end
+      if value then found = tonumber(value) or 0 end
    end
+   return found, problem
 end
 
 -- Licences that are ours, in a list that a user typed.
 local function ours(licences)
-   for word in string.gmatch(licences or "", "[^,|]+") do
-      local name = string.match(word, "^%s*([^:@%s]+)")
-      if name and string.find(name, "^podwright_") then return name end
+   for _, name in ipairs(licence_names(licences)) do
+      if string.find(name, "^podwright_") then return name end
       for _, pod in pairs(pods) do
-         if name == pod.licence or (name and string.find(name, "^" .. pod.licence .. "_x%d+$")) then
+         local rest = string.sub(name, #pod.licence + 1)
+         if string.sub(name, 1, #pod.licence) == pod.licence
+            and (rest == "" or string.find(rest, "^_x%d+$")) then
             return name
          end
       end
    end
+end
+
+-- Does a submitted job have devices?
+local function has_devices(job)
+   local asked = given(job, "IPUS")
+   return (asked or 0) > 0 or ours(job.licenses) ~= nil
 end
 
 local function names()
@@ -104,7 +140,9 @@ local function devices(jd, uid)
    if typed and not is_trusted(uid) then
       return refuse("licence %s is not asked for by name; ask with --ipus=N", typed)
    end
-   local n, replicas = given(jd, "IPUS"), given(jd, "NUM_REPLICAS")
+   local n, forged = given(jd, "IPUS")
+   local replicas, forged_too = given(jd, "NUM_REPLICAS")
+   if forged or forged_too then return refuse("%s", forged or forged_too) end
    if n == 0 or (n == nil and (model or replicas or unsaid == 0)) then
       if model then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
       if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
@@ -135,6 +173,10 @@ local function devices(jd, uid)
    if n > pod.largest then
       return refuse("--ipus=%d: the largest partition of %s has %d", n, model, pod.largest)
    end
+   if either_or(jd) then
+      return refuse("-L '%s' with --ipus=%d: Slurm takes no licence list with | beside other licences, "
+         .. "and devices are counted by licences", jd.licenses, n)
+   end
    local tasks = jd.num_tasks
    if tasks == nil or tasks >= NONE or tasks < 1 then tasks = 0 end
    if shared then
@@ -150,7 +192,7 @@ local function devices(jd, uid)
    end
    if tasks > 0 and n / tasks > pod.domain then
       return refuse("a GCD has at most %d devices here, so --ipus=%d needs -n %d or more",
-         pod.domain, n, n / pod.domain)
+         pod.domain, n, math.floor(n / pod.domain))
    end
    if replicas and (n % replicas ~= 0 or (tasks > 0 and replicas % tasks ~= 0)) then
       return refuse("%d replicas do not divide evenly over %d devices in %d tasks", replicas, n, math.max(tasks, 1))
@@ -166,9 +208,8 @@ local function devices(jd, uid)
       all[#all + 1] = string.format("%s_x%d:%d", pod.licence, k, n)
       k = k * 2
    end
-   if tasks > 0 then all[#all + 1] = "podwright_gcds:" .. tasks end
-   if jd.licenses and jd.licenses ~= "" then table.insert(all, 1, jd.licenses) end
-   jd.licenses = table.concat(all, ",")
+   if tasks > 0 then all[#all + 1] = string.format("podwright_gcds:%d", tasks) end
+   with_licences(jd, all)
    return slurm.SUCCESS
 end
 
@@ -180,10 +221,33 @@ function slurm_job_submit(jd, parts, uid)
    return slurm.SUCCESS
 end
 
-function slurm_job_modify(jd, job, parts, uid)
-   if jd.licenses and not is_trusted(uid) and (ours(jd.licenses) or ours(job.licenses)) then
+-- The rule of submission, for what is submitted already: nobody but an administrator changes what a
+-- job was counted with, or among how many tasks its devices were divided.
+local function modified(jd, job)
+   local typed = ours(jd.licenses)
+   if typed then
+      return refuse("licence %s is not asked for by name; submit the job with what it needs", typed)
+   end
+   for _, name in ipairs({ "tres_per_node", "tres_per_job", "gres" }) do
+      local value = jd[name]
+      if type(value) == "string" and string.find(value, "vipu", 1, true) then
+         return refuse("a submitted job gets no other devices; submit it anew")
+      end
+   end
+   if not has_devices(job) then return slurm.SUCCESS end
+   if jd.licenses then
       return refuse("the licences of a job with devices are Podwright's; submit it anew")
    end
+   local tasks = jd.num_tasks
+   if tasks and tasks < NONE then
+      return refuse("a job's devices are divided among its tasks; submit it anew with -n %d", tasks)
+   end
+   return slurm.SUCCESS
+end
+
+function slurm_job_modify(jd, job, parts, uid)
+   local said = is_trusted(uid) and slurm.SUCCESS or modified(jd, job)
+   if said ~= slurm.SUCCESS then return said end
    if site.modify then return site.modify(jd, job, parts, uid) end
    return slurm.SUCCESS
 end

@@ -7,10 +7,14 @@ local sizes = {
 }
 
 local function ours(licences)
-   for word in string.gmatch(licences or "", "[^,|]+") do
-      local name = string.match(word, "^%s*([^:@%s]+)")
-      if name and string.find(name, "^podwright_") then return name end
+   for _, name in ipairs(licence_names(licences)) do
+      if string.find(name, "^podwright_") then return name end
    end
+end
+
+-- Does a submitted job have devices?
+local function has_devices(job)
+   return ours(job.licenses) ~= nil
 end
 
 -- The names in n[1-4,7],login.
@@ -116,9 +120,11 @@ local function devices(jd, uid, parts)
    if why then return refuse("%s", why) end
    -- Its hosts are its own: two jobs on one host would want the same machines.
    jd.shared = 0
-   local mark = "podwright_job:1"
-   if jd.licenses and jd.licenses ~= "" then mark = jd.licenses .. "," .. mark end
-   jd.licenses = mark
+   if either_or(jd) then
+      return refuse("-L '%s': Slurm takes no licence list with | beside other licences, and jobs of these "
+         .. "hosts have one", jd.licenses)
+   end
+   with_licences(jd, { "podwright_job:1" })
    return slurm.SUCCESS
 end
 

@@ -4,12 +4,14 @@ local stock = {
 }
 
 local function ours(licences)
-   for word in string.gmatch(licences or "", "[^,|]+") do
-      local name = string.match(word, "^%s*([^:@%s]+)")
-      if name and (string.find(name, "^podwright_") or string.find(name, "^vipu_%d+$")) then
-         return name
-      end
+   for _, name in ipairs(licence_names(licences)) do
+      if string.find(name, "^podwright_") or string.find(name, "^vipu_%d+$") then return name end
    end
+end
+
+-- Does a submitted job have devices?
+local function has_devices(job)
+   return ours(job.licenses) ~= nil
 end
 
 local function there()
@@ -30,6 +32,10 @@ local function devices(jd, uid)
    local het = jd.het_job_offset
    if het ~= nil and het < 100000 then
       return refuse("partitions made beforehand are not for heterogeneous jobs")
+   end
+   if either_or(jd) then
+      return refuse("-L '%s' with --gres=vipu: Slurm takes no licence list with | beside other licences, "
+         .. "and partitions are counted by licences", jd.licenses)
    end
    local nodes = jd.min_nodes
    if nodes == nil or nodes >= NONE or nodes < 1 then nodes = 1 end
@@ -54,8 +60,7 @@ local function devices(jd, uid)
       end
    end
    for size, count in pairs(wanted) do all[#all + 1] = string.format("vipu_%d:%d", size, count) end
-   if jd.licenses and jd.licenses ~= "" then table.insert(all, 1, jd.licenses) end
-   jd.licenses = table.concat(all, ",")
+   with_licences(jd, all)
    return slurm.SUCCESS
 end
 

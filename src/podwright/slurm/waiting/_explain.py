@@ -230,7 +230,7 @@ def _until(job: Listed | None) -> str:
 
 
 def _job_of(holder: str) -> int:
-    word = holder.removeprefix("Slurm job ").partition(" ")[0].partition("/")[0]
+    word = holder.removeprefix("Slurm job ").partition(" ")[0].partition("/")[0].rstrip(",")
     return int(word) if holder.startswith("Slurm job ") and word.isdecimal() else 0
 
 

@@ -16,9 +16,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from podwright.slurm.service import Asked, Site, Slurm, Tries
-from podwright.slurm.service._queue import Listed
+from podwright.slurm.service._life import Life
+from podwright.slurm.service._queue import Listed, Listing
 from podwright.slurm.ways._pool import Caller
-from podwright.wire import PodwrightError, Unavailable
+from podwright.wire import InvalidRequest, PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.slurm")
 #: Seconds between two looks of a prolog that waits.
@@ -41,6 +42,7 @@ class Way(ABC):
         self.slurm = slurm
         self.clock = clock
         self.tries = Tries(slurm, site.tries)
+        self.listing = Listing(slurm)
         self.look = asyncio.Event()  #: set: the sweep should look now
         self.freed = asyncio.Condition()
         self.swept = 0
@@ -55,6 +57,10 @@ class Way(ABC):
     @abstractmethod
     async def take(self, asked: Asked) -> None:
         """The job holds nothing from here on."""
+
+    @abstractmethod
+    async def unproven(self, asked: Asked) -> str:
+        """Why a step's job does not hold what it was started for; empty: it does."""
 
     @abstractmethod
     async def sweep(self) -> None:
@@ -95,6 +101,20 @@ class Way(ABC):
             await self.take(asked)
         await self.tell()
         return ""
+
+    async def proves(self, asked: Asked) -> str:
+        """The step's job holds its devices for this start. Raises PodwrightError: where it does
+        not, the step ends, and its job goes back to the queue, held."""
+        async with self.lock(asked.number("job")):
+            problem = await self.unproven(asked)
+        if not problem:
+            return ""
+        _log.warning("job %s: a step on %s was ended: %s", asked.job, asked.hosts, problem)
+        words = InvalidRequest(
+            f"{problem}: its PrologSlurmctld did not run to its end",
+            asked=f"a step of job {asked.job}",
+        )
+        raise await self.tries.refusal(asked, words, final=True)
 
     # -- what goes on beside -----------------------------------------------------------------
 
@@ -138,6 +158,15 @@ class Way(ABC):
 
 class Busy(Unavailable):
     """Somebody else has it, and may give it back."""
+
+
+def is_not(who: Life, asked: Asked) -> str:
+    """Why what is held is not for this start of the step's job; empty: it is."""
+    if asked.restart and asked.number("restart") != who.restart:
+        return f"job {who.job} holds nothing for this start, but for start {who.restart}"
+    if asked.submitted and who.submitted not in (0, asked.number("submitted")):
+        return f"an earlier job {who.job} holds devices, and this one does not"
+    return ""
 
 
 def is_over(job: int, jobs: Mapping[int, Listed]) -> bool:

@@ -90,6 +90,21 @@ class HostMapping(Way):
                     ) from None
         self._forget(job)
 
+    async def unproven(self, asked: Asked) -> str:
+        """Why a step's job does not hold its hosts' machines for this start; empty: it does, or
+        none of its hosts has any."""
+        job = asked.number("job")
+        known = await self.listing.job(job)
+        there = next((one for one in await self._allocations() if one.name == f"c{job}"), None)
+        if there is None:
+            said = await self.slurm.run("squeue", "-h", "-a", "-j", asked.job, "-o", "%N")
+            hosts = "" if said.code else said.out.strip()
+            return f"job {job} holds no allocation" if said.code or self.of_job(hosts) else ""
+        begun = self._begun.get(job)
+        if known is not None and begun not in (None, known.restart):
+            return f"job {job} holds nothing for this start, but for start {begun}"
+        return ""
+
     async def sweep(self) -> None:
         """Allocations of jobs that are over go, and hosts that waited for that come back."""
         since = self._clock

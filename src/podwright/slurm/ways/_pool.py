@@ -7,11 +7,11 @@ lives. Its time to live is long: a service that is down for less than that costs
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from podwright.slurm.service import Asked
+from podwright.slurm.service._life import Life, life
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -27,7 +27,7 @@ from podwright.wire import (
 )
 
 TTL: Final = 3600.0
-_HOLDER: Final = re.compile(r"Slurm job (\d+)(?:/(\d+))?(?: of (\d+))?")
+_JOB: Final = "Slurm job "
 
 _V = TypeVar("_V", bound=Value)
 
@@ -40,26 +40,16 @@ class Caller(Protocol):
         ...
 
 
-class Holder(NamedTuple):
-    """Whom a lease is for. leader: of the heterogeneous job that it is a component of, or 0."""
-
-    job: int
-    restart: int
-    leader: int = 0
-
-    @property
-    def words(self) -> str:
-        """As the lease carries it."""
-        again = f"/{self.restart}" if self.restart else ""
-        return f"Slurm job {self.job}{again}" + (f" of {self.leader}" if self.leader else "")
-
-
-def holder(lease: LeaseInfo) -> Holder | None:
-    """The job that a lease is for; None: it is none of ours."""
-    said = _HOLDER.fullmatch(lease.holder)
-    if said is None or lease.parent:
+def holder(lease: LeaseInfo) -> Life | None:
+    """The start of a job that a lease is for; None: it is none of ours."""
+    if lease.parent or not lease.holder.startswith(_JOB):
         return None
-    return Holder(int(said[1]), int(said[2] or 0), int(said[3] or 0))
+    return life(lease.holder.removeprefix(_JOB))
+
+
+def short(who: Life) -> str:
+    """Whom a lease is for, in a table's words."""
+    return _JOB + who._replace(cluster="", submitted=0).words
 
 
 async def partitions(
@@ -71,12 +61,12 @@ async def partitions(
 
 
 async def acquire(
-    server: Caller, name: str, size: int, asked: Asked, who: Holder
+    server: Caller, name: str, size: int, asked: Asked, who: Life
 ) -> tuple[LeaseInfo, PartitionInfo]:
     """A lease for a job. size: devices of a reconfigurable partition; 0: all of it."""
     request = AcquireRequest(
         spec=PartitionSpec(name=name, size=size),
-        holder=who.words,
+        holder=_JOB + who.words,
         ttl=TTL,
         owner=asked.user or asked.uid,
         owner_uid=asked.number("uid"),

@@ -16,10 +16,10 @@ from typing import Any
 from podwright.slurm.service import Asked, Server, Service, Site, Slurm, ThreadedServer, comment
 from podwright.slurm.service._blocks import Blocks, bits
 from podwright.slurm.service._book import Book, Holding
+from podwright.slurm.service._life import Life
 from podwright.slurm.service._serve import Native
 from podwright.slurm.ways._pool import (
     Caller,
-    Holder,
     acquire,
     handed,
     holder,
@@ -68,7 +68,9 @@ class SharedBook(Book):
                 continue
             order = len(places).bit_length() - 1
             self.leases[who.job] = lease
-            self._add(Holding(who.job, who.restart, who.leader, places[0], order, made=True))
+            holding = Holding(who.job, who.restart, who.leader, places[0], order, made=True)
+            holding.cluster, holding.submitted = who.cluster, who.submitted
+            self._add(holding)
         for one in list(self.holdings.values()):
             if one.made and one.changed < began and one.job not in seen:
                 del self.holdings[one.job]
@@ -130,7 +132,9 @@ class SharedService(Service):
 
     async def _make(self, book: Book, holding: Holding, asked: Asked, gcds: int) -> None:
         mine = self.shared[book.pod.type]
-        who = Holder(holding.job, holding.restart, holding.leader)
+        who = Life(
+            holding.job, holding.restart, holding.leader, holding.cluster, holding.submitted
+        )
         try:
             async with self._taking:
                 lease, _ = await acquire(self._caller, self.site.shared, holding.size, asked, who)

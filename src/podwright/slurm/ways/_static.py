@@ -13,18 +13,19 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from podwright.slurm.service import Asked, Fixed, comment, tried
+from podwright.slurm.service._life import Life
 from podwright.slurm.service._pods import parse_licences
 from podwright.slurm.service._queue import Listed, listed
 from podwright.slurm.service._sync import Counts
-from podwright.slurm.ways._base import Busy, Way, is_over
+from podwright.slurm.ways._base import Busy, Way, is_not, is_over
 from podwright.slurm.ways._pool import (
-    Holder,
     acquire,
     handed,
     holder,
     partitions,
     release,
     renew,
+    short,
 )
 from podwright.wire import (
     Held,
@@ -49,7 +50,7 @@ class Static(Way):
         super().__init__(*args, **options)
         self.counts = Counts(self.slurm, self.hidden)
         self._seen: dict[str, PartitionInfo] = {}
-        self._held: dict[str, tuple[Holder, LeaseInfo]] = {}
+        self._held: dict[str, tuple[Life, LeaseInfo]] = {}
         self._taking: set[str] = set()
         self._clock = 0
         self._changed: dict[str, int] = {}
@@ -58,6 +59,7 @@ class Static(Way):
     async def give(self, asked: Asked) -> str:
         """As many partitions of each size as the job's licences say: all of them, or none."""
         job, restart = asked.number("job"), asked.number("restart")
+        known = await self.listing.job(job)
         await self._refresh()
         mine = self._of(job)
         wanted = self._wanted(asked)
@@ -65,14 +67,15 @@ class Static(Way):
             raise InvalidRequest("its licences name none of this site's partitions")
         left = Counter(wanted)
         left.subtract(self._seen[name].size for name in mine)
-        if min(left.values()) < 0 or any(self._is_anothers(name, asked) for name in mine):
+        if min(left.values()) < 0 or any(self._is_anothers(name, asked, known) for name in mine):
             await self._give_back(mine)
             left = Counter(wanted)
         chosen = self._choose(left)
         self._taking |= set(chosen)
         try:
             for name in chosen:
-                who = Holder(job, restart)
+                submitted = known.submitted if known else 0
+                who = Life(job, restart, 0, asked.cluster, submitted)
                 lease, self._seen[name] = await acquire(self.server, name, 0, asked, who)
                 self._held[name] = (who, lease)
                 self._touch(name)
@@ -96,6 +99,15 @@ class Static(Way):
         if mine:
             await self._give_back(mine)
             await self.counts.synced()
+
+    async def unproven(self, asked: Asked) -> str:
+        """Why a step's job does not hold its partitions for this start; empty: it does."""
+        await self._refresh()
+        job = asked.number("job")
+        held = [self._held[name][0] for name in self._of(job)]
+        if not held:
+            return f"job {job} holds no partition"
+        return next((said for who in held if (said := is_not(who, asked))), "")
 
     async def sweep(self) -> None:
         """What jobs that are over hold goes back; what living ones hold goes on."""
@@ -138,7 +150,7 @@ class Static(Way):
         return {
             "mode": self.site.mode,
             "partitions": {
-                one.name: self._held[one.name][0].words
+                one.name: short(self._held[one.name][0])
                 if one.name in self._held
                 else self._why(one)
                 for one in self.site.partitions
@@ -197,15 +209,17 @@ class Static(Way):
         return f"{strangers[0]} uses it" if strangers else ""
 
     def _stands(self, one: Fixed) -> str:
-        return self._held[one.name][0].words if one.name in self._held else self._why(one)
+        return short(self._held[one.name][0]) if one.name in self._held else self._why(one)
 
     def _of(self, job: int) -> list[str]:
         return sorted(name for name, (who, _) in self._held.items() if who.job == job)
 
-    def _is_anothers(self, name: str, asked: Asked) -> bool:
+    def _is_anothers(self, name: str, asked: Asked, known: Listed | None) -> bool:
         """Was it given to an earlier life of the job, whose epilog never ran, or to a job of the
         same number that slurmctld has forgotten?"""
         who, lease = self._held[name]
+        if known and known.submitted and who.submitted not in (0, known.submitted):
+            return True
         return who.restart < asked.number("restart") or lease.owner != (asked.user or asked.uid)
 
     def _touch(self, name: str) -> None:

@@ -1,0 +1,195 @@
+"""A job that asked for devices never starts an instruction without them, whatever its hook does.
+
+Slurm passes a PrologSlurmctld that a signal ended, and one that was missing when slurmctld began:
+so each step asks the service itself before it begins. What cannot be had is said, and nothing
+drains.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import ALICE, poll
+from tests.outer.slurm.native import NativeLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+#: The first thing that each of these jobs does.
+MARK = "echo began >>@LAB@/out/began-$SLURM_JOB_ID"
+
+
+@pytest.fixture(scope="module")
+def lab(release: Path | None) -> Iterator[NativeLab]:
+    with NativeLab(nodes=2, cpus=8, release=release) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _mended(lab: NativeLab) -> Iterator[None]:
+    """Each test finds the hook as it was set up, and an empty cluster."""
+    yield
+    link = hook(lab)
+    link.unlink(missing_ok=True)
+    link.symlink_to(lab.folder / "native" / "podwright-hook")
+    if not lab.runs("service"):
+        lab.start_service()
+        lab.wait_for_service()
+    left = [str(job.id) for job in lab.jobs().values() if not job.over]
+    if left:
+        lab.run("scancel", *left)
+    lab.wait("an empty cluster", lambda jobs: all(job.over for job in jobs.values()))
+    lab.wait_free()
+
+
+def hook(lab: NativeLab) -> Path:
+    return lab.folder / "podwright" / "prolog-slurmctld"
+
+
+def broken(lab: NativeLab, how: str) -> None:
+    """The hook, as it should not be."""
+    path = hook(lab)
+    path.unlink(missing_ok=True)
+    if how == "killed":
+        lab.write("podwright/prolog-slurmctld", "#!/bin/sh\nkill -9 $$\n")
+    elif how == "empty":
+        path.touch(0o755)
+    elif how == "without its library":
+        name = "libpodwrightgone"
+        subprocess.run(["gcc", "-shared", "-x", "c", "/dev/null", "-o", f"{name}.so"],
+                       cwd=lab.folder, check=True)  # fmt: skip
+        code = "int main(void) { return 0; }"
+        subprocess.run(["gcc", "-x", "c", "-", "-o", str(path), "-x", "none",
+                        "-Wl,--no-as-needed", f"./{name}.so"],
+                       cwd=lab.folder, check=True, input=code.encode())  # fmt: skip
+        (lab.folder / f"{name}.so").unlink()
+    else:
+        assert how == "missing"
+
+
+def restart_slurmctld(lab: NativeLab) -> None:
+    lab.kill_daemon("slurmctld", signal.SIGTERM)
+    lab.start_daemon("slurmctld")
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
+
+
+def began(lab: NativeLab, job: int) -> bool:
+    return (lab.folder / "out" / f"began-{job}").exists()
+
+
+def comment(lab: NativeLab, job: int) -> str:
+    """Its AdminComment, which `scontrol` shows only on newer releases."""
+    return lab.ok("squeue", "-h", "-j", str(job), "-O", "admin_comment:400").strip()
+
+
+def held(lab: NativeLab, job: int) -> str:
+    """The job is held, and this is why."""
+    lab.wait(f"job {job} held", lambda jobs: jobs[job].fields["Priority"] == "0"
+             and jobs[job].state == "PENDING")  # fmt: skip
+    return comment(lab, job)
+
+
+def submitted(lab: NativeLab, *options: str) -> int:
+    script = MARK.replace("@LAB@", str(lab.folder))
+    return lab.batch(script, "--ipus=4", "-o", "/dev/null", *options)
+
+
+@pytest.mark.parametrize("how", ["killed", "missing", "empty", "without its library"])
+def test_without_its_hook_nothing_begins(lab: NativeLab, how: str) -> None:
+    broken(lab, how)
+    if how == "missing":
+        restart_slurmctld(lab)  # which then never runs one
+        lab.wait_for_nodes()
+    refused = lab.state()["figures"]["unproven"]
+    job = submitted(lab)
+    if how in ("killed", "missing"):
+        assert "did not run to its end" in held(lab, job)
+        assert lab.state()["figures"]["unproven"] == refused + 1
+    else:  # Slurm sees for itself that such a hook failed
+        poll("requeued", lambda: lab.job(job).fields["Restarts"] != "0")
+    assert not began(lab, job)
+    done = lab.run("srun", "--ipus=4", "touch", f"{lab.folder}/out/began-srun", user=ALICE)
+    assert done.returncode != 0
+    assert not (lab.folder / "out" / "began-srun").exists()
+    lab.wait_for_nodes()
+    plain = lab.run("srun", "echo", "as ever", user=ALICE)
+    if how in ("killed", "missing"):
+        assert plain.stdout == "as ever\n", plain.stderr
+    broken_before = how == "missing"
+    hook(lab).unlink(missing_ok=True)
+    hook(lab).symlink_to(lab.folder / "native" / "podwright-hook")
+    if broken_before:
+        restart_slurmctld(lab)
+        lab.wait_for_nodes()
+    lab.ok("scontrol", "release", str(job))
+    lab.ok("scontrol", "update", f"jobid={job}", "starttime=now")
+    assert lab.wait_over(job)[job].state == "COMPLETED"
+    assert began(lab, job)
+
+
+def test_without_hook_and_service_it_waits_in_the_queue(lab: NativeLab) -> None:
+    broken(lab, "killed")
+    lab.end("service")
+    job = submitted(lab)
+    poll("requeued", lambda: lab.job(job).fields["Restarts"] != "0", seconds=60)
+    assert not began(lab, job)
+    lab.wait_for_nodes()
+
+
+def test_a_running_jobs_steps_are_refused_once_its_devices_are_gone(lab: NativeLab) -> None:
+    mark = f"{lab.folder}/out/began-late"
+    script = f"until test -e {lab.folder}/out/go; do sleep 0.1; done\nsrun touch {mark}\n"
+    job = lab.batch(script, "--ipus=4", "-o", "/dev/null")
+    lab.wait_state(job, "RUNNING")
+    with lab.client() as client:
+        client.remove_partition(f"slurm_{job}", force=True)
+    poll("the service knows", lambda: str(job) not in str(lab.state()["pods"]["pod64"]["held"]))
+    (lab.folder / "out" / "go").touch()
+    assert "holds no devices" in held(lab, job)
+    assert not Path(mark).exists()
+
+
+def test_licences_that_slurm_conf_lost_hold_the_job(lab: NativeLab) -> None:
+    job = submitted(lab, "--hold")
+    lab.ok("scontrol", "update", f"jobid={job}", "comment=saved")
+    path = lab.folder / "slurm.conf"
+    before = path.read_text()
+    path.write_text("".join(f"{line}\n" for line in before.splitlines()
+                            if not line.startswith("Licenses=")))  # fmt: skip
+    try:
+        restart_slurmctld(lab)
+        lab.wait_for_nodes()
+        lab.run("scontrol", "release", str(job))
+        assert "--ipus" in held(lab, job) or lab.job(job).reason == "BadConstraints"
+        assert not began(lab, job)
+    finally:
+        path.write_text(before)
+        restart_slurmctld(lab)
+        lab.wait_for_nodes()
+
+
+def test_licences_that_an_administrator_changed_hold_the_job(lab: NativeLab) -> None:
+    job = submitted(lab, "--hold")
+    lab.ok("scontrol", "update", f"jobid={job}", "licenses=ipu:2;podwright_job:1;ipu_x1:2")
+    lab.ok("scontrol", "release", str(job))
+    said = held(lab, job)
+    assert "it asked for 4 devices by --ipus, and Slurm counts" in said
+    assert not began(lab, job)
+    (right,) = [word for word in said.split() if word.startswith("licenses=")]
+    lab.ok("scontrol", "update", f"jobid={job}", right.rstrip("."))
+    lab.ok("scontrol", "release", str(job))
+    lab.ok("scontrol", "update", f"jobid={job}", "starttime=now")
+    assert lab.wait_over(job)[job].state == "COMPLETED"
+    assert began(lab, job)
+
+
+def test_what_salloc_started_without_devices_is_ended(lab: NativeLab) -> None:
+    broken(lab, "killed")
+    shell = lab.popen("salloc", "--ipus=4", "sleep", "600", user=ALICE)
+    _, said = shell.communicate(timeout=120)
+    assert "revoked" in said
+    lab.wait("all over", lambda jobs: all(job.over for job in jobs.values()))
