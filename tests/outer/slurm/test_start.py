@@ -189,7 +189,7 @@ def test_licences_that_an_administrator_changed_hold_the_job(lab: NativeLab) -> 
 
 def test_what_salloc_started_without_devices_is_ended(lab: NativeLab) -> None:
     broken(lab, "killed")
-    shell = lab.popen("salloc", "--ipus=4", "sleep", "600", user=ALICE)
-    _, said = shell.communicate(timeout=120)
+    shell = lab.popen("salloc", "-K", "--ipus=4", "sleep", "600", user=ALICE)
+    _, said = shell.communicate(timeout=300)
     assert "revoked" in said
     lab.wait("all over", lambda jobs: all(job.over for job in jobs.values()))

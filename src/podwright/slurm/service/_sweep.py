@@ -17,7 +17,7 @@ from podwright.slurm.service._book import Book, Holding
 from podwright.slurm.service._fallen import Fallen
 from podwright.slurm.service._queue import Listed, listed
 from podwright.slurm.service._room import Room
-from podwright.slurm.service._tries import tried
+from podwright.slurm.service._tries import refused, tried
 from podwright.wire import PodwrightError
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Sweep:
 
     def _sentence(self, job: Listed, whole: Mapping[tuple[int, str], int]) -> str | None:
         wants = job.wants(self._service.site.pods)
-        if wants is None or job.reason not in _WAITS or tried(job):
+        if wants is None or job.reason not in _WAITS or tried(job) or refused(job):
             return None
         head = job.head
         pod = wants[0]

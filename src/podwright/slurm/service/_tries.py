@@ -19,6 +19,7 @@ from podwright.wire import InvalidRequest, PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.slurm")
 _TRIED: Final = re.compile(r"(?:ipus=[^;]*; )?try (\d+) of \d+ failed")
+_HELD: Final = "Held: when that is mended"
 #: Looks for the job to be back in the queue, and seconds between them.
 _LOOKS, _PAUSE = 300, 0.2
 
@@ -44,7 +45,7 @@ class Tries:
             words = "" if final else f"try {count} of {self._most} failed: "
             words += str(error)
             if last:
-                words += f" Held: when that is mended, scontrol release {asked.het_job or job}"
+                words += f" {_HELD}, scontrol release {asked.het_job or job}"
             await comment(self._slurm, asked, (known.head if known else "") + words)
         except Unavailable as silent:
             _log.warning("job %d: %s, and Slurm cannot be told: %s", job, error, silent)
@@ -79,6 +80,11 @@ def tried(job: Listed) -> int:
     """How often the job's prolog has failed."""
     found = _TRIED.match(job.comment)
     return int(found[1]) if found else 0
+
+
+def refused(job: Listed) -> bool:
+    """Is it on its way back into the queue, where it will be held, and its comment says why?"""
+    return _HELD in job.comment and job.reason in ("BeginTime", "None")
 
 
 def reference(asked: Asked) -> str:
