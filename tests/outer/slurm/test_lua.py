@@ -1,0 +1,213 @@
+"""Every Lua file that we ship, under each Lua that a Slurm may be linked against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright.slurm.service import Fixed, Mapped, Pod, Site
+from podwright.slurm.setup._native import cli_filter, job_submit
+from tests.outer.lua import NO_VAL, VERSIONS, Said, run
+
+pytestmark = [pytest.mark.outer]
+
+POD = Pod(type="pod64", cluster="a", devices=64, largest=64, domain=16)
+OTHER = Pod(type="odd-one", cluster="b", devices=16, largest=16, domain=16, licence="odd-one")
+NATIVE = Site(pods=(POD, OTHER))
+SHARED = Site(mode="shared", pods=(POD,), shared="all", unsaid=-1)
+STATIC = Site(
+    mode="static",
+    partitions=tuple(Fixed(name=f"s{k}", cluster="a", size=4) for k in range(4)),
+)
+MAPPING = Site(
+    mode="host-mapping",
+    hosts=tuple(
+        Mapped(name=f"n{k}", cluster="a", machines=(f"m{k}",), devices=16, sizes=(16, 32, 64))
+        for k in range(1, 4)
+    ),
+)
+EMPTY = {"num_tasks": NO_VAL, "min_nodes": NO_VAL, "max_nodes": NO_VAL, "het_job_offset": NO_VAL}
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def submit(version: str, site: Site, folder: Path, *jobs: dict[str, Any]) -> list[Said]:
+    """What a site's job_submit.lua says to an ordinary user's jobs."""
+    script = folder / "job_submit.lua"
+    script.write_text(job_submit(site, folder, (0,)))
+    parts = {"main": {"flag_default": 1, "nodes": "n[1-3],n9"}}
+    rows = [{"jd": EMPTY | job, "parts": parts} for job in jobs]
+    return run(version, script, "slurm_job_submit(job.jd, job.parts, 1000.0)", rows)
+
+
+def ipus(*entries: str, **more: Any) -> dict[str, Any]:
+    return {"spank_job_env": list(entries), **more}
+
+
+def test_a_request_becomes_licences_with_whole_numbers(version: str, tmp_path: Path) -> None:
+    two, eight, typed, none = submit(
+        version,
+        NATIVE,
+        tmp_path,
+        ipus("IPUS=2", num_tasks=2, licenses="matlab:1"),
+        ipus("IPUS=8", "NUM_REPLICAS=4", num_tasks=4, tres_per_node="gres:vipu:odd-one"),
+        ipus("SPANK_IPUS=1"),
+        {"num_tasks": 2},
+    )
+    assert two.job["licenses"] == (
+        "ipu:2,podwright_job:1,ipu_x1:2,ipu_x2:2,podwright_gcds:2,matlab:1"
+    )
+    assert eight.job["licenses"].startswith("odd-one:8,podwright_job:1,odd-one_x1:8,")
+    assert eight.job["licenses"].endswith("odd-one_x8:8,podwright_gcds:4")
+    assert typed.job["licenses"] == "ipu:1,podwright_job:1,ipu_x1:1"
+    assert none.accepted
+    assert "licenses" not in none.job
+
+
+def test_each_part_of_a_heterogeneous_job_keeps_its_size(version: str, tmp_path: Path) -> None:
+    parts = [ipus(f"IPUS={n}", num_tasks=1, het_job_offset=k) for k, n in enumerate((16, 8, 4))]
+    first, second, third = submit(version, NATIVE, tmp_path, *parts)
+    assert first.job["licenses"] == "podwright_het_wait:1"
+    said = [one.job["admin_comment"] for one in (first, second, third)]
+    assert said == [f"ipus={n} gcds=1 pod=pod64" for n in (16, 8, 4)]
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"licenses": "ipu;ipu_x1:64"}, "licence ipu is not asked for by name"),
+        ({"licenses": "matlab:1;ipu_x1:64"}, "licence ipu_x1 is"),
+        ({"licenses": "ipu;podwright_job:1"}, "licence ipu is"),
+        ({"licenses": "podwright_job=1"}, "licence podwright_job is"),
+        ({"licenses": "matlab|ipu:4"}, "licence ipu is"),
+        ({"licenses": " ipu@here"}, "licence ipu is"),
+        ({"licenses": "odd-one_x4(n1):4"}, "licence odd-one_x4 is"),
+        (ipus("IPUS=4", licenses="ipu:4"), "licence ipu is"),
+        (ipus("IPUS=4", licenses="a|b"), "-L 'a|b' with --ipus=4: Slurm takes no licence list with |"),
+        (ipus("IPUS=4", "IPUS=8"), "IPUS was not handed over by --ipus"),
+        (ipus("IPUS=4", "SPANK_IPUS=4"), "IPUS was not handed over"),
+        (ipus("IPUS=4x"), "IPUS was not handed over by --ipus or --num-replicas: 4x"),
+        (ipus("IPUS="), "IPUS was not handed over"),
+        (ipus("IPUS=9999999999"), "IPUS was not handed over"),
+        (ipus("IPUS=4", "NUM_REPLICAS=%s"), "NUM_REPLICAS was not handed over"),
+        (ipus("NUM_REPLICAS=2"), "--num-replicas belongs to --ipus=N"),
+        (ipus("IPUS=3"), "--ipus=3: partitions have a power of two of devices; use 2 or 4"),
+        (ipus("IPUS=128"), "--ipus=128: pod64 has 64"),
+        (ipus("IPUS=4", num_tasks=3), "3 tasks would be 3 GCDs of 4 devices; use a number"),
+        (ipus("IPUS=64", num_tasks=1), "a GCD has at most 16 devices here, so --ipus=64 needs -n 4"),
+        (ipus("IPUS=8", "NUM_REPLICAS=3"), "3 replicas do not divide evenly over 8 devices in 1"),
+        (ipus("IPUS=4", tres_per_node="gres:vipu:%d"), "there is no pod of type '%d'"),
+    ],
+)  # fmt: skip
+def test_what_is_forged_doubled_or_half_is_refused_with_words(
+    job: dict[str, Any], words: str, version: str, tmp_path: Path
+) -> None:
+    (said,) = submit(version, NATIVE, tmp_path, job)
+    assert not said.accepted
+    assert words in said.words
+
+
+def test_a_reconfigurable_partition_and_who_does_not_say(version: str, tmp_path: Path) -> None:
+    one, many, unsaid = submit(
+        version, SHARED, tmp_path, ipus("IPUS=4"), ipus("IPUS=4", min_nodes=2), {}
+    )
+    assert (one.job["min_nodes"], one.job["max_nodes"]) == ("1", "1")
+    assert "2 hosts would be as many GCDs" in many.words
+    assert "--ipus=N, up to 64" in unsaid.words
+
+
+def test_partitions_made_beforehand(version: str, tmp_path: Path) -> None:
+    one, two, over, half, forged, either = submit(
+        version,
+        STATIC,
+        tmp_path,
+        {"tres_per_node": "gres:vipu:4", "min_nodes": 2},
+        {"licenses": "podwright.gres.4.2,matlab:1", "tres_per_node": "gres:none"},
+        {"tres_per_node": "gres:vipu:4:3", "min_nodes": 2},
+        {"tres_per_node": "gres:vipu:8"},
+        {"licenses": "matlab;vipu_4:2"},
+        {"tres_per_node": "gres:vipu:4", "licenses": "a|b"},
+    )
+    assert one.job["licenses"] == "podwright_job:1,vipu_4:2"
+    assert two.job["licenses"] == "podwright_job:1,vipu_4:2,matlab:1"
+    assert "asks for 6 partitions of 4 devices, for 2 host(s); there are 4 of vipu:4" in over.words
+    assert "a partition of 8 devices, and there is none" in half.words
+    assert "licence vipu_4 is not asked for by name" in forged.words
+    assert "takes no licence list with |" in either.words
+
+
+def test_hosts_with_machines_of_their_own(version: str, tmp_path: Path) -> None:
+    named, three, forged, plain = submit(
+        version,
+        MAPPING,
+        tmp_path,
+        {"req_nodes": "n[1-2]", "min_nodes": 2, "max_nodes": 2},
+        {"req_nodes": "n1,n2,n3", "min_nodes": 3, "max_nodes": 3},
+        {"licenses": "a;podwright_job:1"},
+        {"partition": "elsewhere"},
+    )
+    assert (named.job["licenses"], named.job["shared"]) == ("podwright_job:1", "0")
+    assert "3 hosts have 48 devices, and an allocation has 16, 32, 64" in three.words
+    assert "licence podwright_job is not asked for by name" in forged.words
+    assert plain.accepted
+    assert "licenses" not in plain.job
+
+
+@pytest.mark.parametrize(
+    ("change", "job", "words"),
+    [
+        ({"time_limit": 9}, {"licenses": "ipu:4;podwright_job:1"}, ""),
+        ({"licenses": "matlab:1"}, {"licenses": "matlab:2"}, ""),
+        ({"licenses": "ipu;ipu_x1:64"}, {}, "licence ipu is not asked for by name"),
+        ({"licenses": "matlab;podwright_job"}, {"licenses": "ipu:4"}, "licence podwright_job is"),
+        ({"licenses": ""}, {"licenses": "ipu:4;podwright_job:1"}, "the licences of a job with"),
+        ({"licenses": "matlab"}, {"licenses": "matlab;ipu:4"}, "the licences of a job with devices"),
+        ({"licenses": "matlab"}, {"spank_job_env": ["IPUS=4"]}, "the licences of a job with devices"),
+        ({"num_tasks": 8}, {"licenses": "ipu:4,podwright_gcds:2"}, "submit it anew with -n 8"),
+        ({"num_tasks": 8}, {"licenses": "matlab"}, ""),
+        ({"tres_per_node": "gres:vipu:4"}, {}, "a submitted job gets no other devices"),
+    ],
+)  # fmt: skip
+def test_modifying_is_checked_by_the_rule_of_submitting(
+    change: dict[str, Any], job: dict[str, Any], words: str, version: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "job_submit.lua"
+    script.write_text(job_submit(NATIVE, tmp_path, (0,)))
+    jd = {"num_tasks": NO_VAL, **change}
+    for uid in (1000, 0):
+        call = f"slurm_job_modify(job.jd, job.known, {{}}, {float(uid)})"
+        (said,) = run(version, script, call, [{"jd": jd, "known": job}])
+        assert said.accepted is (uid == 0 or not words)
+        assert words in said.words or uid == 0
+
+
+def test_the_filter_at_the_client(version: str, tmp_path: Path) -> None:
+    script = tmp_path / "cli_filter.lua"
+    script.write_text(cli_filter(tmp_path))
+    jobs = [
+        {"jd": {"gres": "gpu:1,vipu:pod64:2", "licenses": "matlab:1"}},
+        {"jd": {"gres": "gres/vipu"}},
+        {"jd": {}},
+    ]
+    both, bare, none = run(version, script, "slurm_cli_pre_submit(job.jd, 0.0)", jobs)
+    assert both.job == {"gres": "gpu:1", "licenses": "matlab:1,podwright.gres.pod64.2"}
+    assert bare.job == {"gres": "none", "licenses": "podwright.gres."}
+    assert none.job == {}
+
+
+@pytest.mark.parametrize("ours", ["job_submit", "cli_filter"])
+def test_the_sites_own_script_runs_after_ours(ours: str, version: str, tmp_path: Path) -> None:
+    script = tmp_path / f"{ours}.lua"
+    name = "slurm_job_submit" if ours == "job_submit" else "slurm_cli_pre_submit"
+    site = f"function {name}(jd) jd.comment = 'seen'; return slurm.SUCCESS end\n"
+    (tmp_path / f"{ours}.site.lua").write_text(site)
+    script.write_text(
+        job_submit(NATIVE, tmp_path, (0,)) if ours == "job_submit" else cli_filter(tmp_path)
+    )
+    (said,) = run(version, script, f"{name}(job.jd, {{}}, 1000.0)", [{"jd": dict(EMPTY)}])
+    assert said.job["comment"] == "seen"
