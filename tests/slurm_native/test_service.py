@@ -250,3 +250,88 @@ async def test_a_number_that_slurm_gives_out_again_gets_nothing_of_the_forgotten
     await service.begins(larger)
     assert server.made["slurm_7"].size == 8
     assert service.hidden()["ipu_x8"] == 0  # eight are free together, eight are Slurm's count
+
+
+async def test_a_number_given_out_again_to_the_same_user_meets_no_old_lease(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    queue.jobs[7], queue.at = ("CONFIGURING", 0), "1763791311"
+    await service.begins(ask(7, 4, cluster="lab"))
+    assert server.made["slurm_7"].job == "7, cluster lab, submitted 2025-11-22T06:01:51Z"
+    before = server.made["slurm_7"]
+    queue.at = "1763791400"  # Slurm lost its state
+    await service.begins(ask(7, 4, cluster="lab"))
+    assert server.made["slurm_7"] is not before
+    assert server.made["slurm_7"].job.endswith("06:03:20Z")
+
+
+async def test_the_sweep_ends_what_a_forgotten_job_held_under_a_number_in_use(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    queue.jobs[7], queue.at = ("CONFIGURING", 0), "1763791311"
+    await service.begins(ask(7, 4))
+    queue.jobs[7] = ("RUNNING", 0)
+    await Sweep(service).once()
+    assert "slurm_7" in server.made
+    queue.at = "1763791400"
+    await Sweep(service).once()
+    assert server.made == {}
+
+
+async def test_a_job_whose_licences_are_gone_is_held_with_the_reason(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    queue.jobs[7] = ("PENDING", 1)
+    with pytest.raises(InvalidRequest, match=r"asked for 4 devices.*scontrol release 7"):
+        await service.begins(ask(7, 4, restart=1, licences=""))
+    assert server.made == {}
+    assert isinstance(service.slurm, FakeSlurm)
+    async with asyncio.timeout(120):
+        while ("scontrol", "hold", "7") not in service.slurm.asked:
+            await asyncio.sleep(0.01)
+    (told,) = [one[-1] for one in service.slurm.asked if "admincomment" in one[-1]]
+    assert "Slurm counts no licences of ours" in told
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        ({}, ""),
+        ({"restart": "1"}, ""),
+        ({"restart": "1", "submitted": "1763791311", "step": "batch"}, ""),
+        ({"restart": "2"}, "holds no devices for this start, but for start 1"),
+        ({"submitted": "1763791400"}, "an earlier job 7 holds devices"),
+        ({"uid": "6"}, "a job 7 of another user"),
+        ({"step": "batch", "ipus": "8"}, "job 7 holds 4 devices and asked for 8"),
+        ({"step": "step", "ipus": "2"}, ""),  # part of what the job holds
+        ({"job": "8"}, "job 8 holds no devices"),
+    ],
+)
+async def test_a_step_begins_only_with_its_jobs_devices(
+    service: Service, queue: Queue, claim: dict[str, str], words: str
+) -> None:
+    queue.jobs[7], queue.at = ("CONFIGURING", 1), "1763791311"
+    await service.begins(ask(7, 4, restart=1))
+    step = Asked(**({"job": "7", "uid": "5"} | claim))
+    if not words:
+        assert await service.proves(step) == ""
+        return
+    with pytest.raises(InvalidRequest, match=words):
+        await service.proves(step)
+
+
+async def test_what_runs_without_devices_is_ended(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    await service.begins(ask(7, 4))
+    queue.jobs |= {7: ("RUNNING", 0), 8: ("RUNNING", 0)}
+    sweep = Sweep(service)
+    assert isinstance(service.slurm, FakeSlurm)
+    await sweep.once()
+    assert ("scontrol", "requeuehold", "8") not in service.slurm.asked, "it may just begin"
+    await service.server.remove("slurm_7")  # an administrator took it
+    await service.refresh()
+    for _ in range(2):
+        await sweep.once()
+    assert ("scontrol", "requeuehold", "8") in service.slurm.asked
+    assert ("scontrol", "requeuehold", "7") not in service.slurm.asked

@@ -72,8 +72,9 @@ def add_parser(verbs: Any) -> None:
         "--listen",
         metavar="HOST:PORT",
         default="",
-        help="`slurm serve` stands on another host than slurmctld: hooks reach it there, each "
-        "with a MUNGE credential",
+        help="where `slurm serve` is reached by steps on nodes, and by hooks where it stands on "
+        "another host than slurmctld: each shows a MUNGE credential (default: slurmctld's host and "
+        "port 8092, where nodes are other hosts)",
     )
     parser.add_argument("--munge-socket", metavar="PATH", default="", help="if not MUNGE's usual")
     parser.add_argument(
@@ -167,6 +168,7 @@ def _site(arguments: argparse.Namespace) -> Any:
             asked="--on-failure relocate",
             would_work="--on-failure stay or requeue" if mode == "shared" else "leave it out",
         )
+    conf = Path(arguments.slurm_conf).absolute()
     what: dict[str, Any] = {}
     at = addresses(arguments.server) or (Address("localhost"),)
     if arguments.server_config and not arguments.server.startswith("tcp:"):
@@ -180,7 +182,7 @@ def _site(arguments: argparse.Namespace) -> Any:
         "credentials": str(Path(arguments.server_config).absolute())
         if arguments.server_config
         else "",
-        "munge_socket": arguments.munge_socket,
+        "munge_socket": arguments.munge_socket or setup.munge_socket(conf),
     }
     with reach(Site(**door), TIMEOUT) as client:
         if mode == "host-mapping":
@@ -206,8 +208,8 @@ def _site(arguments: argparse.Namespace) -> Any:
         fallen=arguments.on_failure,
         room_s=arguments.room_after,
         unsaid=_unsaid(arguments, what.get("pods", ())),
-        listen=arguments.listen,
-        slurm_user=setup.slurm_user(Path(arguments.slurm_conf)),
+        listen=arguments.listen or setup.far_door(conf),
+        slurm_user=setup.slurm_user(conf),
         **door,
         **what,
     )

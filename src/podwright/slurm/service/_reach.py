@@ -43,7 +43,7 @@ def reach(site: Site, timeout: float) -> Client:
     there = addresses(site.server)
     if not there:
         return Client(UnixTransport(socket_of(site.server)), timeout=timeout)
-    munge = site.munge_socket or ("" if site.credentials else "yes")
+    munge = "" if site.credentials else site.munge_socket or "yes"
     options = ServerOptions(
         host=",".join(map(str, there)),
         port=str(there[0].port),

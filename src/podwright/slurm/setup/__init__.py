@@ -3,6 +3,7 @@
 from podwright.slurm.setup._apply import shown, write
 from podwright.slurm.setup._build import build
 from podwright.slurm.setup._native import Places, Plan, native, slurm_user, undo
+from podwright.slurm.setup._nodes import far_door, munge_socket
 from podwright.slurm.setup._prove import promises
 from podwright.slurm.setup._survey import mapping, shared, shelf, survey
 
@@ -10,7 +11,9 @@ __all__ = [
     "Places",
     "Plan",
     "build",
+    "far_door",
     "mapping",
+    "munge_socket",
     "native",
     "promises",
     "shared",

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Final
 
 from podwright.wire import Unavailable
+
+_PACKAGES: Final = "apt-get install gcc make libslurm-dev"
+#: What a compiler or make says where a package is missing: Slurm's headers, or a tool.
+_MISSING: Final = re.compile(
+    r"slurm/\w+\.h: No such file|(?:cc|gcc|make)\S*: (?:No such file|not found|command not found)"
+)
 
 
 def build(into: Path, *, include: str = "") -> list[Path]:
@@ -25,12 +33,21 @@ def build(into: Path, *, include: str = "") -> list[Path]:
         raise Unavailable(
             f"{error.filename}: {error.strerror}",
             asked="build the plugin and the hook",
-            would_work="apt-get install gcc make libslurm-dev, and a folder that you may write to",
+            would_work=f"{_PACKAGES}, and a folder that you may write to",
         ) from None
     if done.returncode:
         raise Unavailable(
-            " ".join(done.stderr.split())[-400:],
+            _own_words(done.stderr),
             asked="build the plugin and the hook",
-            would_work="apt-get install gcc make libslurm-dev",
+            would_work=_PACKAGES
+            if _MISSING.search(done.stderr)
+            else "report it with these words and what `scontrol --version` says: this Slurm's "
+            "headers are not understood",
         )
     return [into / "podwright-hook", into / "spank_podwright.so"]
+
+
+def _own_words(text: str) -> str:
+    """The compiler's first errors, without the lines of code that it shows around them."""
+    found = [line for line in text.splitlines() if re.search(r"\b(?:fatal )?error:", line)]
+    return " ".join(" ".join(found[:3] or text.split())[:600].split())
