@@ -1,5 +1,5 @@
-"""Runs a Lua file that we ship under a Lua that a Slurm may be linked against (5.1 by Debian, 5.3 or
-5.4 by most others), with Slurm's tables stood in for by what real Slurms were seen to hand over:
+"""Runs a Lua file that we ship under a Lua that a Slurm may be linked against: 5.1 by Debian, 5.3
+or 5.4 by most others. Slurm's tables are stood in for by what real Slurms were seen to hand over:
 every number is a float (lua_pushnumber), what is not set is nil or NO_VAL.
 """
 

@@ -58,7 +58,9 @@ def test_what_differs_is_not(ipus: str, licences: str) -> None:
 
 
 def test_the_words_say_what_mends_it() -> None:
-    with pytest.raises(Differs, match="asked for 4 devices by --ipus, and Slurm counts no lic") as e:
+    with pytest.raises(
+        Differs, match="asked for 4 devices by --ipus, and Slurm counts no lic"
+    ) as e:
         wanted(asked("4", ""), EMPTY, SITE)
     assert f"licenses={listed(4)}" in str(e.value)
 

@@ -96,14 +96,18 @@ class Queue:
 
     def __init__(self) -> None:
         self.at = ""
+        self.held = asyncio.Event()
         self.jobs: dict[int, tuple[str, int]] = {}
 
     def __call__(self, argv: Sequence[str]) -> Said | str:
+        if argv[1] == "hold":
+            self.held.set()
         if argv[0] != "squeue":
             return ""
         rows = []
         for job, (state, restarts) in self.jobs.items():
-            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", "ipu:4", "", "", self.at]
+            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", "ipu:4"]
+            words += ["", "", self.at]
             rows.append(
                 "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
             )
@@ -287,8 +291,8 @@ async def test_a_job_whose_licences_are_gone_is_held_with_the_reason(
     assert server.made == {}
     assert isinstance(service.slurm, FakeSlurm)
     async with asyncio.timeout(120):
-        while ("scontrol", "hold", "7") not in service.slurm.asked:
-            await asyncio.sleep(0.01)
+        await queue.held.wait()
+    assert ("scontrol", "hold", "7") in service.slurm.asked
     (told,) = [one[-1] for one in service.slurm.asked if "admincomment" in one[-1]]
     assert "Slurm counts no licences of ours" in told
 

@@ -22,7 +22,6 @@ from podwright.wire import (
 )
 from tests.slurm_ways.world import ROOT, Pod, Slurm, asked
 
-
 KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
 
 

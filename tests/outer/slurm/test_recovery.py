@@ -108,9 +108,7 @@ def done(lab: NativeLab, job: int) -> None:
 
 
 @pytest.mark.parametrize("what", [reconfigured, restarted, killed])
-def test_jobs_that_wait_run_and_end(
-    lab: NativeLab, what: Callable[[NativeLab], None]
-) -> None:
+def test_jobs_that_wait_run_and_end(lab: NativeLab, what: Callable[[NativeLab], None]) -> None:
     first = whole(lab)
     gate = Gate(lab)
     held = lab.batch(gate.script, "--ipus=2", "--hold")
@@ -161,9 +159,7 @@ def test_requeued_jobs_get_partitions_of_their_next_start(
 
 
 @pytest.mark.parametrize("what", [reconfigured, killed])
-def test_unequal_parts_keep_their_sizes(
-    lab: NativeLab, what: Callable[[NativeLab], None]
-) -> None:
+def test_unequal_parts_keep_their_sizes(lab: NativeLab, what: Callable[[NativeLab], None]) -> None:
     first = whole(lab)
     gate = Gate(lab)
     sizes = (32, 16, 16)

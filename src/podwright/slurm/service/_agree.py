@@ -1,9 +1,10 @@
 """What a job asked for, held against what Slurm counts for it. Pure.
 
-The request is what SPANK handed over at submission: job_submit checked it, Slurm keeps it over every
-restart, and nobody can change it. Licences are only its count: a user may take his off a running
-job, `scontrol update` changes them, releases before 25.11.7 lose them at a requeue, and a slurm.conf
-without ours drops them. Where the two differ, nothing is given: the job is held, and reads why.
+The request is what SPANK handed over at submission: job_submit checked it, Slurm keeps it over
+every restart, and nobody can change it. Licences are only its count: a user may take his off a
+running job, `scontrol update` changes them, releases before 25.11.7 lose them at a requeue, and a
+slurm.conf without ours drops them. Where the two differ, nothing is given: the job is held, and
+reads why.
 """
 
 from __future__ import annotations

@@ -299,6 +299,4 @@ def _is_anothers(holding: Holding, asked: Asked, size: int, known: Listed | None
     other = submitted and holding.submitted and submitted != holding.submitted
     elsewhere = asked.cluster and holding.cluster and asked.cluster != holding.cluster
     uid = asked.number("uid")
-    return bool(
-        other or elsewhere or holding.size != size or holding.uid not in (-1, uid)
-    )
+    return bool(other or elsewhere or holding.size != size or holding.uid not in (-1, uid))

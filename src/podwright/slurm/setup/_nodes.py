@@ -1,5 +1,5 @@
-"""Where a site's nodes are, by its slurm.conf: whether steps there reach the service beside slurmctld
-by its Unix socket, or need an address. Reads files, changes none."""
+"""Where a site's nodes are, by its slurm.conf: whether steps there reach the service beside
+slurmctld by its Unix socket, or need an address. Reads files, changes none."""
 
 from __future__ import annotations
 
@@ -54,9 +54,8 @@ def munge_socket(slurm_conf: Path) -> str:
 
 def _addresses(line: str) -> list[str]:
     """Where the nodes of a line are; none for other lines."""
-    words = dict(
-        (key.lower(), value) for key, _, value in (word.partition("=") for word in line.split())
-    )
+    pairs = (word.partition("=") for word in line.split())
+    words = {key.lower(): value for key, _, value in pairs}
     name = words.get("nodename", "")
     if not name or name.upper() == "DEFAULT":
         return []

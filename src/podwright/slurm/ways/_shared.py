@@ -132,9 +132,7 @@ class SharedService(Service):
 
     async def _make(self, book: Book, holding: Holding, asked: Asked, gcds: int) -> None:
         mine = self.shared[book.pod.type]
-        who = Life(
-            holding.job, holding.restart, holding.leader, holding.cluster, holding.submitted
-        )
+        who = Life(holding.job, holding.restart, holding.leader, holding.cluster, holding.submitted)
         try:
             async with self._taking:
                 lease, _ = await acquire(self._caller, self.site.shared, holding.size, asked, who)
