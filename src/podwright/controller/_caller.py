@@ -84,7 +84,7 @@ def in_name_of(caller: Caller, owner: str, uid: int, job: str, asked: str) -> Ca
 def check_job(caller: Caller, job: str, asked: str) -> None:
     """Raises Denied where a scheduler made it for a job, which alone decides how long it stays."""
     if job and caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
-        number = job.partition("/")[0].partition(" ")[0]
+        number = job.partition("/")[0].partition(" ")[0].rstrip(",")
         raise Denied(
             f"it belongs to job {number} and goes when that ends",
             asked=asked,

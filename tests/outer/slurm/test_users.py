@@ -20,7 +20,7 @@ def test_a_job_and_each_of_its_tasks_find_their_partition(lab: NativeLab) -> Non
     job = lab.batch(script + f"srun -l sh -c '{SHOW}'\nsleep 1\n")
     partition = poll("its partition", lambda: lab.partitions().get(f"slurm_{job}"))
     assert (partition.size, partition.num_gcds, partition.num_replicas) == (16, 4, 8)
-    assert (partition.owner, partition.job) == (ALICE, str(job))
+    assert (partition.owner, lab.holds(job)) == (ALICE, str(job))
     lab.wait_over(job)
     first, *tasks = lab.output(job).splitlines()
     assert first == f"slurm_{job} gcd"

@@ -4,6 +4,7 @@ counts true. Everything it knows can be read again from the server and from Slur
 from podwright.slurm.service._asked import Asked
 from podwright.slurm.service._commands import FakeSlurm, Said, Slurm, SlurmCommands
 from podwright.slurm.service._door import slurm_uid
+from podwright.slurm.service._life import in_short
 from podwright.slurm.service._pods import (
     Fixed,
     Line,
@@ -44,6 +45,7 @@ __all__ = [
     "addresses",
     "comment",
     "dump",
+    "in_short",
     "listed",
     "load",
     "native_work",

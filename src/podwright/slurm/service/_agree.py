@@ -37,14 +37,15 @@ def wanted(asked: Asked, known: Listed | None, site: Site) -> Wanted | None:
         _same_job(asked, known)
     if asked.het_job:
         return _part(asked, asks, known, site)
-    if asks == 0 or (asks is None and site.unsaid <= 0):
+    if asks == 0 or (asks is None and site.mode != "shared"):
         raise Differs(
             f"its licences say {_said(asked.licences, site)}, and it did not ask by --ipus=N",
             asked=f"devices for job {asked.job}",
         )
-    size = asks or site.unsaid
     licences = _ours(asked.licences, site)
     pod = next((one for one in site.pods if licences.get(one.licence)), None)
+    # Who does not say gets what the site had as its default when he submitted.
+    size = asks or (licences[pod.licence] if pod else 0)
     if pod is None or licences != licences_of(pod, size):
         right = licences_of(pod or site.pods[0], size)
         raise Differs(

@@ -38,6 +38,11 @@ class Life(NamedTuple):
         return out
 
 
+def in_short(words: str) -> str:
+    """Such words as a table has room for: the job alone."""
+    return words.partition(", cluster ")[0].partition(", submitted ")[0]
+
+
 def life(words: str) -> Life | None:
     """What such words say; None: they are not ours."""
     said = _WORDS.fullmatch(words)

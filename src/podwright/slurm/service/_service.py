@@ -91,7 +91,7 @@ class Service:
     async def begins(self, asked: Asked) -> str:
         """The partition stands: its environment, in lines. Raises PodwrightError."""
         job, restart = asked.number("job"), asked.number("restart")
-        known = await self._listing.job(job)
+        known = await self._known(asked)
         try:
             wants = wanted(asked, known, self.site)
             if wants is None:
@@ -109,6 +109,8 @@ class Service:
                 if stale and (other is not book or _is_anothers(stale, asked, size, known)):
                     await self.give_back(other, stale)
             holding = book.holdings.get(job)
+            if holding is not None and holding.made and known is None:
+                await self._listing.job(job)  # is it this job's? Only Slurm can say
             if holding is None:
                 leader = asked.number("het_job")
                 holding = await self._block(book, job, size.bit_length() - 1, restart, leader)
@@ -197,6 +199,17 @@ class Service:
         for book in self.books.values():
             out |= book.all_hidden() if self._closed else book.hidden()
         return out | {HET_WAIT: 1}
+
+    async def _known(self, asked: Asked) -> Listed | None:
+        """What Slurm's list says of the job. A new ordinary one begins without that: what its hook
+        says is slurmctld's own word."""
+        try:
+            return await self._listing.job(asked.number("job"))
+        except Unavailable as error:
+            if asked.het_job:
+                raise
+            _log.warning("job %s: %s", asked.job, error)
+            return None
 
     def _unproven(self, asked: Asked) -> str:
         """Why a step's job does not hold what it was started for; empty: it does."""

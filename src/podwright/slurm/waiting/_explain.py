@@ -13,7 +13,16 @@ from typing import Final
 import msgspec
 
 from podwright.client import Client
-from podwright.slurm.service import Listed, Pod, Site, Slurm, listed, of_job, parse_licences
+from podwright.slurm.service import (
+    Listed,
+    Pod,
+    Site,
+    Slurm,
+    in_short,
+    listed,
+    of_job,
+    parse_licences,
+)
 from podwright.slurm.waiting._job import Job, find
 from podwright.slurm.waiting._when import soonest
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec
@@ -151,7 +160,9 @@ def _part(size: int, partition: str, client: Client, jobs: Mapping[int, Listed])
         mine = lease.devices or whole
         free -= set(mine)
         ends = _until(jobs.get(_job_of(lease.holder)))
-        lines.append(f"{lease.holder or lease.owner} of {lease.owner} has {len(mine)}{ends}")
+        lines.append(
+            f"{in_short(lease.holder) or lease.owner} of {lease.owner} has {len(mine)}{ends}"
+        )
     largest = _largest(free, info.size)
     fits = largest >= size
     return Explanation(
@@ -179,7 +190,7 @@ def _shelf(
             continue
         if holder is not None:
             ends = _until(jobs.get(_job_of(holder.holder)))
-            who = f"{holder.holder or holder.owner} of {holder.owner}"
+            who = f"{in_short(holder.holder) or holder.owner} of {holder.owner}"
             lines.append(f"{one.name}: {who} has it{ends}")
         else:
             state = info.ready_state.value if info else "not there"
@@ -230,7 +241,7 @@ def _until(job: Listed | None) -> str:
 
 
 def _job_of(holder: str) -> int:
-    word = holder.removeprefix("Slurm job ").partition(" ")[0].partition("/")[0].rstrip(",")
+    word = in_short(holder).removeprefix("Slurm job ").partition(" ")[0].partition("/")[0]
     return int(word) if holder.startswith("Slurm job ") and word.isdecimal() else 0
 
 

@@ -47,11 +47,6 @@ def holder(lease: LeaseInfo) -> Life | None:
     return life(lease.holder.removeprefix(_JOB))
 
 
-def short(who: Life) -> str:
-    """Whom a lease is for, in a table's words."""
-    return _JOB + who._replace(cluster="", submitted=0).words
-
-
 async def partitions(
     server: Caller, cluster: str = "", allocation: str = ""
 ) -> list[PartitionInfo]:

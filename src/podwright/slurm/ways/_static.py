@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
-from podwright.slurm.service import Asked, Fixed, comment, tried
+from podwright.slurm.service import Asked, Fixed, comment, in_short, tried
 from podwright.slurm.service._life import Life
 from podwright.slurm.service._pods import parse_licences
 from podwright.slurm.service._queue import Listed, listed
@@ -25,7 +25,6 @@ from podwright.slurm.ways._pool import (
     partitions,
     release,
     renew,
-    short,
 )
 from podwright.wire import (
     Held,
@@ -150,7 +149,7 @@ class Static(Way):
         return {
             "mode": self.site.mode,
             "partitions": {
-                one.name: short(self._held[one.name][0])
+                one.name: in_short(self._held[one.name][1].holder)
                 if one.name in self._held
                 else self._why(one)
                 for one in self.site.partitions
@@ -209,7 +208,9 @@ class Static(Way):
         return f"{strangers[0]} uses it" if strangers else ""
 
     def _stands(self, one: Fixed) -> str:
-        return short(self._held[one.name][0]) if one.name in self._held else self._why(one)
+        return (
+            in_short(self._held[one.name][1].holder) if one.name in self._held else self._why(one)
+        )
 
     def _of(self, job: int) -> list[str]:
         return sorted(name for name, (who, _) in self._held.items() if who.job == job)
