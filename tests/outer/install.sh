@@ -12,7 +12,7 @@ packages=(
     iproute2 util-linux debootstrap systemd keepalived curl
     gcc libc6-dev make valgrind
     prometheus
-    lua5.1 lua5.3 lua5.4 lua5.3 lua5.4
+    lua5.1 lua5.3 lua5.4
 )
 
 missing=()

@@ -22,6 +22,7 @@ from podwright.wire import (
     Routing,
     SyncType,
     Unavailable,
+    WrongState,
 )
 
 POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
@@ -316,12 +317,23 @@ async def test_a_step_begins_only_with_its_jobs_devices(
 ) -> None:
     queue.jobs[7], queue.at = ("CONFIGURING", 1), "1763791311"
     await service.begins(ask(7, 4, restart=1))
+    queue.jobs |= {7: ("RUNNING", 1), 8: ("RUNNING", 0)}
     step = Asked(**({"job": "7", "uid": "5"} | claim))
     if not words:
         assert await service.proves(step) == ""
         return
     with pytest.raises(InvalidRequest, match=words):
         await service.proves(step)
+
+
+async def test_a_step_of_a_job_that_was_cancelled_meanwhile_brings_nothing_back(
+    service: Service, queue: Queue
+) -> None:
+    queue.jobs[7] = ("COMPLETING", 0)
+    with pytest.raises(WrongState, match="job 7 is over"):
+        await service.proves(Asked(job="7", uid="5", step="batch"))
+    assert isinstance(service.slurm, FakeSlurm)
+    assert not [argv for argv in service.slurm.asked if "hold" in argv or "jobid=7" in argv]
 
 
 async def test_what_runs_without_devices_is_ended(

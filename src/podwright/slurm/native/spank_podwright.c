@@ -156,13 +156,15 @@ static void set_server(spank_t spank)
 		spank_setenv(spank, "PODWRIGHT_SOCKET", socket_path, 0);
 }
 
-/* What slurmctld says of the job: into the claim, and what the service wrote for it. False where it
- * does not say. In slurmstepd's first moments, since from when it drops its privileges Slurm 24.11
- * lets nobody in it talk to slurmctld. */
+/* What slurmctld says of the job: into the claim, and what the service wrote for it. True where the
+ * job runs: one that was cancelled meanwhile must not come back by being requeued. In slurmstepd's
+ * first moments, since from when it drops its privileges Slurm 24.11 lets nobody in it talk to
+ * slurmctld. */
 static int read_job(uint32_t job)
 {
 	job_info_msg_t *found = NULL;
 	const char *said = NULL;
+	int runs = 0;
 
 	if (slurm_load_job(&found, job, SHOW_ALL) != SLURM_SUCCESS) {
 		slurm_error("podwright: slurmctld does not say what job %u holds", job);
@@ -173,6 +175,8 @@ static int read_job(uint32_t job)
 
 		if (one->job_id != job)
 			continue;
+		runs = (one->job_state & JOB_STATE_BASE) == JOB_RUNNING &&
+		       !(one->job_state & (JOB_COMPLETING | JOB_REQUEUE));
 		snprintf(claim.restart, sizeof claim.restart, "%u", one->restart_cnt);
 		snprintf(claim.submitted, sizeof claim.submitted, "%lld",
 			 (long long)one->submit_time);
@@ -192,7 +196,7 @@ static int read_job(uint32_t job)
 		read_word(said, "allocation=", allocation, sizeof allocation);
 	}
 	slurm_free_job_info_msg(found);
-	return 1;
+	return runs;
 }
 
 /* Was the job given devices, by all that this step can see? */
@@ -204,12 +208,14 @@ static int has_devices(spank_t spank)
 	       strstr(claim.licences, "podwright_");
 }
 
-/* The job goes back to the queue; held: until somebody releases it. Only a batch job can. */
+/* The job goes back to the queue; held: until somebody releases it. Only a batch job can, and one
+ * that is over already stays over. */
 static void requeue(uint32_t job, int held)
 {
+	int runs = read_job(job);
 	uint32_t whole = *claim.leader ? (uint32_t)strtoul(claim.leader, NULL, 10) : job;
 
-	if (slurm_requeue(whole, held ? JOB_REQUEUE_HOLD : 0) != SLURM_SUCCESS)
+	if (runs && slurm_requeue(whole, held ? JOB_REQUEUE_HOLD : 0) != SLURM_SUCCESS)
 		slurm_info("podwright: job %u is not requeued", whole);
 }
 

@@ -112,6 +112,9 @@ class Sweep:
             if one.state == "RUNNING" and one.job not in holds and one.wants(service.site.pods)
         } - self._had
         again, self._bare = bare & self._bare, bare
+        if again:  # one that was cancelled just now must not come back by being requeued
+            now = await listed(service.slurm)
+            again = {one for one in again if one[0] in now and now[one[0]].state == "RUNNING"}
         for job, _ in sorted(again):
             words = f"{jobs[job].head}it ran without its devices: its PrologSlurmctld did not end"
             _log.warning("job %d runs and holds no devices: it is ended", job)
