@@ -124,9 +124,7 @@ async def serve(
         return ""
 
     proven = proofs(site) if site.listen else None
-    front = Front(
-        work.begins, work.ended, failed, work.state, proven, callers(site), work.proves
-    )
+    front = Front(work.begins, work.ended, failed, work.state, proven, callers(site), work.proves)
     path = Path(site.socket)
     await nobody_at(path)
     tasks = [asyncio.create_task(_until_known(work))]
