@@ -16,13 +16,13 @@ from podwright.wire import (
     DeviceRef,
     GatewayRouting,
     InvalidRequest,
+    NotFound,
     PartitionInfo,
     PartitionSpec,
     ReadyState,
     Routing,
     SyncType,
     Unavailable,
-    WrongState,
 )
 
 POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
@@ -330,7 +330,7 @@ async def test_a_step_of_a_job_that_was_cancelled_meanwhile_brings_nothing_back(
     service: Service, queue: Queue
 ) -> None:
     queue.jobs[7] = ("COMPLETING", 0)
-    with pytest.raises(WrongState, match="job 7 is over"):
+    with pytest.raises(NotFound, match="job 7 is over"):
         await service.proves(Asked(job="7", uid="5", step="batch"))
     assert isinstance(service.slurm, FakeSlurm)
     assert not [argv for argv in service.slurm.asked if "hold" in argv or "jobid=7" in argv]

@@ -29,6 +29,7 @@ from podwright.wire import (
     AlreadyExists,
     InvalidRequest,
     NoCapacity,
+    NotFound,
     PartitionSpec,
     PodwrightError,
     ReadyState,
@@ -147,7 +148,7 @@ class Service:
             return ""
         known = await self._listing.job(job)
         if known is None or known.state not in ("RUNNING", "CONFIGURING", "SUSPENDED"):
-            raise WrongState(f"job {job} is over", asked="a step")  # while its step was under way
+            raise NotFound(f"job {job} is over", asked="a step")  # while its step was under way
         self.figures.unproven += 1
         _log.warning("job %d: a step on %s was ended: %s", job, asked.hosts, problem)
         words = InvalidRequest(

@@ -19,7 +19,7 @@ from podwright.slurm.service import Asked, Site, Slurm, Tries
 from podwright.slurm.service._life import Life
 from podwright.slurm.service._queue import Listed, Listing
 from podwright.slurm.ways._pool import Caller
-from podwright.wire import InvalidRequest, PodwrightError, Unavailable, WrongState
+from podwright.wire import InvalidRequest, NotFound, PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.slurm")
 #: Seconds between two looks of a prolog that waits.
@@ -111,7 +111,7 @@ class Way(ABC):
             return ""
         known = await self.listing.job(asked.number("job"))
         if known is None or known.state not in ("RUNNING", "CONFIGURING", "SUSPENDED"):
-            raise WrongState(f"job {asked.job} is over", asked="a step")
+            raise NotFound(f"job {asked.job} is over", asked="a step")
         _log.warning("job %s: a step on %s was ended: %s", asked.job, asked.hosts, problem)
         words = InvalidRequest(
             f"{problem}: its PrologSlurmctld did not run to its end",
