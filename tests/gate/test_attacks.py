@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from bench import _floods as attacks
 
 from podwright.server import Server
 from podwright.wire import messages
-from tests.gate import attacks
 from tests.gate.test_gate import apart, gates, info
 from tests.server.fakes import Http
 

@@ -91,7 +91,7 @@ class Link(Generic[_T]):
             if size > self._most:
                 return None
             return self._decode(await self._reader.readexactly(size))
-        except (OSError, EOFError, msgspec.MsgspecError):
+        except (OSError, EOFError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def say(self, word: Word) -> None:

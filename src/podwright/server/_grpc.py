@@ -166,7 +166,9 @@ class GrpcFront:
     async def _reply(self, ask: Ask) -> bytes:
         if not ask.method:
             return self._calls.health()["status"].encode()
-        method = METHODS[ask.method]
+        method = METHODS.get(ask.method)
+        if method is None:
+            raise InvalidRequest(f"there is no call {ask.method[:100]!r}")
         if ask.method == "AnnounceAgent":  # a hint, which anybody may give
             caller = ANONYMOUS
         else:
@@ -176,7 +178,7 @@ class GrpcFront:
             )
         try:
             request = msgspec.msgpack.decode(ask.request, type=method.request)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"{error}", asked=ask.method) from None
         return _encode(await self._calls(caller, method, request))
 

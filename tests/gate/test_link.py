@@ -1,0 +1,109 @@
+"""What a gate that was taken over may say to its server: it learns nothing, and fells nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+from typing import Any
+
+import msgspec
+import pytest
+
+from podwright import wire
+from podwright.gate import Ask, Cancel, Done, Refused, Shown, from_server, to_server
+from podwright.server import Identity, Server
+from podwright.server._grpc import GrpcFront
+from tests.server.fakes import FakeController, as_controller
+
+COUNT = 200_000 if os.environ.get("PODWRIGHT_SOAK") else 2_000
+
+
+class Taken:
+    """A server, and a gate's end of the link to it."""
+
+    def __init__(self, secure: bool) -> None:
+        self.controller = FakeController()
+        identity = Identity(secure=secure)
+        self.server = Server(as_controller(self.controller), socket_path=None, identity=identity)
+        self.front = GrpcFront(self.server.calls)
+
+    async def begin(self) -> None:
+        ours, self.theirs = socket.socketpair()
+        self.link = await from_server(ours)
+        self.hearing = asyncio.create_task(self.front._hear(self.link))
+
+    async def end(self) -> None:
+        await asyncio.wait_for(self.hearing, 120)
+        for task in list(self.front._tasks.values()):
+            task.cancel()
+        await asyncio.gather(*self.front._tasks.values(), return_exceptions=True)
+
+
+def framed(word: Any) -> bytes:
+    data = msgspec.msgpack.encode(word)
+    return len(data).to_bytes(4, "big") + data
+
+
+@pytest.mark.parametrize("secure", [False, True])
+async def test_it_cannot_say_who_it_is(secure: bool) -> None:
+    """A token it made up, a key it guessed, no method that exists: refused like anybody's."""
+    taken = Taken(secure)
+    await taken.begin()
+    gate = await to_server(taken.theirs)
+    good = msgspec.msgpack.encode(wire.ListRequest())
+    claims = [
+        ("ListLeases", good, Shown(metadata=[("authorization", "Bearer AAAA")])),
+        ("ListLeases", good, Shown(metadata=[("authorization", "MUNGE x")], proof=b"y")),
+        ("IssueToken", msgspec.msgpack.encode(wire.TokenRequest()), Shown()),
+        ("Nothing", good, Shown()),
+        ("__init__", good, Shown()),
+        ("ListLeases", b"\xc1", Shown()),
+        ("Renew", msgspec.msgpack.encode({"id": 7}), Shown()),
+    ]
+    for number, (method, request, shown) in enumerate(claims):
+        gate.say(Ask(number, method, request, shown))
+        answer = await asyncio.wait_for(gate.hear(), 120)
+        assert isinstance(answer, Refused), (method, answer)
+        assert answer.error["code"] != "INTERNAL"
+    gate.say(Ask(99, "ListLeases", good, Shown()))
+    answer = await asyncio.wait_for(gate.hear(), 120)
+    assert isinstance(answer, Refused if secure else Done)
+    gate.close()
+    await taken.end()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Mutated and made-up ones: the link ends, or each has its answer."""
+    rng = random.Random(seed)
+    good = [
+        framed(Ask(1, "ListLeases", msgspec.msgpack.encode(wire.ListRequest()), Shown())),
+        framed(
+            Ask(2, "Renew", msgspec.msgpack.encode(wire.LeaseRequest(id="l", epoch=1)), Shown())
+        ),
+        framed(Ask(3, "", b"", Shown(certificate=("alice", "podwright:user:alice")))),
+        framed(Cancel(1)),
+    ]
+    taken = Taken(False)
+    sent = 0
+    while sent < COUNT:
+        await taken.begin()
+        parts = []
+        for _ in range(rng.randrange(1, 40)):
+            data = bytearray(rng.choice(good))
+            for _ in range(rng.choice([0, 0, 1, 3])):
+                data[rng.randrange(4, len(data))] = rng.randrange(256)
+            parts.append(bytes(data))
+        if rng.random() < 0.2:
+            parts.append(rng.randbytes(rng.randrange(60)))
+        sent += len(parts)
+        loop = asyncio.get_running_loop()
+        taken.theirs.setblocking(False)
+        await loop.sock_sendall(taken.theirs, b"".join(parts))
+        taken.theirs.shutdown(socket.SHUT_WR)
+        await taken.end()
+        taken.theirs.close()
+    assert "Traceback" not in caplog.text
+    assert not taken.front._tasks
