@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +27,7 @@ class World:
         self.user = self.folder / "server.sock"
         self.config = folder / "vipu-cli.hcl"
         self.port = closed_port
+        self.marks: tuple[str, ...] = ()
         self.environ = {"XDG_RUNTIME_DIR": str(self.run)}
         self.started: list[str] = []
         self.start: Callable[[str, Mapping[str, str], Callable[[], bool]], bool] = self._refuse
@@ -35,7 +38,11 @@ class World:
 
     def find(self, host: str = "", port: str = "", timeout: float = 120.0) -> Found:
         places = Places(
-            str(self.system), str(self.config), Address("127.0.0.1", self.port), self.start
+            str(self.system),
+            str(self.config),
+            Address("127.0.0.1", self.port),
+            self.start,
+            self.marks,
         )
         options = ServerOptions(host, port)
         found = find_server(options, self.environ, timeout=timeout, places=places)
@@ -105,6 +112,38 @@ def test_a_system_server_that_is_down_is_an_error(world: World) -> None:
     with pytest.raises(Unavailable, match=r"system\.sock \(connection refused\)"):
         world.find()
     assert not world.started
+
+
+@pytest.mark.parametrize("mark", ["vipu-server.service", "vipu-server.db", "server.toml"])
+def test_a_machine_of_a_systems_server_never_simulates(
+    world: World, tmp_path: Path, mark: str
+) -> None:
+    """Stopped in order, it leaves no socket; a pod that this user had before is not it."""
+    world.marks = (str(tmp_path / "not there" / mark), str(tmp_path / mark))
+    (tmp_path / mark).touch()
+    world.folder.mkdir(mode=0o700)
+    with stub(world.user, answers_info(version="user")):
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=f"server does not run: there is .*{mark}"):
+                world.find()
+        world.environ["PODWRIGHT_SOCKET"] = str(world.user)  # asked for by name it is no surprise
+        assert world.find().info.version == "user"
+    assert not world.started
+    del world.environ["PODWRIGHT_SOCKET"]
+    with stub(world.system, answers_info(version="system")):
+        assert world.find().how == "system"
+
+
+def test_what_is_kept_from_us_is_somebodys(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept(path: str) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "permission denied", path)
+
+    world.marks = (str(tmp_path / "var" / "vipu-server.db"),)
+    monkeypatch.setattr(os, "lstat", kept)
+    with pytest.raises(Unavailable, match=f"there is {tmp_path}/var, and nobody answers"):
+        world.find()
 
 
 def test_what_a_dead_server_of_the_user_left_is_passed_over(world: World) -> None:

@@ -95,6 +95,17 @@ def test_the_guides_first_block_is_safe_as_typed(
     assert done.out.count("this call is for machine ag1, and this is ag2") == 1
 
 
+def test_an_administrators_command_starts_no_server(tmp_path: Path) -> None:
+    """What it made would be on a simulated pod that goes with the hour."""
+    pod = Pod(tmp_path)
+    del pod.environ["PODWRIGHT_SOCKET"]
+    for words in ("list agents", "create user alice", "create partition p1 --size 4"):
+        ran = pod.run("vipu-admin", *words.split())
+        assert (ran.code, ran.out) == (69, "")
+        assert "there is no server to administer" in ran.err
+    assert not list(Path(pod.environ["XDG_RUNTIME_DIR"]).rglob("*.sock"))
+
+
 def test_a_killed_agent_is_noticed_and_comes_back_reset(world: World) -> None:
     world.register("ag1", "ag2")
     world.admin("create", "cluster", "c1", "--agents", "ag1,ag2")

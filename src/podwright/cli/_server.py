@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from podwright.cli._arguments import Parser, complain, port, seconds
@@ -79,6 +80,30 @@ def connect(arguments: argparse.Namespace) -> Found:
         found = find_server(options, os.environ, timeout=getattr(arguments, "timeout", TIMEOUT))
     if found.how == "started":
         complain("No server was running; started one for this user. It ends by itself when idle.")
+    announce(found.info)
+    return found
+
+
+def connect_to_one(arguments: argparse.Namespace) -> Found:
+    """The same for administrators' commands, which start none: what they change must last."""
+    from podwright.cli._waiting import waiting
+    from podwright.client import TIMEOUT, Places, find_server
+
+    def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
+        from podwright.wire import Unavailable
+
+        raise Unavailable(
+            "there is no server to administer",
+            would_work="start it (systemctl start vipu-server), or name one with --api-host",
+        )
+
+    with waiting("looking for a server"):
+        found = find_server(
+            chosen(arguments),
+            os.environ,
+            timeout=getattr(arguments, "timeout", TIMEOUT),
+            places=Places(start=none),
+        )
     announce(found.info)
     return found
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from podwright import __version__
 from podwright.cli._arguments import Parser, not_negative, port, positive, run
-from podwright.cli._server import connect, said, server_options
+from podwright.cli._server import connect_to_one, said, server_options
 from podwright.cli.vipu import Connect
 
 _EXAMPLES = """\
@@ -205,7 +205,7 @@ def _creation(create: Callable[..., Parser]) -> None:
     )
 
 
-def main(argv: Sequence[str] | None = None, connect: Connect = connect) -> int:
+def main(argv: Sequence[str] | None = None, connect: Connect = connect_to_one) -> int:
     """The command. connect: how it comes to its server. Returns the exit code."""
     return run(
         lambda: _main(argv, connect),

@@ -4,6 +4,9 @@
 2. the system's socket; 3. this user's socket; 4. localhost:8090;
 5. where none of these exists, a server of this user's own, started in the background.
 
+On a machine that has a system's server, running or not, 3 and 5 are left out: what was made on a
+simulated pod while that one is away would be lost, and nobody had asked for it.
+
 To be asked who it is, is the probe: one call, whose connection is then used for the others.
 """
 
@@ -14,12 +17,19 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from podwright.client._addresses import NOBODY, Address, Named, ServerOptions, named_server
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport, Opener
-from podwright.client._places import DEFAULT_HOST, LOOPBACK, SYSTEM_CONFIG, private_folder
+from podwright.client._places import (
+    DEFAULT_HOST,
+    LOOPBACK,
+    SYSTEM_CONFIG,
+    SYSTEM_MARKS,
+    mark_of_system,
+    private_folder,
+)
 from podwright.client._start import start_server
 from podwright.client._tcp import connect_tcp, listens
 from podwright.client._transport import Transport
@@ -65,6 +75,7 @@ class Places(NamedTuple):
     config: str = SYSTEM_CONFIG
     default: Address = Address(DEFAULT_HOST, DEFAULT_PORT)
     start: Callable[[str, Mapping[str, str], Callable[[], bool]], bool] = start_server
+    marks: tuple[str, ...] = SYSTEM_MARKS
 
 
 def find_server(
@@ -84,7 +95,11 @@ def find_server(
     search = _Search(timeout, user_socket(environ), at)
     if named := named_server(options, environ, at.config):
         return search.named(named)
-    return search.system() or search.users("user") or search.default() or search.started(environ)
+    if found := search.system():
+        return found
+    if mark := mark_of_system(at.marks):
+        return search.default() or search.away(mark)
+    return search.users("user") or search.default() or search.started(environ)
 
 
 class _Search:
@@ -145,6 +160,15 @@ class _Search:
         if not listens(self.places.default, self.probe):
             return None
         return self._tcp(self.places.default, "default")
+
+    def away(self, mark: str) -> NoReturn:
+        raise Unavailable(
+            f"this machine's server does not run: there is {mark}, and nobody answers at "
+            f"{self.places.system}",
+            would_work="start it (systemctl start vipu-server), or wait until it is back; another "
+            "one has to be named: --api-host, or PODWRIGHT_SOCKET, as of one of your own",
+            mark=mark,
+        )
 
     def started(self, environ: Mapping[str, str]) -> Found:
         private_folder(self.folder, create=True)

@@ -4,12 +4,36 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
 from podwright.wire import Denied
 
+#: What a system's server leaves on its machine, whether it runs or not: unit, settings, store.
+SYSTEM_MARKS = (
+    "/etc/systemd/system/vipu-server.service",
+    "/usr/local/lib/systemd/system/vipu-server.service",
+    "/usr/lib/systemd/system/vipu-server.service",
+    "/lib/systemd/system/vipu-server.service",
+    "/etc/podwright/vipu-server.env",
+    "/etc/podwright/server.toml",
+    "/var/lib/podwright/vipu-server.db",
+)
 SYSTEM_CONFIG = "/etc/vipu/vipu-cli.hcl"  # V-IPU's own place for it
 DEFAULT_HOST = "localhost"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def mark_of_system(marks: Iterable[str]) -> str:
+    """The first of these that is there, or that we may not look at; empty where none is."""
+    for path in marks:
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return os.path.dirname(path)  # it is kept from us, so somebody keeps something there
+        return path
+    return ""
 
 
 def private_folder(folder: str, *, create: bool = False) -> bool:
