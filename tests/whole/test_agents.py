@@ -198,13 +198,14 @@ def test_other_hardware_is_refused_until_somebody_says_that_it_is_right(world: W
 
 
 def test_a_stranger_is_no_agent_and_an_agent_obeys_no_stranger(world: World) -> None:
-    world.machines.arguments = ()
+    world.machines.arguments = ()  # it has this account's own key, and the server another
     world.machines.start("ag9")
     port = str(world.machines.ports["ag9"])
     words = ("create", "agent", "ag9", "--host", "127.0.0.1", "--port", port)
     refused = world.pod.run("vipu-admin", *words)
-    assert refused.code == 69
-    assert "does not have the server's agent key" in refused.err
+    assert refused.code == 1
+    assert "the agent does not know this caller" in refused.err
+    assert "with the same --agent-key file" in refused.err
     away = world.pod.run("vipu-agent", "--machine", "a", "--host", "0.0.0.0", "--port", "0")
     assert (away.code, "--agent-key" in away.err) == (2, True)
 
