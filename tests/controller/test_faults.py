@@ -252,3 +252,21 @@ async def test_errors_are_refusals_and_nothing_else(world: World) -> None:
     for _ in range(3):
         with pytest.raises(PodwrightError):
             await world.acquire("p1", 4, create=True)
+
+
+async def test_a_full_disk_stops_changes_and_nothing_else(world: World) -> None:
+    """What is in memory is what was written, so it can be read; leases are renewed."""
+    reply = await world.acquire("", 4, create=True)
+    full = Unavailable("the disk of the store x is full", full=True)
+    world.store.fail(1, lasting=True, error=full)
+    with pytest.raises(Unavailable, match="is full"):
+        await world.create("p2", 4)
+    controller = world.controller
+    assert controller.read_only is full
+    assert await world.names() == [reply.partition.name]
+    await controller.renew(ROOT, claim(reply))
+    with pytest.raises(Unavailable, match="store failed"):
+        await world.create("p3", 4)
+    await world.restart()
+    assert await world.names() == [reply.partition.name]
+    await world.create("p2", 4)

@@ -35,6 +35,7 @@ class FakeController:
         self.simulated = True
         self.clusters = [preset("pod4")]
         self.idle = True
+        self.read_only: wire.PodwrightError | None = None
         self.failure: wire.PodwrightError | None = None
 
     async def start(self) -> None:

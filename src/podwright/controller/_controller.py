@@ -141,6 +141,11 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         return self._core.journal.failure
 
     @property
+    def read_only(self) -> PodwrightError | None:
+        """Why it only reads, for now (the disk of its store is full), or None."""
+        return self._core.journal.full
+
+    @property
     def idle(self) -> bool:
         """Whether there is no partition, no lease and no step under way."""
         core = self._core
@@ -278,7 +283,8 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
     def _check(self) -> None:
         if self._state:
             raise Unavailable(f"the server is {self._state}", would_work="try again in a moment")
-        self._core.journal.check()
+        if self._core.journal.full is None:  # else it can be read, and a change fails by itself
+            self._core.journal.check()
 
     async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something that must not stop half way when its caller goes away."""

@@ -74,6 +74,12 @@ class Journal:
                 would_work="restart the server; it goes on from what was written",
             )
 
+    @property
+    def full(self) -> PodwrightError | None:
+        """Why nothing can be written for now, where that is a full disk: what is in memory is what
+        was written, and can be read; else None."""
+        return self.failure if self.failure is not None and self.failure.data.get("full") else None
+
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = (

@@ -83,6 +83,13 @@ class Calls:
             raise Unavailable("the server is ending", asked=method.name, would_work="try again")
         if (refusal := self._gate()) is not None and method.name != "GetServerInfo":
             raise refusal
+        if method.changes and method.name != "Renew" and self.controller.read_only is not None:
+            raise Unavailable(
+                f"the server is read only for now, since {self.controller.read_only.problem}",
+                asked=method.name,
+                would_work="free some space; it goes on by itself within seconds",
+                read_only=True,
+            )
         self.under_way += 1
         self.count += 1
         begun, code = self._clock(), ""

@@ -30,14 +30,17 @@ from podwright.server._shared import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
 from podwright.store import Opened, PostgresStore, SQLiteStore, Store, storage_file
-from podwright.wire import AlreadyExists, PodwrightError
+from podwright.wire import AlreadyExists, PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.server")
+_events = logging.getLogger("podwright.events")
 
 #: Seconds that calls under way have when the server is told to end.
 GRACE = 5.0
 #: Seconds in which a user's server that ends makes room for the next.
 _HANDOVER = 10.0
+#: Seconds until it is tried again whether a full disk has room.
+_LOOK_AGAIN = 2.0
 #: What commands leave in the folder of a user's server, which goes with it.
 _LEFT_BY_COMMANDS = ("server.log", "start.lock")
 
@@ -219,6 +222,35 @@ def _server_for(
     )
 
 
+async def _reopened(
+    stop: asyncio.Event, file: Path, make: Callable[[Store], Controller]
+) -> Controller | None:
+    """A controller over the store once that can be written again; None when told to stop.
+
+    Raises wire.PodwrightError for any other reason why it cannot be opened.
+    """
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _LOOK_AGAIN)
+            return None
+        store = SQLiteStore(file)
+        try:
+            opened = await store.open()
+        except Unavailable as error:
+            if not error.data.get("full"):
+                raise
+            continue
+        controller = make(store)
+        try:
+            await controller.start(opened)
+        except Unavailable as error:  # there was room to open it, and no more
+            if not error.data.get("full"):
+                raise
+            continue
+        return controller
+    return None
+
+
 async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware], None]) -> bool:
     stop = asyncio.Event()
     _on_signals(stop)
@@ -232,15 +264,19 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
             if fault is not None:
                 fault.arm(hardware)
                 store, drivers = fault.store(store), fault.drivers(drivers)
-            controller = Controller(
-                store,
-                hardware.clusters,
-                drivers,
-                version=__version__,
-                machines=_machines(options, lambda: options.secure or is_secure(records)),
-                visible=options.visible,
-                here=ThisHost(hardware.local),
-            )
+
+            def make(store: Store) -> Controller:
+                return Controller(
+                    store,
+                    hardware.clusters,
+                    drivers,
+                    version=__version__,
+                    machines=_machines(options, lambda: options.secure or is_secure(records)),
+                    visible=options.visible,
+                    here=ThisHost(hardware.local),
+                )
+
+            controller = make(store)
             server = _server_for(options, controller, store, secure=is_secure(records))
             await server.start()
     except BaseException:
@@ -253,8 +289,19 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
         ready(server, hardware)
         if options.idle is not None:
             idle = asyncio.create_task(_end_when_idle(server, options.idle, stop))
-        await _until_end(stop, lambda: controller.failure)
-        failure = controller.failure
+        while True:
+            await _until_end(stop, lambda: server.controller.failure)
+            failure = server.controller.failure
+            if failure is None or (old := server.controller).read_only is None:
+                break
+            _events.error("read only: %s", failure.message)
+            failure = None  # told to stop meanwhile, it ends well
+            again = await _reopened(stop, file, make)
+            if again is None:
+                break
+            server.adopt(again, lambda: None)
+            _events.info("the store can be written again: serving as before")
+            await old.close()
     finally:
         if idle is not None:
             idle.cancel()

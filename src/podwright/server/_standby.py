@@ -37,6 +37,8 @@ class Standby:
         """The one that is active knows more."""
         return caller, request
 
+    read_only = None
+
     def shown(self, caller: Caller, reply: Any) -> Any:
         """What this one says of itself is for all."""
         return reply

@@ -184,7 +184,9 @@ def _refusal(name: str, error: psycopg.Error) -> PodwrightError:
     state = error.sqlstate or ""
     if state == "53100":
         return Unavailable(
-            f"the disk of the store {name} is full", would_work="free some space, then try again"
+            f"the disk of the store {name} is full",
+            would_work="free some space, then try again",
+            full=True,
         )
     if state == "42501":
         return Unavailable(

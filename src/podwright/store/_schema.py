@@ -134,7 +134,9 @@ def _refusal(path: Path, error: sqlite3.Error) -> PodwrightError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(
-            f"the disk of the store {path} is full", would_work="free some space, then try again"
+            f"the disk of the store {path} is full",
+            would_work="free some space, then try again",
+            full=True,
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable(
