@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_it_reads_on_and_recovers(small: Path, tmp_path: Path) -> None:
             assert client.explain("p0").lines
             assert process.poll() is None
             (small / "filler").unlink()
-            until(lambda turn=turn: creates(client, f"after{turn}"))
+            until(partial(creates, client, f"after{turn}"))
             assert "p0" in [p.name for p in client.list_partitions()]
             client.renew(held.lease.id, held.lease.epoch)
         client.release(held.lease.id, held.lease.epoch)
