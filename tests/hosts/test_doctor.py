@@ -22,6 +22,7 @@ FINE: dict[str, Any] = {
     "subnets": [["10.1.0.0/16", "eth0", "10.1.0.1", True]],
     "port": 4711,
     "locked": -1,
+    "held": ["user", ""],
     "back": "",
     "server": "",
 }
@@ -49,6 +50,13 @@ def test_a_good_host_has_nothing_to_be_done() -> None:
         ({"time": 161.0}, "clock", WARNING, "is 60 s off", "timedatectl set-ntp true"),
         ({"time": 89.0}, "clock", WARNING, "is 10 s off", "timedatectl set-ntp true"),
         ({"locked": 65536}, "memory", WARNING, "64 KiB may be locked", "memlock unlimited"),
+        (
+            {"held": ["", "unshare: Operation not permitted"]},
+            "endings",
+            WARNING,
+            "no PID namespace (unshare: Operation not permitted): one watcher has to be left",
+            "kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
         ({"back": "x: Permission denied"}, "ssh back", WARNING, "refuses the key", "ssh-copy-id"),
         ({"server": "Connection refused"}, "server", PROBLEM, "is not reached", "--vipu-server"),
         (

@@ -82,6 +82,7 @@ class Launcher:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             process_group=0,
         )
         self.processes.append(process)

@@ -18,25 +18,43 @@ from tests.launch.conftest import REPOSITORY, Launcher
 TWO = ("--num-replicas=2", "--num-instances=2")
 
 
-def test_a_file_for_each_instance(launcher: Launcher, tmp_path: Path) -> None:
+def test_files_for_each_instance(launcher: Launcher, tmp_path: Path) -> None:
     logs = tmp_path / "logs" / "today"
     words = (*TWO, f"--log-dir={logs}", "--only-output-from-instance=0", "sh", "-c")
     for _ in range(2):
         ran = launcher.run(*words, "echo out $RANK; echo err $RANK >&2")
         assert ran.code == 0, ran
-    assert sorted(path.name for path in logs.iterdir()) == ["instance-0.log", "instance-1.log"]
-    for index in range(2):
-        path = logs / f"instance-{index}.log"
-        lines = sorted(path.read_text().splitlines())
-        assert lines == [f"err {index}"] * 2 + [f"out {index}"] * 2
+    names = [f"instance-{index}.{kind}" for index in range(2) for kind in ("err", "out")]
+    assert sorted(path.name for path in logs.iterdir()) == names
+    for name in names:
+        path = logs / name
+        assert path.read_text() == f"{name[-3:]} {name[9]}\n" * 2
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "[1,1]" not in ran.out + ran.err
+
+
+def test_files_hold_every_byte(launcher: Launcher, tmp_path: Path) -> None:
+    """Carriage returns, what is no text, lines of any length, and one that never ends."""
+    program = (
+        "import os, sys\n"
+        "said = b''.join(b'%d%%\\r' % n for n in range(101)) + bytes(range(256)) + b'\\n'\n"
+        "said += b'x' * 3_000_000 + b'\\r\\nlast'\n"
+        "for handle in (1, 2):\n"
+        "    left = said\n"
+        "    while left: left = left[os.write(handle, left):]\n"
+    )
+    ran = launcher.run("--num-replicas=1", f"--log-dir={tmp_path}", sys.executable, "-c", program)
+    assert ran.code == 0, ran.err
+    said = b"".join(b"%d%%\r" % n for n in range(101)) + bytes(range(256)) + b"\n"
+    said += b"x" * 3_000_000 + b"\r\nlast"
+    assert (tmp_path / "instance-0.out").read_bytes() == said
+    assert (tmp_path / "instance-0.err").read_bytes() == said
 
 
 def test_a_full_disk_ends_the_log_and_not_the_run(launcher: Launcher, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
-    (logs / "instance-0.log").mkdir()
+    (logs / "instance-0.out").mkdir()
     ran = launcher.run("--num-replicas=2", f"--log-dir={logs}", "sh", "-c", "echo a; echo b")
     assert ran.code == 0
     assert ran.out == "[1,0]<stdout>: a\n[1,0]<stdout>: b\n"

@@ -150,6 +150,18 @@ def test_a_program_that_is_not_there(launcher: Launcher) -> None:
     ran = launcher.run(*TWO, "no-such-program")
     assert ran.code == 127
     assert "there is no program 'no-such-program' on PATH" in ran.err
+
+
+@pytest.mark.parametrize("how", ["by its path", "on PATH"])
+def test_a_program_that_may_not_be_executed(launcher: Launcher, how: str) -> None:
+    program = launcher.folder / "train"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o644)
+    word, path = (str(program), "") if how == "by its path" else ("train", f"{launcher.folder}:")
+    ran = launcher.run("--num-replicas=1", word, PATH=path + os.environ["PATH"])
+    assert ran.code == 126
+    assert f"{program} may not be executed" in ran.err
+    assert launcher.calls() == []
     assert launcher.calls() == []
     launcher.leaves_nothing()
 

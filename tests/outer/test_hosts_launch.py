@@ -234,7 +234,7 @@ def test_a_guardian_that_dies_costs_no_host(hosts: Hosts) -> None:
     again = f"import os\nif os.environ['PODWRIGHT_RESTART'] == '1': raise SystemExit\n{WAIT}"
     line = ("--launcher=local", "--grace=1", "--max-restarts=1", *FOUR)
     process = hosts.up(*line, sys.executable, "-c", again, count=4)
-    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._relay").stdout.split()
+    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._there").stdout.split()
     hosts.lab.exec("b", "kill", "-KILL", found[1])
     _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
@@ -263,7 +263,7 @@ def test_an_instance_that_ignores_sigterm_is_ended_all_the_same(hosts: Hosts) ->
 def test_a_relay_or_guardian_that_is_killed_ends_the_run(hosts: Hosts, victim: str) -> None:
     line = ("--launcher=local", "--grace=1", *FOUR, sys.executable, "-c", WAIT)
     process = hosts.up(*line, count=4)
-    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._relay").stdout.split()
+    found = hosts.lab.exec("b", "pgrep", "-f", "podwright.launch._there").stdout.split()
     # The way there is a shell that has become the relay; its child is the guardian.
     pid = found[0] if victim == "relay" else found[1]
     hosts.lab.exec("b", "kill", "-KILL", pid)
@@ -286,3 +286,30 @@ def test_a_host_that_is_cut_off_ends_its_own(
         hosts.leaves_nothing()
     finally:
         hosts.lab.kill("d")
+
+
+@BOTH
+@pytest.mark.parametrize("victim", ["relay", "guardian", "ssh"])
+def test_what_broke_is_blamed_and_no_instance(hosts: Hosts, launcher: str, victim: str) -> None:
+    """mpirun ends innocent instances on other hosts as soon as it misses a daemon."""
+    process = hosts.up(f"--launcher={launcher}", *FOUR, sys.executable, "-c", WAIT, count=4)
+    if victim == "ssh":
+        host, words = "a", ["pgrep", "-f", "^/usr/bin/ssh .* b "]
+    elif victim == "relay":
+        host, words = "b", ["pgrep", "-o", "-f", "podwright.launch._there"]
+    else:
+        host, words = "b", ["pgrep", "-x", "podwright-guard"]
+    pids = hosts.lab.exec(host, *words).stdout.split()
+    assert pids, hosts.lab.exec(host, "ps", "-ef").stdout
+    hosts.lab.exec(host, "kill", "-KILL", *pids)
+    _, err = process.communicate(timeout=300)
+    wanted = {
+        "relay": "host b is lost (instances 1): ",
+        "guardian": "host b: its guardian process was ended",
+        "ssh": "host b is lost (instances 1): its ssh was ended by signal 9 (SIGKILL)",
+    }
+    errors = [line for line in err.splitlines() if line.startswith("POPRUN ERROR: ")]
+    assert errors[0].startswith(f"POPRUN ERROR: {wanted[victim]}"), err
+    assert "Warning" not in err
+    assert process.returncode == 75
+    hosts.leaves_nothing()

@@ -15,8 +15,8 @@ def add_parser(verbs: Any) -> None:
         "clocks, limits, and the way to the server. Each finding says what to type. "
         "Exit code 1 where there is a problem.",
     )
-    hosts = parser.add_mutually_exclusive_group(required=True)
-    hosts.add_argument("--host", "-H", metavar="HOSTS", help="such as n[1-4],m2")
+    hosts = parser.add_mutually_exclusive_group()
+    hosts.add_argument("--host", "-H", metavar="HOSTS", help="such as n[1-4],m2 (this machine)")
     hosts.add_argument("--hostfile", metavar="FILE", help="a host or a range on each line")
     parser.add_argument("--vipu-server-host", metavar="HOST", help="that instances must reach")
     parser.add_argument("--vipu-server-port", metavar="PORT", type=int, default=0, help="(8090)")
@@ -35,6 +35,8 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         if arguments.host:
             hosts = expand(arguments.host)
+        elif not arguments.hostfile:
+            hosts = ("localhost",)
         else:
             with open(arguments.hostfile, encoding="utf-8", errors="replace") as file:
                 hosts = read_hosts(file.read(1 << 22), arguments.hostfile)

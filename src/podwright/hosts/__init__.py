@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from podwright.hosts._asked import Said, ask_all
 from podwright.hosts._cores import (
     Core,
     Cores,
@@ -19,7 +20,7 @@ from podwright.hosts._cores import (
 )
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
-from podwright.hosts._local import find_program, free_port, host_name
+from podwright.hosts._local import find_program, forbidden_program, free_port, host_name
 from podwright.hosts._namespaces import (
     HELD,
     HELD_BY_USER,
@@ -88,10 +89,12 @@ __all__ = [
     "Peer",
     "Process",
     "RecordedCgroups",
+    "Said",
     "Subnet",
     "Vouched",
     "Vouches",
     "address_in",
+    "ask_all",
     "become_subreaper",
     "can_hold",
     "children",
@@ -108,6 +111,7 @@ __all__ = [
     "find_key",
     "find_program",
     "fold",
+    "forbidden_program",
     "fork_held",
     "free_port",
     "has_children",

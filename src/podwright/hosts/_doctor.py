@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from podwright.hosts._asked import ask_all
+from podwright.hosts._namespaces import in_words
 from podwright.hosts._network import Subnet, common_subnet, is_here
 from podwright.hosts._ssh import explain, ssh_command
 
@@ -143,6 +144,11 @@ def _host(own: Mapping[str, Any], answer: Answer, told: Mapping[str, Any]) -> li
     text = "unlimited" if locked < 0 else f"{locked >> 10} KiB may be locked"
     todo = f"On {host}, in /etc/security/limits.conf: * - memlock unlimited"
     say("memory", enough, text, todo, WARNING)
+    how, why = told.get("held", ("", "an older Podwright does not say"))
+    todo = f"On {host}, as root: sysctl -w user.max_user_namespaces=100000"
+    if "apparmor" in why or "ermission" in why or "ermitted" in why:
+        todo += "; on Ubuntu too: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    say("endings", bool(how), f"instances are in {in_words(how, why)}", todo, WARNING)
     if told["server"] is not None:
         text = "is reached" if not told["server"] else f"is not reached: {told['server']}"
         todo = "Name it as all hosts can reach it: --vipu-server-host NAME"

@@ -20,6 +20,7 @@ from typing import Any
 from podwright import __version__
 from podwright.hosts._doctor import MARK
 from podwright.hosts._local import find_program, free_port
+from podwright.hosts._namespaces import can_hold
 from podwright.hosts._network import subnets
 
 #: Seconds for what is asked over the network from there.
@@ -38,6 +39,7 @@ def facts(folder: str, token: str, back: str, server: str, port: str) -> dict[st
         "same_files": os.path.exists(os.path.join(folder, token)) if token else None,
         "subnets": [list(subnet) for subnet in subnets()],
         "port": _port(),
+        "held": list(can_hold()),
         "locked": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],
         "back": _back(back) if back else None,
         "server": _server(server, int(port)) if server else None,

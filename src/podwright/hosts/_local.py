@@ -28,6 +28,17 @@ def find_program(name: str, environ: Mapping[str, str], *also: str) -> str | Non
     return None
 
 
+def forbidden_program(name: str, environ: Mapping[str, str]) -> str | None:
+    """The first file that `name` means and that is there, but may not be executed; or None."""
+    if "/" in name:
+        return name if os.path.exists(name) and not _runs(name) else None
+    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder or ".", name)
+        if os.path.isfile(path) and not _runs(path):
+            return path
+    return None
+
+
 def _runs(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 

@@ -74,8 +74,9 @@ def can_hold() -> tuple[str, str]:
 def in_words(how: str, why: str = "") -> str:
     """What holds, for a person."""
     if how == NOT_HELD:
-        return f"no PID namespace ({why}): a watcher that is left ends what runs"
-    return f"a PID namespace{' in a user namespace' if how == HELD_BY_USER else ''}"
+        return f"no PID namespace ({why}): one watcher has to be left to end them"
+    inside = " in a user namespace" if how == HELD_BY_USER else ""
+    return f"a PID namespace{inside}: whatever is killed, they end"
 
 
 def outside(root: int, inside: int) -> int:

@@ -83,6 +83,16 @@ def temporary(environ: Mapping[str, str]) -> str:
     return wanted if os.path.isabs(wanted) and os.access(wanted, os.W_OK | os.X_OK) else "/tmp"
 
 
+def places(name: str, environ: Mapping[str, str]) -> list[str]:
+    """The folders that a run has, or had, on this host."""
+    return [os.path.join(base, name) for base in (temporary(environ), SHARED_MEMORY)]
+
+
+def run_name(own: str) -> str:
+    """The name of a run of this user's, by the part that `make_folder` is given."""
+    return f"{_prefix()}{own}"
+
+
 def sweep(environ: Mapping[str, str]) -> list[str]:
     """End what is left of this user's abandoned runs and remove their folders; their names."""
     names = []

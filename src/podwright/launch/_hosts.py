@@ -88,7 +88,7 @@ class Remotes:
         for remote in self._all:
             remote.hear()
             if remote.line.closed or remote.silent(now):
-                why = _why(remote) if remote.line.closed else "it does not answer any more"
+                why = remote.why() if remote.line.closed else "it does not answer any more"
                 raise HostsUnusable(f"host {remote.host} is lost: {why}", hosts=[remote.host])
 
     def tick(self) -> float:
@@ -118,7 +118,7 @@ class Remotes:
                 for kind, *values in remote.hear():
                     self._heard(remote, kind, values)
             if remote.line.closed and not remote.ended:
-                self._lose(remote, _why(remote))
+                self._lose(remote, remote.why())
 
     def _heard(self, remote: Remote, kind: str, values: list[Any]) -> None:
         assert self._watch
@@ -148,7 +148,7 @@ class Remotes:
         if remote.ended:
             return
         assert self._watch
-        remote.ended = True
+        remote.ended = remote.lost = True
         remote.line.closed = True
         self._unstepped.discard(remote)
         self.fenced_at = max(self.fenced_at, remote.heard + FENCE)
@@ -206,6 +206,10 @@ class Remotes:
         """Whether nothing of the run is left on any of them."""
         return all(remote.ended for remote in self._all)
 
+    def sweepers(self, *, lost: bool) -> dict[str, list[str]]:
+        """By host, what sees to it that nothing is left there; of lost hosts alone, or of all."""
+        return {r.host: r.sweeper for r in self._all if r.sweeper and (r.lost or not lost)}
+
     def launch(self, folder: RunFolder, number: int) -> None:
         """Start what mpirun wants on a host: a file in the run's folder says it."""
         assert self._watch
@@ -228,8 +232,3 @@ class Remotes:
 
 #: All runs on this host alone.
 NOWHERE = Remotes([])
-
-
-def _why(remote: Remote) -> str:
-    lines = [line for line in remote.said().splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else "the connection to it closed"

@@ -6,8 +6,8 @@ guardian is gone, with or without the kernel's help, it sees to it that nothing 
 so knows. When poprun is gone too, it gives the lease back; nobody else could say that the devices
 are free. It never gives back what it has not seen to the end.
 
-poprun says HOLD, FREE, END; the keeper says GUARDED, LOST, KEPT, CLEARED. If it is told that the
-lease is over, or an end takes longer than it may, it kills the guardian, whoever is stopped.
+poprun says HOLD, HOSTS, FREE, END; the keeper says GUARDED, LOST, KEPT, CLEARED. If it is told that
+the lease is over, or an end takes longer than it may, it kills the guardian, whoever is stopped.
 
 The client is loaded when the first renewal falls due: short runs never need it here.
 """
@@ -20,7 +20,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from podwright.hosts import become_subreaper, name_process, reap
 from podwright.launch._channel import Channel
@@ -38,7 +38,7 @@ from podwright.launch._guardian import (
 if TYPE_CHECKING:
     from podwright.launch._lease import Keeping
 
-HOLD, FREE = "hold", "free"
+HOLD, HOSTS, FREE = "hold", "hosts", "free"
 GUARDED, LOST, KEPT, CLEARED = "guarded", "lost", "kept", "cleared"
 #: Seconds from one renewal to the next, and to the next try of one that failed.
 RENEW_EVERY = 3.0
@@ -48,8 +48,17 @@ SLACK = 3.0
 #: Seconds that it goes on waiting for a poprun that has freed it.
 _PATIENCE = 5.0
 
-#: What makes the caller's side of a lease out of what poprun told of it.
-Open = Callable[[Sequence[object]], "Keeping"]
+
+class Means(Protocol):
+    """What a keeper does, beside watching, for a poprun that cannot."""
+
+    def open(self, holding: Sequence[object]) -> Keeping:
+        """The caller's side of what poprun said that it holds."""
+        ...
+
+    def gone(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        """Sweep the other hosts. The hosts of the launch on which nothing is left; None: all."""
+        ...
 
 
 class Kept(NamedTuple):
@@ -62,6 +71,10 @@ class Kept(NamedTuple):
     def hold(self, holding: Sequence[object]) -> None:
         """Keep this from now on; give it back if poprun is gone."""
         self.channel.send(HOLD, *holding)
+
+    def hosts(self, sweepers: Mapping[str, Sequence[str]]) -> None:
+        """If poprun is gone, these have to be swept."""
+        self.channel.send(HOSTS, {host: [*words] for host, words in sweepers.items()})
 
     def close(self) -> None:
         """Keep nothing any more, and end. The guardian has to be at its end."""
@@ -79,10 +92,9 @@ class Kept(NamedTuple):
 def start_keeper(
     folder: RunFolder,
     output: int,
-    open: Open,
+    means: Means,
     *,
     close: Sequence[int] = (),
-    environ: Mapping[str, str] | None = None,
     held: bool = True,
     spawn: Spawn = spawn,
 ) -> Kept:
@@ -120,7 +132,7 @@ def start_keeper(
         os.close(leash)
         os.close(output)
         theirs.send(GUARDED, inner.pid, inner.how, inner.why)
-        code = _Keeper(theirs, folder, inner.pid, open).run()
+        code = _Keeper(theirs, folder, inner.pid, means).run()
     finally:
         os._exit(code)
 
@@ -148,11 +160,12 @@ def boottime() -> float:
 
 
 class _Keeper:
-    def __init__(self, channel: Channel, folder: RunFolder, guardian: int, open: Open) -> None:
+    def __init__(self, channel: Channel, folder: RunFolder, guardian: int, means: Means) -> None:
         self.channel = channel
         self.folder = folder
         self.guardian = guardian
-        self.open = open
+        self.means = means
+        self.sweepers: dict[str, list[str]] = {}
         self.holding: Sequence[object] = ()
         self.keeping: Keeping | None = None
         self.renewals = Renewals(boottime)
@@ -198,8 +211,10 @@ class _Keeper:
             if kind == HOLD:
                 self.holding, self.lost = values, False
                 self.renewals = Renewals(boottime)
+            elif kind == HOSTS:
+                self.sweepers = values[0]
             elif kind == FREE:
-                self.holding = ()
+                self.holding, self.sweepers = (), {}
             elif kind == END:
                 self._end(*values)
 
@@ -231,7 +246,7 @@ class _Keeper:
             self.channel.send(CLEARED)
 
     def _renew(self) -> None:
-        self.keeping = self.keeping or self.open(self.holding)
+        self.keeping = self.keeping or self.means.open(self.holding)
         over = self.keeping.renew()
         self.renewals.tried(well=self.keeping.well)
         if over:
@@ -242,8 +257,9 @@ class _Keeper:
             self.channel.send(KEPT)
 
     def _give_back(self) -> None:
+        gone = self.means.gone(self.sweepers) if self.sweepers else None
         if self.holding and not self.lost:
-            (self.keeping or self.open(self.holding)).give_back()
+            (self.keeping or self.means.open(self.holding)).give_back(gone)
 
 
 _DEAF = (

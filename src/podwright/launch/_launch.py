@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from podwright.hosts import become_subreaper, children, find_program
+from podwright.hosts import become_subreaper, children, find_program, forbidden_program
 from podwright.launch._bind import bind
 from podwright.launch._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launch._cause import Cause
@@ -30,6 +31,7 @@ from podwright.launch._plan import Plan
 from podwright.launch._remote import HostsUnusable
 from podwright.launch._shim import give, make_shim, restore
 from podwright.launch._signals import Interrupted, Signals, signals
+from podwright.launch._sweep import sweep_hosts
 from podwright.launch._watch import TIMED_OUT, Watch
 from podwright.wire import InvalidRequest, NotFound, PodwrightError, TimedOut
 
@@ -44,9 +46,15 @@ BACKEND_VARIABLE = "POPDIST_BACKEND"
 
 
 class ProgramNotFound(NotFound):
-    """The program to run is not there, or may not be executed."""
+    """The program to run is not there."""
 
     exit_code = 127
+
+
+class ProgramForbidden(ProgramNotFound):
+    """The program to run is there, and may not be executed."""
+
+    exit_code = 126
 
 
 class OutOfTime(TimedOut):
@@ -132,6 +140,8 @@ class _Run:
         self._engine, self._find, self._signals = engine, find, signals
         self._lease: Lease | Borrowed | None = None
         self._kept: Kept | None = None
+        #: Hosts on which something may be left.
+        self._unsure: list[str] = []
         self._name = ""
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
@@ -153,7 +163,7 @@ class _Run:
         kept = start_keeper(
             folder,
             theirs,
-            self._open,
+            self,
             close=[words, *self._signals.handles],
             held=self._asked.pid_namespace,
         )
@@ -221,10 +231,15 @@ class _Run:
                 if not command.plain:
                     starts = [(ENGINE, list(command.argv), {})]
                 kept.guardian.send(START, starts, environment)
+            kept.hosts(remotes.sweepers(lost=False))
             cause = watch.run()
+            if lost := remotes.sweepers(lost=True):
+                output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
+                output.flush()
+                self._unsure += sweep_hosts(lost, environ)
             if cause and cause.instance >= 0:
                 self._last_words = watch.last_words(cause.instance)
-            self._fenced_at = remotes.fenced_at
+            self._fenced_at = remotes.fenced_at if self._unsure else 0.0
             return cause
         finally:
             if not watched:
@@ -234,11 +249,25 @@ class _Run:
             for lock in folder.locks:
                 os.close(lock)
 
-    def _open(self, holding: Sequence[object]) -> Keeping:
-        """In the keeper: what renews and gives back what this launch holds."""
+    # The keeper's means
+
+    def open(self, holding: Sequence[object]) -> Keeping:
+        """What renews and gives back what this launch holds."""
         from podwright.launch._lease import Keeping, find
 
         return Keeping(holding, lambda: (self._find or find)(self._plan, self._environ).client)
+
+    def gone(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        """The hosts on which nothing is left; None: all."""
+        self._unsure = sweep_hosts(sweepers, self._environ)
+        return self._sure()
+
+    def _sure(self) -> list[str] | None:
+        if not self._unsure:
+            return None
+        from podwright.launch._lease import hosts_of
+
+        return [host for host in hosts_of(self._plan) if host not in self._unsure]
 
     def _lost(self, code: str, message: str) -> None:
         from podwright.launch._lease import over
@@ -374,7 +403,13 @@ class _Run:
 
     def _give_back(self) -> None:
         lease, self._lease = self._lease, None
-        problem = lease.release() if lease else None
+        if lease and self._unsure:
+            hosts = ", ".join(self._unsure)
+            self._output.warn(
+                f"nobody knows whether instances still run on {hosts}: "
+                "the devices are fenced before anybody else gets them"
+            )
+        problem = lease.release(self._sure()) if lease else None
         if lease and problem:
             self._output.warn(f"{lease.not_back}: {problem.message}")
 
@@ -399,9 +434,15 @@ def _check_program(plan: Plan, environ: Mapping[str, str]) -> None:
         if "PATH" in local_arguments(instance.mpi_arguments)[0]:
             return
     if find_program(name, environ) is None:
+        if forbidden := forbidden_program(name, environ):
+            raise ProgramForbidden(
+                f"{forbidden} may not be executed",
+                would_work="Name the interpreter too (python3 train.py), or: chmod +x "
+                f"{shlex.quote(forbidden)}",
+            )
         where = "there" if "/" in name else "on PATH"
         raise ProgramNotFound(
-            f"there is no program {name!r} {where} that may be executed",
+            f"there is no program {name!r} {where}",
             would_work="Name the interpreter too (python3 train.py), or give the program's path",
         )
 

@@ -116,7 +116,7 @@ class Borrowed:
         """What a keeper has to know of it: it removes what was made for a launch that is gone."""
         return (_PARTITION, self._client.where, self.partition.name, 0) if self._remove else ()
 
-    def release(self) -> PodwrightError | None:
+    def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
         """Remove it, if it was made for this launch; what stood in the way, if anything."""
         with self._client:
             try:
@@ -147,12 +147,15 @@ class Lease:
         """What a keeper has to know of it (`Keeping`)."""
         return _LEASE, self._client.where, self._lease.id, self._lease.epoch
 
-    def release(self) -> PodwrightError | None:
-        """Give it back; what stood in the way, if anything: it then ends by itself."""
+    def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
+        """Give it back; what stood in the way, if anything: it then ends by itself.
+
+        gone: the hosts on which no instance is left; None: all.
+        """
         with self._client:
             try:
                 if self.reason is None:
-                    self._client.release(self._lease.id, self._lease.epoch)
+                    _release(self._client, self._lease.id, self._lease.epoch, gone)
             except PodwrightError as error:
                 return error
         return None
@@ -188,13 +191,16 @@ class Keeping:
             self.well = False
         return None
 
-    def give_back(self) -> bool:
-        """Release it: nobody else is left to do so. Whether it was answered, in any way."""
+    def give_back(self, gone: Sequence[str] | None = None) -> bool:
+        """Release it: nobody else is left to do so. Whether it was answered, in any way.
+
+        gone: as `Lease.release` has it.
+        """
         until = time.monotonic() + _LAST_TIMEOUT
         while True:
             try:
                 if self._kind == _LEASE:
-                    self._connected().release(self._name, self._epoch)
+                    _release(self._connected(), self._name, self._epoch, gone)
                 else:
                     self._connected().remove_partition(self._name)
                 return True
@@ -210,6 +216,10 @@ class Keeping:
             at_socket = os.path.isabs(self._where) and "," not in self._where
             self._client = Client(UnixTransport(self._where)) if at_socket else self._find()
         return self._client
+
+
+def _release(client: Client, lease: str, epoch: int, gone: Sequence[str] | None) -> None:
+    client.release(lease, epoch, hosts=gone or (), confirmed=gone is None or bool(gone))
 
 
 def over(code: str, message: str) -> PodwrightError:

@@ -1,4 +1,4 @@
-"""What instances write, kept in a file for each (`--log-dir`), without tags."""
+"""What instances write, byte for byte, in two files for each (`--log-dir`)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Logs:
-    """The files `instance-N.log` in a folder: both streams, line by line, as they came.
+    """The files `instance-N.out` and `instance-N.err` in a folder: standard output and error.
 
-    What is there stays, and new lines are added: a job that starts again keeps its history.
+    What is there stays, and the new is added: a job that starts again keeps its history.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._files: dict[int, int] = {}
+        self._files: dict[tuple[int, str], int] = {}
 
-    def add(self, index: int, lines: bytes) -> str:
-        """Write whole lines of an instance; what went wrong, if anything: then write no more."""
+    def add(self, index: int, stream: str, data: bytes) -> str:
+        """Write what an instance wrote; what went wrong, if anything: then write no more.
+
+        stream: `stdout` or `stderr`.
+        """
         try:
-            handle = self._files.get(index, -1)
+            handle = self._files.get((index, stream), -1)
             if handle < 0:
-                path = os.path.join(self._folder, f"instance-{index}.log")
-                handle = self._files[index] = os.open(path, _FLAGS, 0o600)
-            while lines:
-                lines = lines[os.write(handle, lines) :]
+                path = os.path.join(self._folder, f"instance-{index}.{stream[3:]}")
+                handle = self._files[index, stream] = os.open(path, _FLAGS, 0o600)
+            while data:
+                data = data[os.write(handle, data) :]
         except OSError as error:
             self.close()
             return f"--log-dir: {self._folder}: {error.strerror}; nothing more is written there"

@@ -16,12 +16,13 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launch._engine import own_variables
-from podwright.launch._folder import RunFolder
+from podwright.launch._folder import RunFolder, run_name
 from podwright.launch._gpus import for_step, too_few
 from podwright.launch._hosts import NOWHERE, Remotes
 from podwright.launch._output import Output
 from podwright.launch._plan import Plan
 from podwright.launch._remote import HostsUnusable, Remote, connect
+from podwright.launch._sweep import SWEEP
 from podwright.wire import NotFound
 
 
@@ -41,12 +42,14 @@ def meet(
     names = {i.rank: i.host for i in plan.instances}
     remotes = Remotes(found, names if len(hosts) > 1 or found else {})
     own = folder.name.rpartition("-")[2]
+    for remote in found:
+        # Another one at each try: the relay of the one before may still be clearing up.
+        remote.run = f"{own}-{remote.number}-{os.urandom(3).hex()}"
     needed = _checked(plan)
 
     def hello(remote: Remote) -> dict[str, Any]:
         return {
-            # Another one at each try: the relay of the one before may still be clearing up.
-            "name": f"{own}-{remote.number}-{os.urandom(3).hex()}",
+            "name": remote.run,
             "owns": [[i.rank, own_variables(i)] for i in plan.instances if i.host == remote.host],
             "folder": _here(environ),
             "program": needed,
@@ -76,6 +79,7 @@ def meet(
             raise too_few(error, count) from None
         raise
     for remote in found:
+        remote.sweeper = starter(remote.host, [*SWEEP, run_name(remote.run)])
         output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")
     return remotes
 

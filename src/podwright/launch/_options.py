@@ -98,6 +98,11 @@ def parse(words: Sequence[str]) -> Options:
         _store(found, option, text)
     if imported and "export_config" in found:
         raise InvalidRequest("--import-config and --export-config cannot be used at the same time")
+    if program and program[0].startswith(",") and found.get("host"):
+        raise InvalidRequest(
+            f"the list of hosts is cut short before {program[0]!r}",
+            would_work="Write it without blanks, or in quotes: --host a,b or --host 'a, b'",
+        )
     if program and program[0] != program[0].strip():
         raise InvalidRequest(
             f"the program's name {program[0]!r} begins or ends with a blank",

@@ -1,4 +1,4 @@
-"""What runs on each other host of a launch: `python -m podwright.launch._relay`, by ssh or srun.
+"""What runs on each other host of a launch: by ssh or srun (_there).
 
 It is to its host what poprun is to its own: it owns a run folder, forks a guardian that starts
 and ends the instances, and passes their output, and how they ended, over the one line to poprun.
@@ -15,13 +15,19 @@ import math
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwright import __version__
-from podwright.hosts import become_subreaper, find_program, free_port, reap, subnets
+from podwright.hosts import (
+    become_subreaper,
+    find_program,
+    forbidden_program,
+    free_port,
+    reap,
+    subnets,
+)
 from podwright.launch._bind import bind
 from podwright.launch._channel import Channel
 from podwright.launch._folder import (
@@ -155,10 +161,13 @@ class _Relay:
         self._environ = {**rest, **own}
         _enter(folder)
         if program and find_program(program, self._environ) is None:
+            forbidden = forbidden_program(program, self._environ)
             raise _Refused(
-                f"there is no program {program!r} that may be executed",
+                f"{forbidden} may not be executed there"
+                if forbidden
+                else f"there is no program {program!r}",
                 "The same files have to be at the same places on all hosts",
-                127,
+                126 if forbidden else 127,
             )
         sweep(self._environ)
         self._folder = make_folder(self._environ, name)
@@ -370,7 +379,3 @@ def _enter(folder: str) -> None:
             "The folder that poprun runs in has to be there on all hosts",
             69,
         ) from None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,18 +13,21 @@ from typing import Any
 
 from podwright import __version__
 from podwright.hosts import Subnet, explain
+from podwright.launch._cause import described
 from podwright.launch._guardian import ENDED, QUIET
 from podwright.launch._line import Line
 from podwright.launch._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
 from podwright.wire import PodwrightError
 
 #: The relay, as its host is to run it.
-RELAY = (sys.executable, "-P", "-m", "podwright.launch._relay")
+RELAY = (sys.executable, "-P", "-m", "podwright.launch._there", "relay")
 #: Seconds that all hosts have, together, until their relays are ready.
 LIMIT = 40.0
 #: Seconds that a relay has beyond what it was given to end everything.
 SLACK = 6.0
 _SAID = 8192
+#: Seconds that the way to a host has to end once the line over it is closed.
+_LAST = 0.5
 
 #: Makes the command that runs words on a host.
 Starter = Callable[[str, Sequence[str]], list[str]]
@@ -41,18 +44,22 @@ class Remote:
     """One other host. ranks: its instances. ended: nothing of the run is left there, or it is lost.
 
     shim, restore: words in front of an instance's rank, and of its program, on that host.
+    run: what the run is called there. sweeper: the command that sees to its end (_sweep).
     """
 
     def __init__(self, number: int, host: str, ranks: Sequence[int]) -> None:
         self.number, self.host, self.ranks = number, host, tuple(ranks)
+        self.run = ""
+        self.sweeper: list[str] = []
         self.shim: list[str] = []
         self.restore: list[str] = []
         self.subnets: tuple[Subnet, ...] = ()
         self.port = 0
-        self.ready = self.ended = self.quiet = False
+        self.ready = self.ended = self.quiet = self.lost = False
         self.problem: tuple[str, str, int] | None = None
         self.heard = 0.0
         self._pid = 0
+        self._way = ""
         self._said = b""
         self._errors = -1
 
@@ -61,6 +68,7 @@ class Remote:
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         self._errors, theirs_err = os.pipe()
+        self._way = argv[0]
         os.set_blocking(self._errors, False)
         self.line = Line(ours_in, ours_out)
         dup = os.POSIX_SPAWN_DUP2
@@ -120,6 +128,8 @@ class Remote:
                 self.subnets = tuple(Subnet(*words) for words in told["subnets"])
                 self.port = told["port"]
                 self.ready = True
+                self.said()
+                self._said = b""  # what login scripts said explains nothing any more
             elif kind == REFUSED:
                 self.problem = (values[0], values[1], values[2])
         if self.ready or self.problem:
@@ -135,6 +145,15 @@ class Remote:
             self.line.send(HELLO, dict(hello))
         if self.line.closed and not self.problem:
             self.fail(self._wait(2.0))
+
+    def why(self) -> str:
+        """Why the line closed: what was said on the way there, or how it ended."""
+        code = self._wait(_LAST)
+        way = os.path.basename(self._way)
+        if code is not None and code < 0:
+            return f"its {way} {described(128 - code)}"
+        lines = [line for line in self.said().splitlines() if line.strip()]
+        return lines[-1].strip()[:300] if lines else "the connection to it closed"
 
     def fail(self, code: int | None) -> None:
         """It cannot be had; why, from what was said."""
@@ -159,7 +178,7 @@ class Remote:
 
     def close(self, seconds: float = 0.0) -> None:
         """Hang up, and see the way there to its end."""
-        if not self._pid:
+        if self._errors < 0:
             return
         self.line.close()
         if self._wait(seconds) is None:
@@ -167,6 +186,7 @@ class Remote:
                 os.kill(self._pid, signal.SIGKILL)
             self._wait(5.0)
         os.close(self._errors)
+        self._errors = -1
 
 
 def connect(

@@ -71,6 +71,14 @@ def _text(text: str) -> str:
     return text.strip()
 
 
+def _hosts(text: str) -> str:
+    if not text.strip():
+        raise ValueError("names of hosts")
+    if text.strip().endswith(","):
+        raise ValueError("a list without blanks, or in quotes (--host a,b or --host 'a, b')")
+    return _text(text)
+
+
 def _for_instance(text: str) -> tuple[int, str]:
     number, colon, arguments = text.partition(":")
     if not colon:
@@ -229,7 +237,13 @@ OPTIONS: tuple[Option, ...] = (
         flag="plan",
         optional=True,
     ),
-    _word("--host", _DEVICES, "-H: hosts, such as n[1-4],m2; instances divided evenly", "HOSTS"),
+    Option(
+        "--host",
+        _DEVICES,
+        "-H: hosts, such as n[1-4],m2; instances divided evenly",
+        value="HOSTS",
+        read=_hosts,
+    ),
     _file("--hostfile", _DEVICES, "--host-file: a host or a range of hosts on each line"),
     Option(
         "--host-subnet",
@@ -348,7 +362,7 @@ OPTIONS: tuple[Option, ...] = (
         optional=True,
     ),
     _flag("--debug", _OUTPUT, "-vv, and where in Podwright an error comes from"),
-    _file("--log-dir", _OUTPUT, "one file for each instance, as well", "DIR"),
+    _file("--log-dir", _OUTPUT, "two files for each instance, as well", "DIR"),
     _yes_no("--timestamps", _OUTPUT, "put the time in front of each line (no)"),
     Option("--version", _OUTPUT, "print the version", read=_boolean, flag="yes"),
     Option(

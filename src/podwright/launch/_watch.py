@@ -47,6 +47,8 @@ TIMED_OUT = 124
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
+#: How mpirun ends the instances on other hosts once one of its daemons is gone.
+_BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
 
 class Watch:
@@ -88,7 +90,7 @@ class Watch:
         self._only = plan.only_output_from
         self._grace, self._timeout, self._limit = plan.grace, plan.timeout, end
         self._logs = Logs(plan.log_folder) if plan.log_folder else None
-        allow_open_files(2 * instances + (instances if self._logs else 0))
+        allow_open_files(2 * instances + (2 * instances if self._logs else 0))
         self._status = open_status(folder)
         self._rest = b""
         self._engine_words = b""
@@ -103,6 +105,8 @@ class Watch:
         self._done = self._ended = self._quiet = self._released = self._all_ended = False
         self._cleared = False
         self._kill_at = math.inf
+        #: Until when something that broke counts as why an instance was ended by a signal.
+        self._suspect = 0.0
         self.cause: Cause | None = None
         for index in range(instances):
             pair = [
@@ -214,6 +218,7 @@ class Watch:
             data = os.read(handle, _CHUNK)
         except BlockingIOError:
             return False
+        self._log(stream, data)
         self._write(stream, stream.feed(data) if data else stream.finish())
         if not data:
             self._open.unregister(handle)
@@ -227,13 +232,16 @@ class Watch:
         if self._only is None or stream.index == self._only:
             sink = self._output.out if stream.name == "stdout" else self._output.err
             sink.add(stream.tagged(lines))
-        if self._logs and (problem := self._logs.add(stream.index, lines)):
+
+    def _log(self, stream: Stream, data: bytes) -> None:
+        if self._logs and data and (problem := self._logs.add(stream.index, stream.name, data)):
             self._output.warn(problem)
             self._logs = None
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
         """What an instance on another host wrote: to standard output (0) or error (1)."""
         stream = self._by_instance[index][number]
+        self._log(stream, data)
         self._write(stream, stream.feed(data))
 
     def _drain(self) -> None:
@@ -281,7 +289,9 @@ class Watch:
                 if number:
                     who = f"instance {index}{self._remotes.place(index)}"
                     again = number not in (126, 127)  # it could not even be started
+                    suspect = self.cause is None and self._remotes and number in _BY_MPIRUN
                     self.fail(Cause(number, f"{who} {described(number)}", index, again))
+                    self._suspect = time.monotonic() + LAST_WORDS if suspect else self._suspect
         if len(self._codes) == self._instances and not self._here and not self._all_ended:
             # Once: the guardian does not listen while it tells of each, so neither may fill up.
             self._all_ended = True
@@ -345,7 +355,7 @@ class Watch:
         for kind, *values in self._kept.channel.receive():
             if kind == GUARDED:
                 self._guardian, how, why = values
-                self._output.log("I", f"instances are held together by {in_words(how, why)}")
+                self._output.log("I", f"instances are in {in_words(how, why)}")
             elif kind == KEPT:
                 self._renewed = boottime()
             elif kind == LOST:
@@ -429,6 +439,9 @@ class Watch:
         """
         if broken:
             self._grace = min(self._grace, ORPHAN_GRACE)
+            if self._suspect and time.monotonic() < self._suspect:
+                self.cause = cause  # this is why that instance was ended
+                self._suspect = 0.0
         if self.cause is None:
             self.cause = cause
             self._end(0.0, self._grace)
