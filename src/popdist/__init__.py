@@ -41,6 +41,7 @@ from popdist._errors import (
     WorldMismatch,
 )
 from popdist._profiling import setEngineOptions
+from popdist._record import record
 from popdist._scope import execute_on_instances
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "initializeBackend",
     "isBackendInitialized",
     "isPopdistEnvSet",
+    "record",
     "setEngineOptions",
     "shard",
 ]

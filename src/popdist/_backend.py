@@ -21,6 +21,7 @@ from typing import Any
 from popdist import _environment as environment
 from popdist import _meeting, _profiling
 from popdist._errors import BackendError, BadEnvironment, NotInitialized, WorldMismatch
+from popdist._record import record_uncaught
 
 #: An MPI communicator of mpi4py, which ships no types that hold without it; or a _tcp.World.
 Communicator = Any
@@ -63,6 +64,7 @@ def initializeBackend() -> None:
     if _state.initialized:
         return
     _profiling.set_profiling()
+    record_uncaught()
     total, local = environment.getNumTotalReplicas(), environment.getNumLocalReplicas()
     offset = environment.getReplicaIndexOffset()
     if total == local:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -155,3 +156,46 @@ def test_there_is_an_end_to_that(launcher: Launcher) -> None:
     assert ran.code == 127
     assert "again" not in ran.err
     launcher.leaves_nothing()
+
+
+def test_a_record_of_each_failure(launcher: Launcher, tmp_path: Path) -> None:
+    program = (
+        "import os, popdist, sys\n"
+        "@popdist.record\n"
+        "def main():\n"
+        "    print('working', flush=True)\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    raise ValueError('no such layer')\n"
+        "if os.environ['RANK'] == '1': main()\n"
+        "import time; time.sleep(100)\n"
+    )
+    options = ("--grace=1", "--launcher=local", f"--log-dir={tmp_path}")
+    ran = launcher.run(*options, *TWO, sys.executable, "-c", program)
+    assert ran.code == 1, ran.err
+    records = [json.loads(line) for line in (tmp_path / "failures.jsonl").open()]
+    first = next(record for record in records if record["first"])
+    assert first["rank"] == 1
+    assert first["host"] == os.uname().nodename
+    assert (first["code"], first["signal"]) == (1, None)
+    assert first["message"] == "ValueError: no such layer"
+    assert "in main" in first["traceback"]
+    assert "[1,1]<stdout>: working" in first["last_lines"]
+    assert (tmp_path / "instance-1.out").read_text().split()[1].isdigit()
+    assert abs(first["time"] - time.time()) < 3600
+    for other in records:
+        if not other["first"]:
+            assert (other["rank"], other["code"], other["signal"]) == (0, 143, "SIGTERM")
+
+
+def test_what_nobody_catches_is_recorded_and_what_is_killed(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    program = "import popdist; popdist.init(); 1 / 0"
+    ran = launcher.run("--num-replicas=1", f"--log-dir={tmp_path}", sys.executable, "-c", program)
+    assert ran.code == 1, ran.err
+    ran = launcher.run("--num-replicas=1", f"--log-dir={tmp_path}", "sh", "-c", "kill -9 $$")
+    assert ran.code == 137, ran.err
+    caught, killed = [json.loads(line) for line in (tmp_path / "failures.jsonl").open()]
+    assert caught["message"] == "ZeroDivisionError: division by zero"
+    assert caught["traceback"].startswith("Traceback (most recent call last):")
+    assert (killed["code"], killed["signal"], killed["message"]) == (137, "SIGKILL", None)

@@ -1,100 +1,139 @@
-"""torch.distributed and JAX in one call: what they are told. (The real torch: tests/outer.)"""
+"""What programs for IPUs import of popdist: there, and saying what is missing where it is."""
 
 from __future__ import annotations
 
+import importlib
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from popdist import BadEnvironment
+FOUR_REPLICAS = {
+    "POPDIST_NUM_TOTAL_REPLICAS": "8",
+    "POPDIST_NUM_LOCAL_REPLICAS": "4",
+    "POPDIST_NUM_IPUS_PER_REPLICA": "2",
+    "POPDIST_REPLICA_INDEX_OFFSET": "4",
+    "POPDIST_UNIFORM_REPLICAS_PER_INSTANCE": "1",
+}
 
 
-class Calls:
-    """Remembers what it was called with."""
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is instance 1 of 2."""
+    for name, value in FOUR_REPLICAS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("poptorch", "tensorflow", "popart"):
+        monkeypatch.delitem(sys.modules, f"popdist.{name}", raising=False)
+
+
+class Distributed:
+    """As poptorch.options has it."""
+
+    ids: tuple[int, int] | None = None
+
+    def configureProcessId(self, at: int, count: int) -> None:
+        self.ids = at, count
+
+    def disable(self) -> None:
+        self.ids = None
+
+    def setEnvVarNames(self, *_: str) -> None:
+        pass
+
+
+class PoptorchOptions:
+    """As poptorch has it."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.Distributed = Distributed()
+        self.said: dict[str, int] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        self.seen.append((args, kwargs))
+    def useIpuId(self, number: int) -> PoptorchOptions:
+        self.said["id"] = number
+        return self
 
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """In place of both frameworks' own calls."""
-    found = Calls()
-    for name, call in (("torch", "init_process_group"), ("jax", "initialize")):
-        framework, distributed = ModuleType(name), ModuleType(f"{name}.distributed")
-        setattr(distributed, call, found)
-        distributed.HashStore = lambda: "store"  # type: ignore[attr-defined]
-        framework.distributed = distributed  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, name, framework)
-        monkeypatch.setitem(sys.modules, f"{name}.distributed", distributed)
-    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    return found
-
-
-@pytest.fixture
-def second_of_three(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Calls:
-    values = {"RANK": "1", "WORLD_SIZE": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
-    for name, value in values.items():
-        monkeypatch.setenv(name, value)
-    return calls
-
-
-def test_torch_among_several(second_of_three: Calls) -> None:
-    import popdist.torch
-
-    assert popdist.torch.init_process_group("gloo", timeout=3) == (1, 3)
-    assert second_of_three.seen == [(("gloo",), {"rank": 1, "world_size": 3, "timeout": 3})]
-
-
-def test_torch_alone(calls: Calls) -> None:
-    import popdist.torch
-
-    assert popdist.torch.init_process_group() == (0, 1)
-    assert calls.seen == [((None,), {"store": "store", "rank": 0, "world_size": 1})]
-
-
-def test_jax_among_several(second_of_three: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
-    import popdist.jax
-
-    assert popdist.jax.initialize(local_device_ids=[0]) == (1, 3)
-    monkeypatch.setenv("MASTER_ADDR", "fd00::1")
-    popdist.jax.initialize()
-    told = [kwargs for _, kwargs in second_of_three.seen]
-    same = {"num_processes": 3, "process_id": 1}
-    assert told == [
-        {"coordinator_address": "10.0.0.1:29500", **same, "local_device_ids": [0]},
-        {"coordinator_address": "[fd00::1]:29500", **same},
-    ]
-
-
-def test_jax_alone_needs_nothing(calls: Calls) -> None:
-    import popdist.jax
-
-    assert popdist.jax.initialize() == (0, 1)
-    assert calls.seen == []
+    def replicationFactor(self, number: int) -> PoptorchOptions:
+        self.said["replicas"] = number
+        return self
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "why"),
-    [
-        ("RANK", "3", "RANK='3': expected a whole number from 0 to 2"),
-        ("MASTER_PORT", "high", "MASTER_PORT='high'"),
-        ("MASTER_ADDR", "", "MASTER_ADDR is not set"),
-        ("WORLD_SIZE", "0", "WORLD_SIZE='0'"),
-    ],
+    ("name", "missing"),
+    [("poptorch", "PopTorch"), ("tensorflow", "Graphcore's TensorFlow"), ("popart", "PopART")],
 )
-def test_launchers_that_contradict_themselves(
-    second_of_three: Calls, monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
-) -> None:
-    import popdist.torch
+def test_what_is_missing_is_said(name: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=f"needs {missing}, which comes with the Poplar SDK"):
+        importlib.import_module(f"popdist.{name}")
 
-    monkeypatch.setenv(name, value)
-    with pytest.raises(BadEnvironment, match=why):
-        popdist.torch.init_process_group()
-    assert second_of_three.seen == []
+
+def test_options_of_poptorch(second: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("poptorch")
+    module.Options = PoptorchOptions
+    monkeypatch.setitem(sys.modules, "poptorch", module)
+    made = importlib.import_module("popdist.poptorch").Options(ipus_per_replica=2)
+    assert made.said == {"id": 29, "replicas": 4}  # 16 single devices, 8 pairs, ...
+    assert made.Distributed.ids == (1, 2)
+    for call in (
+        lambda: made.useIpuId(3),
+        lambda: made.replicationFactor(2),
+        lambda: made.Distributed.disable(),
+        lambda: made.Distributed.setEnvVarNames("A", "B"),
+        lambda: made.Distributed.configureProcessId(0, 1),
+    ):
+        with pytest.raises(RuntimeError, match="Cannot call `"):
+            call()
+    with pytest.raises(RuntimeError, match="--ipus-per-replica=2"):
+        importlib.import_module("popdist.poptorch").Options(ipus_per_replica=1)
+
+
+def test_options_of_poptorch_without_poprun(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("poptorch")
+    module.Options = PoptorchOptions
+    monkeypatch.setitem(sys.modules, "poptorch", module)
+    made = importlib.import_module("popdist.poptorch").Options()
+    assert made.said == {"replicas": 1}
+    assert made.Distributed.ids == (0, 1)
+
+
+def test_configuration_of_tensorflow(second: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tensorflow", "tensorflow.python", "tensorflow.python.ipu"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    config = SimpleNamespace(
+        experimental=SimpleNamespace(multi_replica_distribution=SimpleNamespace())
+    )
+    module = importlib.import_module("popdist.tensorflow")
+    module.set_ipu_config(config, ipus_per_replica=2, configure_device=False)
+    assert not hasattr(config, "select_ipus")
+    module.set_ipu_config(config, ipus_per_replica=2)
+    several = config.experimental.multi_replica_distribution
+    assert (several.process_index, several.process_count, config.select_ipus) == (1, 2, 29)
+    with pytest.raises(RuntimeError, match="--ipus-per-replica=2"):
+        module.set_ipu_config(config, ipus_per_replica=4)
+
+
+def test_session_and_device_of_popart(second: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("popart")
+    acquired: list[tuple[int, str]] = []
+    module.DeviceConnectionType = SimpleNamespace(OnDemand="on demand")
+    module.DeviceManager = lambda: SimpleNamespace(
+        acquireDeviceById=lambda number, connectionType: acquired.append((number, connectionType))
+    )
+    monkeypatch.setitem(sys.modules, "popart", module)
+    found = importlib.import_module("popdist.popart")
+    options = SimpleNamespace()
+    found.configureSessionOptions(options)
+    assert vars(options) == {
+        "enableReplicatedGraphs": True,
+        "replicatedGraphCount": 4,
+        "enableDistributedReplicatedGraphs": True,
+        "globalReplicaOffset": 4,
+        "globalReplicationFactor": 8,
+    }
+    found.getDevice(2)
+    assert acquired == [(29, "on demand")]

@@ -22,6 +22,7 @@ from podwright.launch._relay import (
     LAUNCH,
     LOST,
     PAUSE,
+    SAID,
     SILENCE,
     SYNC,
     SYNCED,
@@ -128,6 +129,8 @@ class Remotes:
                 self._watch.wrote(index, stream, data)
         elif kind == EVENTS:
             self._watch.happened([Event(*e) for e in values[0] if e[0] in remote.ranks])
+        elif kind == SAID and values[0] in remote.ranks:
+            self._watch.said(values[0], values[1])
         elif kind == WORDS:
             self._watch.engine_said(values[0].encode())
         elif kind == GONE and values[0] == DAEMON:

@@ -30,6 +30,7 @@ from podwright.hosts import (
 )
 from podwright.launch._bind import bind
 from podwright.launch._channel import Channel
+from podwright.launch._failures import read_said
 from podwright.launch._folder import (
     RUN_VARIABLE,
     SESSION,
@@ -53,7 +54,7 @@ from podwright.launch._shim import Own, make_shim, open_status, open_stream, rea
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
-PAUSE = "pause"
+PAUSE, SAID = "pause", "said"
 #: Seconds from one sign of life to the next, and after which the other end counts as gone.
 BEAT_EVERY = 2.0
 SILENCE = 12.0
@@ -345,6 +346,10 @@ class _Relay:
 
     def _read_status(self) -> None:
         events, self._rest = read_events(self._status, self._rest)
+        for event in events:
+            said = read_said(self._folder.stream(f"error.{event.rank}")) if event.failed else ""
+            if said:
+                self._line.send(SAID, event.rank, said)
         if events:
             self._line.send(EVENTS, [list(event) for event in events])
 

@@ -42,6 +42,8 @@ echo "$1 start $$" >&3
     for name in $PODWRIGHT_GPUS_AS; do export "$name=${PODWRIGHT_GPUS%%;*}"; done
     unset PODWRIGHT_GPUS PODWRIGHT_GPUS_AS
   fi
+  : "${TORCHELASTIC_ERROR_FILE:=$PODWRIGHT_STREAMS/error.$1}"
+  export TORCHELASTIC_ERROR_FILE
   . "$PODWRIGHT_STREAMS/own.$1"
   exec "$@"
 ) >"$PODWRIGHT_STREAMS/out.$1" 2>"$PODWRIGHT_STREAMS/err.$1" 3>&-
@@ -71,6 +73,11 @@ class Event(NamedTuple):
     rank: int
     kind: str
     number: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended, and not well."""
+        return self.kind == "end" and self.number != 0
 
 
 class Own(NamedTuple):

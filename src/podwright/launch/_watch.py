@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from podwright.hosts import in_words, marked, outside, reap
 from podwright.launch._cause import Cause, aborted, described, engine_gone
+from podwright.launch._failures import Failure, append, line_of, read_said
 from podwright.launch._folder import RUN_VARIABLE, RunFolder
 from podwright.launch._guardian import (
     END,
@@ -89,6 +90,11 @@ class Watch:
         self._words, self._wake = words, wake
         self._only = plan.only_output_from
         self._grace, self._timeout, self._limit = plan.grace, plan.timeout, end
+        self._log_folder = plan.log_folder or ""
+        self._hosts = [instance.host for instance in plan.instances]
+        self._pids: dict[int, int] = {}
+        self._said: dict[int, str] = {}
+        self._failures: list[Failure] = []
         self._logs = Logs(plan.log_folder) if plan.log_folder else None
         allow_open_files(2 * instances + (2 * instances if self._logs else 0))
         self._status = open_status(folder)
@@ -262,6 +268,8 @@ class Watch:
         os.close(self._status)
         if self._logs:
             self._logs.close()
+        if self._log_folder:
+            self._record()
         self._output.flush()
 
     # What the scripts, mpirun and the guardian say
@@ -280,6 +288,7 @@ class Watch:
                 continue
             if kind == "start":
                 self._started.add(index)
+                self._pids[index] = number
                 if self._output.verbosity > 1 and index not in self._remotes.ranks:
                     number = self._outside(number)
                 self._output.log("D", f"instance {index} runs as process {number}")
@@ -287,6 +296,7 @@ class Watch:
                 self._codes[index] = number
                 self._output.log("D", f"instance {index} ended with code {number}")
                 if number:
+                    self._failed(index, number)
                     who = f"instance {index}{self._remotes.place(index)}"
                     again = number not in (126, 127)  # it could not even be started
                     suspect = self.cause is None and self._remotes and number in _BY_MPIRUN
@@ -296,6 +306,26 @@ class Watch:
             # Once: the guardian does not listen while it tells of each, so neither may fill up.
             self._all_ended = True
             self._end(PATIENCE, self._grace)
+
+    def said(self, index: int, text: str) -> None:
+        """What an instance on another host wrote of its end."""
+        self._said[index] = text
+
+    def _failed(self, index: int, code: int) -> None:
+        """Keep what there is to say of it, for the record."""
+        said = self._said.get(index) or read_said(self._folder.stream(f"error.{index}"))
+        pid, first = self._pids.get(index, 0), self.cause is None
+        self._failures.append(Failure(index, time.time(), code, pid, said, first))
+
+    def _record(self) -> None:
+        run, here = self._folder.name, os.uname().nodename
+        lines = []
+        for failure in self._failures:
+            host = self._hosts[failure.rank]
+            host = here if host == "localhost" else host
+            lines.append(line_of(failure, run, host, self.last_words(failure.rank)))
+        if lines and (problem := append(self._log_folder, lines)):
+            self._output.warn(problem)
 
     def _outside(self, pid: int) -> int:
         """What a process of this host's instances is called outside their namespace."""

@@ -1,0 +1,44 @@
+"""PopART's session and device of an instance: `popdist.popart`.
+
+Needs PopART, which comes with the Poplar SDK. Names are those of PopDist's guide.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from popdist import _environment as environment
+
+try:
+    import popart
+except ImportError as error:
+    raise ImportError(
+        f"popdist.popart needs PopART, which comes with the Poplar SDK ({error})",
+        name=error.name or "popart",
+    ) from error
+
+
+def configureSessionOptions(opts: Any) -> None:
+    """Set in popart.SessionOptions how many replicas there are, here and in all.
+
+    Raises BadEnvironment.
+    """
+    local, total = environment.getNumLocalReplicas(), environment.getNumTotalReplicas()
+    if local > 1:
+        opts.enableReplicatedGraphs = True
+        opts.replicatedGraphCount = local
+    if total > local:
+        opts.enableDistributedReplicatedGraphs = True
+        opts.globalReplicaOffset = environment.getReplicaIndexOffset()
+        opts.globalReplicationFactor = total
+
+
+def getDevice(ipusPerReplica: int = 0, connectionType: Any = None) -> Any:
+    """The device with this instance's replicas. connectionType: OnDemand if it is not given.
+
+    Raises BadUse, BadEnvironment.
+    """
+    return popart.DeviceManager().acquireDeviceById(
+        environment.getDeviceId(ipusPerReplica),
+        connectionType=connectionType or popart.DeviceConnectionType.OnDemand,
+    )

@@ -1,0 +1,48 @@
+"""TensorFlow's IPU configuration of an instance: `popdist.tensorflow.set_ipu_config`.
+
+Needs Graphcore's TensorFlow, which comes with the Poplar SDK: others have no IPUConfig. What is set
+is what its IPUConfig documents for several processes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from popdist import _environment as environment
+from popdist._errors import BadUse
+
+try:
+    importlib.import_module("tensorflow.python.ipu")
+except ImportError as error:
+    raise ImportError(
+        "popdist.tensorflow needs Graphcore's TensorFlow, which comes with the Poplar SDK "
+        f"({error})",
+        name=error.name or "tensorflow",
+    ) from error
+
+
+def set_ipu_config(
+    config: Any, ipus_per_replica: int | None = None, configure_device: bool = True
+) -> None:
+    """Tell an IPUConfig which process of how many this is, and which devices it has.
+
+    ipus_per_replica: poprun's if it is not given. configure_device: False leaves the selection of
+    devices alone. Raises BadUse where poprun gave replicas another number, BadEnvironment,
+    NotUniform.
+    """
+    each = ipus_per_replica or environment.getNumIpusPerReplica()
+    if environment.isPopdistEnvSet() and not environment.checkNumIpusPerReplica(each):
+        raise BadUse(
+            f"ipus_per_replica is {each}, and poprun was started with "
+            f"--ipus-per-replica={environment.getNumIpusPerReplica()}"
+        )
+    several = config.experimental.multi_replica_distribution
+    several.process_count = environment.getNumInstances()
+    several.process_index = environment.getInstanceIndex()
+    if not configure_device:
+        return
+    if environment.isPopdistEnvSet():
+        config.select_ipus = environment.getDeviceId(each)
+    else:
+        config.auto_select_ipus = each
