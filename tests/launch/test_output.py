@@ -172,7 +172,7 @@ def test_a_record_of_each_failure(launcher: Launcher, tmp_path: Path) -> None:
     options = ("--grace=1", "--launcher=local", f"--log-dir={tmp_path}")
     ran = launcher.run(*options, *TWO, sys.executable, "-c", program)
     assert ran.code == 1, ran.err
-    records = [json.loads(line) for line in (tmp_path / "failures.jsonl").open()]
+    records = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
     first = next(record for record in records if record["first"])
     assert first["rank"] == 1
     assert first["host"] == os.uname().nodename
@@ -195,7 +195,9 @@ def test_what_nobody_catches_is_recorded_and_what_is_killed(
     assert ran.code == 1, ran.err
     ran = launcher.run("--num-replicas=1", f"--log-dir={tmp_path}", "sh", "-c", "kill -9 $$")
     assert ran.code == 137, ran.err
-    caught, killed = [json.loads(line) for line in (tmp_path / "failures.jsonl").open()]
+    caught, killed = [
+        json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()
+    ]
     assert caught["message"] == "ZeroDivisionError: division by zero"
     assert caught["traceback"].startswith("Traceback (most recent call last):")
     assert (killed["code"], killed["signal"], killed["message"]) == (137, "SIGKILL", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -79,13 +80,14 @@ def test_options_of_poptorch(second: None, monkeypatch: pytest.MonkeyPatch) -> N
     made = importlib.import_module("popdist.poptorch").Options(ipus_per_replica=2)
     assert made.said == {"id": 29, "replicas": 4}  # 16 single devices, 8 pairs, ...
     assert made.Distributed.ids == (1, 2)
-    for call in (
+    calls: tuple[Callable[[], Any], ...] = (
         lambda: made.useIpuId(3),
         lambda: made.replicationFactor(2),
         lambda: made.Distributed.disable(),
         lambda: made.Distributed.setEnvVarNames("A", "B"),
         lambda: made.Distributed.configureProcessId(0, 1),
-    ):
+    )
+    for call in calls:
         with pytest.raises(RuntimeError, match="Cannot call `"):
             call()
     with pytest.raises(RuntimeError, match="--ipus-per-replica=2"):
