@@ -85,6 +85,19 @@ async def test_one_that_is_killed_has_a_successor(apart: Server) -> None:
     assert [found.pid for found in gates()] != [gate.pid]
 
 
+async def test_what_a_gate_says_is_in_the_servers_log(
+    apart: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that cannot begin says why; the server goes on, and tries again."""
+    command = [sys.executable, "-c", "import sys; sys.exit('no luck')"]
+    monkeypatch.setattr("podwright.gate._process.words", lambda setup: command)
+    with socket.create_connection(("127.0.0.1", apart.port)):
+        await until(lambda: "the next one starts in" in caplog.text)
+    assert "the gate for gRPC: no luck" in caplog.text
+    monkeypatch.undo()
+    assert (await info(apart)).port == apart.port
+
+
 async def test_a_signal_for_all_processes_of_the_service_is_the_servers(apart: Server) -> None:
     await info(apart)
     (gate,) = gates()

@@ -6,6 +6,8 @@ import asyncio
 import os
 import random
 import socket
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,7 +17,7 @@ from podwright import wire
 from podwright.gate import Ask, Cancel, Done, Refused, Shown, from_server, to_server
 from podwright.server import Identity, Server
 from podwright.server._grpc import GrpcFront
-from tests.server.fakes import FakeController, as_controller
+from tests.server.fakes import FakeController, Http, as_controller
 
 COUNT = 200_000 if os.environ.get("PODWRIGHT_SOAK") else 2_000
 
@@ -72,6 +74,29 @@ async def test_it_cannot_say_who_it_is(secure: bool) -> None:
     assert isinstance(answer, Refused if secure else Done)
     gate.close()
     await taken.end()
+
+
+async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
+    """However many calls lie before it, a local one waits for a few of them."""
+    taken = Taken(False)
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        taken.server = Server(as_controller(taken.controller), socket_path=Path(folder, "s"))
+        taken.front = GrpcFront(taken.server.calls)
+        await taken.server.start()
+        http = await Http.connect(Path(folder, "s"))
+        await http.post("ListLeases")
+        await taken.begin()
+        gate = await to_server(taken.theirs)
+        request = msgspec.msgpack.encode(wire.ListRequest())
+        for number in range(5000):
+            gate.say(Ask(number, "ListDevices", request, Shown()))
+        await asyncio.wait_for(http.post("ListLeases"), 120)
+        begun = sum(name == "list_devices" for name, _ in taken.controller.callers)
+        assert 0 < begun < 1000
+        http.close()
+        gate.close()
+        await taken.end()
+        await taken.server.stop(1)
 
 
 @pytest.mark.parametrize("seed", range(3))

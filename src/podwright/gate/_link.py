@@ -82,16 +82,24 @@ class Link(Generic[_T]):
         most: int = 1 << 32,
     ) -> None:
         self._reader, self._writer, self._most = reader, writer, most
+        self._buffer = bytearray()
         self._decode: Callable[[bytes], _T] = msgspec.msgpack.Decoder(kind).decode
 
     async def hear(self) -> _T | None:
         """The next word; None: the other end has gone, or says what nobody understands."""
+        buffer = self._buffer
         try:
-            size = int.from_bytes(await self._reader.readexactly(4), "big")
-            if size > self._most:
-                return None
-            return self._decode(await self._reader.readexactly(size))
-        except (OSError, EOFError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            while len(buffer) < 4 or len(buffer) < 4 + (size := int.from_bytes(buffer[:4], "big")):
+                if len(buffer) >= 4 and size > self._most:
+                    return None
+                more = await self._reader.read(1 << 17)
+                if not more:
+                    return None
+                buffer += more
+            data = bytes(memoryview(buffer)[4 : 4 + size])
+            del buffer[: 4 + size]
+            return self._decode(data)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def say(self, word: Word) -> None:

@@ -18,8 +18,8 @@ import msgspec
 
 #: Bytes of private memory beyond which an allocation fails. Long before that connections go.
 MAX_DATA = 2 << 30
-#: What the server keeps for itself where both want the processor.
-NICE = 5
+#: Who gives way where both want the processor: the gate, a little.
+NICE = 2
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -45,12 +45,14 @@ def words(setup: Setup) -> list[str]:
 async def spawn(
     listener: socket.socket, link: socket.socket, certs: Path | None
 ) -> asyncio.subprocess.Process:
-    """Start a gate with these two sockets, and a session of its own."""
+    """Start a gate with these two sockets, and a session of its own. What it has to say, as gRPC's
+    library may, comes by its standard error."""
     setup = Setup(listener.fileno(), link.fileno(), str(certs) if certs else "")
     return await asyncio.create_subprocess_exec(
         *words(setup),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
         pass_fds=(setup.listener, setup.link),
         start_new_session=True,
         env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},

@@ -117,11 +117,13 @@ class GrpcFront:
         ours, theirs = socket.socketpair()
         self.gates += 1
         process: asyncio.subprocess.Process | None = None
+        saying: asyncio.Task[None] | None = None
         gate: Gate | None = None
         try:
             if self._apart:
                 with theirs:
                     process = await spawn(self._listener, theirs, self._certs)
+                    saying = asyncio.create_task(_retell(process))
             else:
                 gate = await _within(self._listener, theirs, self._certs)
             self._link = link = await from_server(ours)
@@ -136,6 +138,8 @@ class GrpcFront:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+            if saying is not None:
+                await saying
 
     async def _hear(self, link: Link[Any]) -> None:
         """Begin one call in each turn of the loop, so that all others have theirs between."""
@@ -181,6 +185,14 @@ class GrpcFront:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidRequest(f"{error}", asked=ask.method) from None
         return _encode(await self._calls(caller, method, request))
+
+
+async def _retell(process: asyncio.subprocess.Process) -> None:
+    """What a gate says goes into our log, in its form."""
+    assert process.stderr is not None
+    while part := await process.stderr.read(4096):
+        for line in part.decode("utf-8", "replace").splitlines():
+            _log.error("the gate for gRPC: %s", line)
 
 
 async def _listen(host: str, port: int) -> socket.socket:
