@@ -189,6 +189,8 @@ async def test_a_partition_is_fencing_until_all_its_hosts_have_spoken(
     (kept,) = await leases(bare)
     assert (kept.id, kept.state) == (reply.lease.id, "FENCING")
     assert kept.waits_for == ["host n1", "host n2", "machine ag1"]
+    assert [(lease.id, lease.state) for lease in shown.leases] == [(kept.id, "FENCING")]
+    assert await explained(bare, kept.id) == await explained(bare, "p1")
     words = await explained(bare, "p1")
     assert "without word from n1 and n2 that its instances are gone" in words
     assert "no agent under another account can cut them off on ag1" in words

@@ -384,10 +384,10 @@ def _check_leases(partition: PartitionInfo) -> None:
     taken: set[int] = set()
     for lease in partition.leases:
         devices = set(lease.devices) or set(range(partition.size))
-        if lease.parent:
+        if lease.parent and lease.state == "HELD":
             parent = by_id[lease.parent]
             assert devices <= (set(parent.devices) or set(range(partition.size)))
-        else:
+        elif not lease.parent:
             assert not devices & taken
             taken |= devices
 

@@ -142,7 +142,10 @@ def attribute_table(devices: list[DeviceInfo]) -> str:
 
 def partition_card(info: PartitionInfo, gcd: int | None = None) -> str:
     """A partition for people: its settings, and the devices of one GCD or of all."""
-    holders = [f"{lease.holder or lease.owner} ({lease.id})" for lease in info.leases]
+    holders = [
+        f"{lease.holder or lease.owner} ({lease.id}{', FENCING' * (lease.state == 'FENCING')})"
+        for lease in info.leases
+    ]
     settings = card(
         [
             ("Partition", info.name),

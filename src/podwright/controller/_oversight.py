@@ -130,6 +130,9 @@ class Oversight:
         if (lease := core.leases.get(name)) is not None:
             found = explaining.of_partition(core, core.partitions[lease.record.partition])
             return Explanation(asked=f"lease {name} on {found.asked}", lines=found.lines)
+        if (entry := core.fences.get(name)) is not None:
+            found = explaining.of_partition(core, entry)
+            return Explanation(asked=f"lease {name}, over, on {found.asked}", lines=found.lines)
         waiter = self._waiting.named(name)
         if waiter is None:
             raise NotFound(

@@ -97,7 +97,9 @@ class Privacy:
             return
         core = self._core
         lease = core.leases.get(name)
-        entry = core.partitions.get(lease.record.partition if lease else name)
+        entry = core.fences.get(name)
+        if entry is None:
+            entry = core.partitions.get(lease.record.partition if lease else name)
         if entry is not None and not self._is_of(caller, entry):
             raise core.missing(
                 name, "", would_work="vipu list partitions shows those that are yours"
@@ -157,10 +159,9 @@ class Privacy:
             return True
         if entry.site is not None and entry.site.closed.get(record.allocation) == caller.name:
             return caller.role is Role.SCHEDULER
-        return any(
-            caller.name in (lease.record.owner, lease.record.creator)
-            for lease in entry.leases.values()
-        )
+        leases = [lease.record for lease in entry.leases.values()]
+        leases += [fence.lease for fence in entry.fences.values()]
+        return any(caller.name in (lease.owner, lease.creator) for lease in leases)
 
     def _may_attach(self, caller: Caller, entry: Entry) -> bool:
         if caller.role is Role.ADMINISTRATOR or self._is_of(caller, entry):

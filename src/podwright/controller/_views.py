@@ -67,7 +67,10 @@ def partition_info(
         auto_reset_count=record.auto_resets,
         auto_reset_max=AUTO_RESETS if record.auto_reset else 0,
         auto_reset_last=record.auto_reset_at,
-        leases=[to_info(lease, record.size, now) for lease in entry.leases.values()],
+        leases=[
+            *(to_info(lease, record.size, now) for lease in entry.leases.values()),
+            *(_fenced(core, entry, fence, record.size) for fence in entry.fences.values()),
+        ],
         server_version=version,
         simulated=bool(site and site.cluster.simulated),
         until=record.until,
