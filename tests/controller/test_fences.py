@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 import pytest
 import pytest_asyncio
@@ -309,6 +310,74 @@ async def test_the_rest_of_a_reconfigurable_partition_goes_on(bare: World) -> No
         await acquire(bare, "p1", size=1)
     await bare.controller.release(ALICE, said(lost, "n1"))
     await acquire(bare, "p1", size=1)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whatever_happens_nobody_meets_a_launch_that_may_still_run(
+    bare: World, seed: int
+) -> None:
+    """Random lives on machines that cut nobody off: leases run out, are ended by force or given
+    back for some hosts alone, the server is killed, machines fail, waiters are served."""
+    rng = random.Random(seed)
+    running: dict[str, tuple[AcquireReply, set[str]]] = {}  # by lease: its hosts that still run it
+    granted = 0
+
+    def meets(reply: AcquireReply) -> None:
+        own = set(bare.covered(reply))
+        for other, hosts in running.values():
+            assert not (hosts and own & set(bare.covered(other))), other.lease.id
+
+    await bare.create("p1", 4, caller=ALICE)
+    await bare.create("p2", 4, caller=ALICE, reconfigurable=True)
+    await bare.create("p3", 2, caller=ALICE, relocatable=True)
+    for _ in range(120):
+        some = rng.choice(list(running.values())) if running else None
+        step = rng.choice(
+            ["new", "new", "new", "time", "gone", "gone", "end", "clear", "restart", "machine"]
+        )
+        try:
+            if step == "new":
+                name = rng.choice(["p1", "p2", "p3", ""])
+                hosts = rng.choice([["n1"], ["n1", "n2"]])
+                reply = await acquire(
+                    bare,
+                    name,
+                    create=not name,
+                    hosts=hosts,
+                    ttl=rng.choice([1, 5, 60]),
+                    size=rng.choice([1, 2]) if name == "p2" else 2 if name == "p3" else 4,
+                )
+                meets(reply)
+                running[reply.lease.id] = (reply, set(hosts))
+                granted += 1
+            elif step == "time":
+                await bare.time.advance(rng.choice([0.5, 3, 30]))
+            elif step == "gone" and some is not None:
+                host = rng.choice(["n1", "n2"])
+                some[1].discard(host)  # first it is so, then it is said
+                await bare.controller.release(ALICE, said(some[0], host))
+            elif step == "end" and some is not None:
+                await bare.controller.release(ALICE, said(some[0], confirmed=False))
+            elif step == "clear":
+                work = rng.choice([bare.reset, bare.remove])
+                await work(rng.choice(["p1", "p2", "run-1"]), caller=ALICE, force=True)
+            elif step == "restart":
+                await bare.restart()
+            elif step == "machine":
+                machine = rng.choice(list(bare.machines.values()))
+                machine.set_down(rng.random() < 0.2)
+        except PodwrightError:
+            continue
+    assert granted > 1
+    for machine in bare.machines.values():
+        machine.set_down(False)
+    await bare.time.advance(120)
+    for reply, hosts in running.values():
+        hosts.clear()
+        with suppress(Fenced):
+            await bare.controller.release(ALICE, said(reply))
+    await bare.time.advance(10)
+    assert await leases(bare) == []
 
 
 # -- who can cut off ---------------------------------------------------------------------------
