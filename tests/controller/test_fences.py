@@ -372,8 +372,8 @@ async def test_whatever_happens_nobody_meets_a_launch_that_may_still_run(
     for machine in bare.machines.values():
         machine.set_down(False)
     await bare.time.advance(120)
-    for reply, hosts in running.values():
-        hosts.clear()
+    for reply, still in running.values():
+        still.clear()
         with suppress(Fenced):
             await bare.controller.release(ALICE, said(reply))
     await bare.time.advance(10)
