@@ -179,3 +179,10 @@ def test_what_a_job_was_granted_is_all_there_is(
     line = ["--update-partition=yes", *options, "t"]
     request = make_plan(parse(line), environ).request
     assert (request.parent, request.create, request.update) == (parent, creates, creates)
+
+
+def test_after_how_long_devices_are_fenced_can_be_said() -> None:
+    assert make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": "30"}).request.ttl == 30
+    for wrong in ("soon", "1", "3601", "nan", "inf", "-30"):
+        with pytest.raises(InvalidRequest, match="Use seconds from 15 to 3600"):
+            make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": wrong})

@@ -47,6 +47,9 @@ LEASE_VARIABLE = "PODWRIGHT_LEASE"
 ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
 #: Seconds that a lease holds without renewal; the keeper renews it every few (_keeper).
 LEASE_TTL = 300.0
+#: Says otherwise: no shorter than a few renewals, no longer than the server grants.
+FENCE_VARIABLE = "PODWRIGHT_FENCE_AFTER"
+SHORTEST_TTL, LONGEST_TTL = 15.0, 3600.0
 #: Seconds between asking instances to end and ending them; less where Slurm kills after 30
 #: (its KillWait).
 GRACE = 30.0
@@ -435,8 +438,25 @@ def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
         update=options.update_partition and not granted,
         keep=not options.remove_partition,
         reset=options.reset_partition,
-        ttl=LEASE_TTL,
+        ttl=_fence_after(environ),
     )
+
+
+def _fence_after(environ: Mapping[str, str]) -> float:
+    """Seconds without a renewal after which the devices are fenced."""
+    said = environ.get(FENCE_VARIABLE, "")
+    if not said:
+        return LEASE_TTL
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+        raise InvalidRequest(
+            f"{FENCE_VARIABLE}={said!r} is no time after which devices can be fenced",
+            would_work=f"Use seconds from {SHORTEST_TTL:g} to {LONGEST_TTL:g}",
+        )
+    return seconds
 
 
 def _split(option: str, texts: tuple[str, ...]) -> tuple[str, ...]:
