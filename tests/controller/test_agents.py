@@ -554,3 +554,20 @@ async def test_events_of_machines_are_news(site: Site) -> None:
     listed = await site.controller.list_events(ROOT, EventsRequest())
     told = [(e.what, e.about) for e in listed.events if e.who == "server"]
     assert told == [("MachineDown", home), ("Error", "p1"), ("MachineUp", home), ("Reset", "p1")]
+
+
+async def test_a_cluster_with_allocations_goes_by_force_alone(site: Site) -> None:
+    """They go with it: a later cluster of that name does not begin with them."""
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    request = AllocationRequest(name="a1", cluster="c1", agents=["ag1"])
+    await site.controller.create_allocation(ROOT, request)
+    remove = site.controller.remove_cluster
+    await refused(remove(ROOT, Named(name="c1")), WrongState, "the allocations a1 are in it")
+    await remove(ROOT, Named(name="c1", force=True))
+    await site.cluster("c1", "ag1", "ag2")
+    for _ in range(2):
+        listed = (await site.controller.list_allocations(ROOT, ListRequest())).allocations
+        assert [a.name for a in listed] == ["c1"]
+        await site.controller.close()
+        await site.start()

@@ -386,3 +386,16 @@ def test_everybody_is_served_and_nobody_waits_for_ever(
 
     loop.run_until_complete(body())
     loop.close()
+
+
+async def test_a_waiters_numbers_make_sense(world: World) -> None:
+    """Seen: "12 of 20 devices are there" on a pod of 16."""
+    for n in range(4):
+        await world.create(f"p{n}", 4)
+    request = WaitRequest(create=CreateRequest(spec=PartitionSpec(name="all", size=16)))
+    await world.controller.wait(ROOT, request)
+    for n in range(3):
+        (info,) = (await world.controller.list_waiters(ROOT, ALL)).waiters
+        left = " and ".join(f"p{one}" for one in range(n, 4))
+        assert info.needs == f"{left} to end ({4 * n} of 16 devices are there)"
+        await world.remove(f"p{n}")

@@ -128,3 +128,24 @@ def test_a_lock_whose_file_was_removed_is_taken_anew(folder: Path) -> None:
     first.release()
     second.release()
     assert os.listdir(folder) == []
+
+
+def test_a_store_has_one_lock_by_whatever_path(folder: Path) -> None:
+    """Seen: the same store by a link was a second one."""
+    (folder / "other").mkdir()
+    first = Lock(folder / "db", "the store", inode=True)
+    first.take()
+    (folder / "db").touch()
+    first.hold()  # it came to be after the lock
+    (folder / "other" / "hard").hardlink_to(folder / "db")
+    (folder / "other" / "soft").symlink_to(folder / "db")
+    for name in ("hard", "soft"):
+        second = Lock(folder / "other" / name, "the store", inode=True)
+        with pytest.raises(wire.AlreadyExists, match="by another path"):
+            second.take()
+        assert not (folder / "other" / f"{name}.lock").exists()
+    first.release()
+    second.take()
+    with pytest.raises(wire.AlreadyExists, match="by another path"):
+        first.take()
+    second.release()

@@ -57,8 +57,8 @@ async def test_files_are_private(path: Path) -> None:
 
 async def test_a_file_open_to_others_is_closed_to_them(path: Path) -> None:
     path.parent.mkdir()
-    path.touch(0o666)
-    path.chmod(0o666)
+    path.touch(0o644)
+    path.chmod(0o644)
     await records(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -297,3 +297,22 @@ async def test_what_was_acknowledged_survives_a_kill(path: Path, answers: int) -
         assert last >= acknowledged.get(name, 0)
         log = {key for kind, key in found if kind == "log" and key.startswith(f"{name}-")}
         assert log == {f"{name}-{n}" for n in (last - 1, last) if n > 0}
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+async def test_a_file_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """Who could write it could have written into it whose the partitions are."""
+    path = tmp_path / "state" / "podwright.db"
+    path.parent.mkdir(0o700)
+    path.touch()
+    path.chmod(mode)
+    with pytest.raises(Unavailable, match=f"cannot be trusted: .* chmod go-w {path}"):
+        await SQLiteStore(path).open()
+    path.chmod(0o600)
+    path.parent.chmod(0o777)
+    with pytest.raises(Unavailable, match=f"chmod go-w {path.parent}"):
+        await SQLiteStore(path).open()
+    path.parent.chmod(0o1777)  # as /tmp: nobody can put another file in its place
+    store = SQLiteStore(path)
+    await store.open()
+    await store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 
 from podwright.cli import _admin_care, _json
@@ -45,6 +46,7 @@ from podwright.wire import (
     Empty,
     ListRequest,
     Named,
+    WrongState,
 )
 
 _Arguments = argparse.Namespace
@@ -95,6 +97,23 @@ def _remove(method: str, what: str) -> _Action:
         return success(f"remove {what} ({arguments.name})", {"name": arguments.name}, arguments)
 
     return act
+
+
+def _remove_cluster(arguments: _Arguments, client: Client) -> int:
+    """With allocations in it only by --force, or when the terminal says yes."""
+    force = arguments.force
+    try:
+        call(client, "RemoveCluster", Named(name=arguments.name, force=force), Empty)
+    except WrongState as refusal:
+        if not refusal.data.get("allocations") or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        print(
+            f"{refusal.problem}. Remove them with it? [y/N] ", end="", file=sys.stderr, flush=True
+        )
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise
+        call(client, "RemoveCluster", Named(name=arguments.name, force=True), Empty)
+    return success(f"remove cluster ({arguments.name})", {"name": arguments.name}, arguments)
 
 
 def _agents(client: Client) -> list[AgentInfo]:
@@ -179,7 +198,7 @@ _ACTIONS: dict[str, _Action] = {
     "create_certificate": create_certificate,
     "revoke_certificate": revoke_certificate,
     "remove_agent": _remove("RemoveAgent", "agent"),
-    "remove_cluster": _remove("RemoveCluster", "cluster"),
+    "remove_cluster": _remove_cluster,
     "remove_allocation": _remove("RemoveAllocation", "allocation"),
     "remove_user": _remove("RemoveUser", "user"),
     "list_agents": _list_agents,

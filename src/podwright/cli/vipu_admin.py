@@ -79,7 +79,9 @@ def build_parser() -> Parser:
     for name in ("agent", "cluster", "allocation", "user"):
         listing(name, f"list_{name}s", f"List {name}s.", named=False)
         getting(name, f"get_{name}", f"Show one {name}.")
-        removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
+        gone = removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
+        if name == "cluster":
+            gone.add_argument("--force", action="store_true", help="with the allocations in it")
     revoked = verb("revoke", "Revoke one certificate of a user's.")(
         "certificate", "revoke_certificate", "Revoke one certificate; NAME is the user's."
     )

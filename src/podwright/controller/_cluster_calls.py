@@ -79,7 +79,18 @@ class ClusterCalls:
                     would_work="remove these partitions first",
                     partitions=inside[:100],
                 )
-            await core.journal.commit([registry.drop_cluster(request.name)])
+            defined = [] if allocations.implicit(site) else list(site.allocations)
+            if defined and not request.force:
+                raise WrongState(
+                    f"the allocations {', '.join(defined[:8])}{' and more' * bool(defined[8:])} "
+                    "are in it",
+                    asked=asked,
+                    would_work="vipu-admin remove cluster --force removes them with it",
+                    allocations=defined[:100],
+                )
+            dropped = [registry.drop_cluster(request.name)]
+            dropped += [allocations.drop_allocation(name) for name in defined]
+            await core.journal.commit(dropped)
             core.lift(site)
             self._registry.end_cluster(request.name)
         return Empty()

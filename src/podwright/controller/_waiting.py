@@ -153,17 +153,17 @@ class Waiting:
             needs = "those ahead, and devices that are free"
         else:
             goal = kept.goal
-            named = [
-                name
+            there = [  # of those that stood there when the place was chosen
+                entry.record
                 for name in goal.partitions
-                if (entry := core.partitions.get(name)) is None
-                or entry.record is None
-                or core.may_name(record.name, entry.record)
+                if (entry := core.partitions.get(name)) is not None and entry.record is not None
             ]
+            named = [one.name for one in there if core.may_name(record.name, one)]
             standing = " and ".join(named[:5]) or (
-                "other partitions" if goal.partitions else "devices that are being reset"
+                "other partitions" if there else "devices that are being reset"
             )
-            needs = f"{standing} to end ({kept.kept} of {goal.busy + kept.kept} devices are there)"
+            wanted = sum(block.size for block in goal.blocks)
+            needs = f"{standing} to end ({kept.kept} of {wanted} devices are there)"
             if goal.known:
                 estimate = max(0.0, goal.starts_at - core.now())
         return msgspec.structs.replace(

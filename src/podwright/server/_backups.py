@@ -38,7 +38,7 @@ async def restore_from(storage: Path | str, file: Path, *, replace: bool) -> int
     lock = None
     if path is not None:
         prepare_folder(path.parent, mode=0o700)
-        lock = Lock(path, f"the store {path}")
+        lock = Lock(path, f"the store {path}", inode=True)
         lock.take()
     try:
         store = open_store(storage, owner=owner_name("restore", 0), ttl=LEASE)

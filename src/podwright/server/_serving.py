@@ -102,12 +102,12 @@ async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> 
         await _serve_shared(options, ready)
         return
     prepare_folder(file.parent, mode=0o700)
-    lock = Lock(file, f"the store {file}")
+    lock = Lock(file, f"the store {file}", inode=True)
     if not await _take(lock, options):
         return
     empty = False
     try:
-        empty = await _serve(options, file, ready)
+        empty = await _serve(options, file, ready, lock)
     finally:
         if options.user and empty:
             _remove(options, file)
@@ -251,7 +251,9 @@ async def _reopened(
     return None
 
 
-async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware], None]) -> bool:
+async def _serve(
+    options: Options, file: Path, ready: Callable[[Server, Hardware], None], lock: Lock
+) -> bool:
     stop = asyncio.Event()
     _on_signals(stop)
     fault = Fault.asked(os.environ)
@@ -279,6 +281,7 @@ async def _serve(options: Options, file: Path, ready: Callable[[Server, Hardware
             controller = make(store)
             server = _server_for(options, controller, store, secure=is_secure(records))
             await server.start()
+            lock.hold()  # it may be new
     except BaseException:
         await store.close()
         raise

@@ -20,12 +20,16 @@ _LONGEST = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)
 
 
 class Lock:
-    """The right to a path, held until `release` or the end of the process."""
+    """The right to a path, held until `release` or the end of the process.
 
-    def __init__(self, path: Path, what: str) -> None:
+    inode: to the very file, by whatever path: links and mounts are other names for it.
+    """
+
+    def __init__(self, path: Path, what: str, *, inode: bool = False) -> None:
         self.path = path.with_name(path.name + ".lock")
+        self._guarded = path if inode else None
         self._what = what
-        self._file = -1
+        self._file = self._inode = -1
 
     def take(self) -> None:
         """Take it. Raises wire.AlreadyExists when another process has it, naming it."""
@@ -48,12 +52,43 @@ class Lock:
                     holder=holder,
                 ) from None
             os.close(file)  # its last holder removed the file between our two steps
+        self._file = file
+        try:
+            self.hold()
+        except BaseException:
+            self.release()
+            raise
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
-        self._file = file
+
+    def hold(self) -> None:
+        """Take the file itself, too, once it is there. Raises wire.AlreadyExists.
+
+        It stays open: SQLite's own locks would go with any end of this file that is closed.
+        """
+        if self._guarded is None or self._inode >= 0:
+            return
+        try:
+            file = os.open(self._guarded, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unusable(self._guarded, error) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise AlreadyExists(
+                f"another server uses {self._what}, by another path",
+                would_work="use that one, end it, or name another place",
+            ) from None
+        self._inode = file
 
     def release(self) -> None:
         """Give it up, and leave no file."""
+        if self._inode >= 0:
+            os.close(self._inode)
+            self._inode = -1
         if self._file >= 0:
             self.path.unlink(missing_ok=True)
             os.close(self._file)

@@ -7,6 +7,7 @@ one does not.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,12 +77,33 @@ def connect(path: Path, opener: Callable[..., sqlite3.Connection] | None) -> sql
 def _make_private(path: Path) -> None:
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True)
+    _check_folder(path)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(handle).st_mode & 0o077:
+        found = os.fstat(handle)
+        if found.st_mode & 0o022 or found.st_uid not in (os.geteuid(), 0):
+            raise _untrusted(path, path, found)
+        if found.st_mode & 0o077:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
+
+
+def _check_folder(path: Path) -> None:
+    """Who may write into the folder can put another file in the store's place."""
+    found = path.parent.stat()
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise _untrusted(path, path.parent, found)
+
+
+def _untrusted(path: Path, what: Path, found: os.stat_result) -> Unavailable:
+    who = "all" if found.st_mode & 0o002 else "its group" if found.st_mode & 0o020 else "its owner"
+    return Unavailable(
+        f"the store {path} cannot be trusted: {who} can write {what}",
+        would_work=f"see that it is as it was, then: chmod go-w {what}"
+        if found.st_mode & 0o022
+        else f"see that it is as it was, then: chown {os.geteuid()} {what}",
+    )
 
 
 def _check_ours(db: sqlite3.Connection, path: Path) -> None:

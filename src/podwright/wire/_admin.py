@@ -116,9 +116,10 @@ class ClusterChange(Value):
 
 
 class Named(Value):
-    """A machine, cluster or user, by its name."""
+    """A machine, cluster or user, by its name. force: to remove a cluster with its allocations."""
 
     name: str
+    force: bool = False
 
 
 class CheckResult(Value):
