@@ -117,3 +117,17 @@ async def test_waiters_leases_and_partitions_by_name(world: World) -> None:
             assert word in text, (name, text)
     with pytest.raises(NotFound):
         await world.controller.explain(BOB, ExplainRequest(name="nobody"))
+
+
+async def test_what_a_dead_machine_holds_is_promised_to_nobody(world: World) -> None:
+    made = await world.create("p1", 4)
+    machine = made.gcds[0][0].machine
+    found = await world.controller.explain(ROOT, ExplainRequest(name="p1"))
+    assert found.starts_now
+    world.machines[machine].set_down(True)
+    assert (await world.reset("p1")).ready_state.value == "ERROR"
+    found = await world.controller.explain(ROOT, ExplainRequest(name="p1"))
+    assert not found.starts_now
+    assert f"machine {machine} does not answer" in found.lines
+    assert "nobody holds it, and no launch can have it as it is" in found.lines
+    assert not [line for line in found.lines if "at once" in line]

@@ -92,7 +92,7 @@ async def events(world: World, since: int = 0) -> list[EventInfo]:
 
 async def test_who_did_what_and_how_it_ended(world: World) -> None:
     await world.create("p1", 4, caller=ALICE)
-    with pytest.raises(Denied):
+    with pytest.raises(Denied) as refused:
         await world.remove("p1", caller=BOB)
     reply = await world.acquire("p1", 4, caller=ALICE, ttl=2)
     await world.time.advance(5)
@@ -107,6 +107,7 @@ async def test_who_did_what_and_how_it_ended(world: World) -> None:
     ]
     assert [e.number for e in found] == [1, 2, 3, 4, 5]
     assert reply.lease.id in found[2].detail
+    assert found[1].detail == refused.value.message, "what the command said"
     assert {e.owner for e in found} == {"alice"}
     later = await events(world, since=3)
     assert [e.number for e in later] == [4, 5]

@@ -27,6 +27,7 @@ from podwright.wire import EventInfo, EventList, EventsRequest, InvalidRequest, 
 EVENT: Final = "event"
 MOST: Final = 10_000  #: events of a kind: changes, refusals, and those of anonymous callers
 KEEP: Final = 30 * 86400.0  #: seconds
+DETAIL: Final = 500  #: characters: what the command said
 PAGE: Final = 1000  #: events of one answer
 SERVER: Final = Caller("server", None, Role.ADMINISTRATOR, "server")
 MAX_WAIT: Final = 60.0  #: seconds
@@ -75,7 +76,7 @@ class Audit:
             what=what,
             about=_clean(about),
             outcome=error.code if error else "OK",
-            detail=_clean(error.problem if error else detail)[:300],
+            detail=_clean(error.message if error else detail)[:DETAIL],
             owner=owner,
         )
         _heard.log(event, own=caller is SERVER)

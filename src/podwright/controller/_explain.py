@@ -16,7 +16,7 @@ from podwright.controller._inventory import Site
 from podwright.controller._reserve import end_of
 from podwright.controller._spec import to_request
 from podwright.placement import Placement, Refusal
-from podwright.wire import Explanation, PartitionSpec, PodwrightError, Standing
+from podwright.wire import Explanation, PartitionSpec, PodwrightError, ReadyState, Standing
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core, Entry
@@ -182,9 +182,13 @@ def of_partition(core: Core, entry: Entry) -> Explanation:
         machines = list(entry.parts())
         lines += [f"machine {m} does not answer" for m in machines if m in core.down]
         lines += [f"machine {m} is drained" for m in machines if m in entry.site.drained]
-    free = not entry.leases and not entry.fences
+    held = bool(entry.leases or entry.fences)
+    silent = entry.site is None or not core.down.isdisjoint(entry.machines)
+    free = not held and record.ready is ReadyState.ACTIVE and not silent
     if free:
         lines.append("nobody holds it: a launch can have it at once")
+    elif not held:
+        lines.append("nobody holds it, and no launch can have it as it is")
     return Explanation(asked=f"partition {entry.name}", lines=lines, starts_now=free)
 
 
