@@ -104,6 +104,24 @@ async def test_waiters_who_are_served_at_once(world: World) -> None:
         await world.controller.leave(ALICE, WaiterName(id=name))
 
 
+async def test_who_is_over_quota_keeps_nobody_else_waiting(world: World) -> None:
+    """Though she came first, and asks for as much."""
+    await limit(world, user="alice", devices=4)
+    await world.create("a1", 4, caller=ALICE)
+    await world.create("b1", 4, caller=BOB)
+    await world.create("b2", 8, caller=BOB)
+    waiters = []
+    for who, name in ((ALICE, "a2"), (ALICE, "a3"), (BOB, "b3")):
+        wanted = CreateRequest(spec=PartitionSpec(name=name, size=4))
+        waiters.append((await world.controller.wait(who, WaitRequest(create=wanted))).waiter.id)
+    await world.remove("b1", caller=BOB)
+    answer = await world.controller.wait(BOB, WaitRequest(id=waiters[2], timeout=5))
+    assert answer.waiter.state == "DONE"
+    await world.remove("a1", caller=ALICE)
+    answer = await world.controller.wait(ALICE, WaitRequest(id=waiters[0], timeout=5))
+    assert answer.waiter.state == "DONE"
+
+
 async def test_an_allocations_quota_binds_those_who_slip_past_a_reservation(world: World) -> None:
     """They name no allocation, and use what is kept for somebody else meanwhile."""
     await limit(world, allocation="pod16", devices=9)

@@ -85,8 +85,22 @@ class Line:
         while heads and tried < SHAPES:
             tried += 1
             _, key = heapq.heappop(heads)
-            if self._try(self._shapes[key][0]) and (group := self._shapes.get(key)):
+            waiter = self._first(self._shapes[key])
+            if waiter and self._try(waiter) and (group := self._shapes.get(key)):
                 heapq.heappush(heads, (group[0].order, key))
+
+    def _first(self, group: Sequence[Waiter]) -> Waiter | None:
+        """The first of a shape whose quotas allow it: who is over his keeps nobody else waiting."""
+        if not self._core.quotas:
+            return group[0]
+        over: set[str] = set()
+        for waiter in group:
+            owner = waiter.caller.name
+            if owner not in over:
+                if not self._over_quota(waiter):
+                    return waiter
+                over.add(owner)
+        return None
 
     def _look_at(self, name: str) -> None:
         """Let the first of those who wait for a partition try; all of them when it is gone."""
