@@ -177,6 +177,19 @@ def test_a_running_jobs_steps_are_refused_once_its_devices_are_gone(lab: NativeL
     assert not Path(mark).exists()
 
 
+def test_a_service_that_is_away_costs_a_running_job_nothing(lab: NativeLab) -> None:
+    gate = lab.folder / "out" / "go-on"
+    script = f"until test -e {gate}; do sleep 0.1; done\nsrun echo goes on\n"
+    job = lab.batch(script, "--ipus=4")
+    lab.wait_state(job, "RUNNING")
+    lab.end("service")
+    gate.touch()
+    poll("its step", lambda: "goes on" in lab.output(job))
+    lab.start_service()
+    lab.wait_for_service()
+    assert lab.wait_over(job)[job].state == "COMPLETED"
+
+
 def test_licences_that_slurm_conf_lost_hold_the_job(lab: NativeLab) -> None:
     job = submitted(lab, "--hold")
     lab.ok("scontrol", "update", f"jobid={job}", "comment=saved")

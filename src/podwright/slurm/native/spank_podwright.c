@@ -39,7 +39,7 @@ enum { COUNT_MAX = 65536, EXIT_UNPROVEN = 75 };
 /* partitions and leases: as many words as the job was given; gcds: of each of its partitions. */
 static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
-static int ask, no_options, prove_all;
+static int ask, no_options, prove_all, is_batch;
 
 /* Where the service is, what this step could say of its job, and why its tasks may not begin. */
 static struct doors doors;
@@ -177,6 +177,7 @@ static int read_job(uint32_t job)
 			continue;
 		runs = (one->job_state & JOB_STATE_BASE) == JOB_RUNNING &&
 		       !(one->job_state & (JOB_COMPLETING | JOB_REQUEUE));
+		is_batch = one->batch_flag != 0;
 		snprintf(claim.restart, sizeof claim.restart, "%u", one->restart_cnt);
 		snprintf(claim.submitted, sizeof claim.submitted, "%lld",
 			 (long long)one->submit_time);
@@ -248,9 +249,14 @@ static void begin_step(spank_t spank)
 	proof = step_proof(&doors, &claim, said, sizeof said);
 	if (proof == PROVEN)
 		return;
+	/* What a batch script starts, its own step was proven for: a service that is away for a while
+	 * costs the job nothing. */
+	if (proof == UNKNOWN && step != SLURM_BATCH_SCRIPT && read_job(job) && is_batch) {
+		slurm_info("podwright: job %u goes on: %s", job, said);
+		return;
+	}
 	snprintf(unproven, sizeof unproven, "podwright: job %u does not begin here: %s", job, said);
 	slurm_error("%s", unproven);
-	/* A later step that nobody answered for ends alone: its job did begin with its devices. */
 	if (proof == REFUSED || step == SLURM_BATCH_SCRIPT)
 		requeue(job, proof == REFUSED);
 }
