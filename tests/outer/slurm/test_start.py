@@ -179,9 +179,9 @@ def test_a_running_jobs_steps_are_refused_once_its_devices_are_gone(lab: NativeL
 
 def test_a_service_that_is_away_costs_a_running_job_nothing(lab: NativeLab) -> None:
     gate = lab.folder / "out" / "go-on"
-    script = f"until test -e {gate}; do sleep 0.1; done\nsrun echo goes on\n"
+    script = f"echo begun\nuntil test -e {gate}; do sleep 0.1; done\nsrun echo goes on\n"
     job = lab.batch(script, "--ipus=4")
-    lab.wait_state(job, "RUNNING")
+    poll("its first step", lambda: "begun" in lab.output(job))
     lab.end("service")
     gate.touch()
     poll("its step", lambda: "goes on" in lab.output(job))
