@@ -15,6 +15,7 @@ from podwright.wire import (
     AcquireRequest,
     CreateRequest,
     Denied,
+    EventsRequest,
     ExplainRequest,
     Fenced,
     Held,
@@ -275,6 +276,11 @@ async def test_an_administrator_forces_and_nobody_else(bare: World) -> None:
         await bare.controller.release(ALICE, said(reply, force=True))
     await bare.controller.release(ROOT, said(reply, force=True))
     assert (await bare.get("p1")).operation_state is OperationState.IDLE
+    events = (await bare.controller.list_events(ROOT, EventsRequest())).events
+    told = [(e.what, e.detail) for e in events if e.who == "server"][-3:]
+    assert [what for what, _ in told] == ["LeaseEnd", "Fencing", "Fenced"]
+    assert "without word from its hosts" in told[1][1]
+    assert told[2][1] == f"{reply.lease.id}: by force of root, not waiting for ag1"
     await acquire(bare, "p1")
     await bare.remove("p1", force=True)
     assert await bare.names() == []

@@ -171,6 +171,9 @@ async def _hold(
         late = [x for x in entry.leases.values() if x.late and x.record.parent == request.parent]
         if not late:
             raise
+        for lease in late:
+            why = f"{lease.record.id} was not renewed, and its job wants the devices"
+            core.tell("LeaseEnd", entry.name, lease.record.owner, why)
         await fences.end(core, entry, late, keep=True)
         record = entry.known
         division, first, count = _share(core, request, spec, entry, asked)

@@ -22,9 +22,11 @@ _WORDS: Final = {
     "Reset": "partition {about} of {owner} was reset ({detail})",
     "Relocate": "partition {about} of {owner} moved to other devices: {detail}",
     "LeaseEnd": "a launch on partition {about} of {owner} is fenced: lease {detail}",
+    "Fencing": "partition {about} of {owner} is FENCING: {detail}",
+    "Fenced": "a fence on partition {about} of {owner} is over: {detail}",
     "Start": "partition {about} of {owner} starts: {detail}",
 }
-_BAD: Final = frozenset({"MachineDown", "Error", "LeaseEnd"})
+_BAD: Final = frozenset({"MachineDown", "Error", "LeaseEnd", "Fencing"})
 
 
 def log(event: EventInfo, *, own: bool) -> None:

@@ -1,0 +1,39 @@
+"""What the server sees on its own host of launches whose leases are over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from podwright.launch._folder import RUN_VARIABLE as LAUNCHED
+from podwright.server._here import ThisHost
+from podwright.wire import RUN_VARIABLE
+
+
+def test_launches_mark_what_the_server_looks_for() -> None:
+    assert LAUNCHED == RUN_VARIABLE
+
+
+def test_what_runs_here_is_found_by_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped, too; and what cannot be seen is not taken for gone."""
+    here, mine = ThisHost(["n1"]), os.geteuid()
+    assert here.is_here("localhost")
+    assert not here.is_here("203.0.113.7")
+    assert (here.has("n1"), here.has("n2")) == (True, False)
+    assert here.is_gone("run-7", mine)
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, RUN_VARIABLE: "run-7"}) as process:
+        try:
+            process.send_signal(signal.SIGSTOP)
+            while here.is_gone("run-7", mine):  # until it has become `sleep`
+                assert process.poll() is None
+            assert here.is_gone("run-8", mine)
+        finally:
+            process.kill()
+    assert here.is_gone("run-7", mine)
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert here.is_gone("run-7", 4711)
+    for other in (0, 4712, -1):
+        assert not here.is_gone("run-7", other)
