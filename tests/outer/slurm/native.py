@@ -23,6 +23,8 @@ SCHEDULER = (
     "default_queue_depth=10000,bf_max_job_test=10000,nohold_on_prolog_fail"
 )
 
+#: Capabilities by which a user enters the other release, where Slurm's commands are.
+ENTER = ("sys_admin", "sys_chroot", "sys_ptrace")
 PODWRIGHT = [sys.executable, "-m", "podwright.cli.podwright"]
 
 
@@ -103,9 +105,7 @@ class NativeLab(SlurmLab):
     def podwright(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command, beside the lab's Slurm."""
         argv = [sys.executable, "-m", "podwright.cli.podwright", *words]
-        return subprocess.run(
-            argv, env=self.environment(), capture_output=True, text=True, timeout=300, check=False
-        )
+        return run(Here(), argv, env=self.environment() | self._slurm_beside())
 
     def command(
         self, module: str, *words: str, user: str, env: Mapping[str, str] | None = None
@@ -114,17 +114,28 @@ class NativeLab(SlurmLab):
 
         He may read what root may, as the project's folder need not be open to all.
         """
-        argv = [*_reading_all(user), sys.executable, "-m", f"podwright.cli.{module}", *words]
+        argv = [
+            *_reading_all(user, *ENTER),
+            sys.executable,
+            "-m",
+            f"podwright.cli.{module}",
+            *words,
+        ]
         full = {"PODWRIGHT_SOCKET": str(self.server_socket), **(env or {})}
         if self.release.root is None:
             return self.run(*argv, env=full)
-        # Our commands are this machine's, and Slurm's are the other release's: root reaches them.
-        for name in ("squeue", "scontrol", "sinfo"):
-            line = f'exec {shlex.join(self.prefix())} /usr/bin/{name} "$@"'
-            self.write(f"bin/{name}", f"#!/bin/sh\n{line}\n")
-        around = self.environment() | full
-        around["PATH"] = f"{self.folder}/bin:{around['PATH']}"
+        around = self.environment() | full | self._slurm_beside()
         return run(Here(), argv, env=around, cwd=self.folder / "out")
+
+    def _slurm_beside(self) -> dict[str, str]:
+        """Our commands are this machine's, and Slurm's are the other release's, if it is one."""
+        path = self.environment()["PATH"]
+        if self.release.root is None:
+            return {}
+        for name in ("squeue", "scontrol", "sinfo", "sbatch", "srun", "salloc", "scancel", "sacct"):
+            line = f'exec {shlex.join(self.prefix())} env -C {self.folder}/out /usr/bin/{name} "$@"'
+            self.write(f"bin/{name}", f"#!/bin/sh\n{line}\n")
+        return {"PATH": f"{self.folder}/bin:{path}"}
 
     def start_server(self) -> None:
         self.serve("--preset", self.preset)
@@ -172,9 +183,7 @@ class NativeLab(SlurmLab):
         return name in self._processes
 
     def _begin(self, name: str, argv: Sequence[str], *, user: str = "root") -> None:
-        # The last three enter the other release, where Slurm's commands are.
-        enter = ("sys_admin", "sys_chroot", "sys_ptrace")
-        who = [] if user == "root" else _reading_all(user, *enter)
+        who = [] if user == "root" else _reading_all(user, *ENTER)
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 self.where([*who, sys.executable, "-m", *argv]),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, poll
+from tests.outer.lab import ALICE, BOB, Release, poll
 from tests.outer.slurm.ways import StaticLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -16,8 +16,8 @@ SHOW = "echo $IPUOF_VIPU_API_PARTITION_ID gcd $IPUOF_VIPU_API_GCD_ID"
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[StaticLab]:
-    with StaticLab(nodes=2, cpus=16) as made:
+def lab(release: Release) -> Iterator[StaticLab]:
+    with StaticLab(nodes=2, cpus=16, release=release) as made:
         yield made
 
 
@@ -81,6 +81,8 @@ def test_a_job_waits_in_the_queue_and_is_told_for_whom(lab: StaticLab) -> None:
     assert lab.wait_over(second)[second].state == "COMPLETED"
 
 
+#: Where this machine's programs are: there is no Python in the others.
+@pytest.mark.parametrize("release", ["oldest"], indirect=True)
 def test_poprun_uses_it_and_nobody_else_can(lab: StaticLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=2"
     script = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from podwright.slurm.service._commands import Said, Slurm
+from podwright.slurm.service._pods import MARK
 from podwright.wire import PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.slurm")
@@ -69,7 +70,10 @@ class Counts:
 
     async def tell(self, hidden: Mapping[str, int]) -> None:
         """One update; the reservation is made where it is missing. Raises Unavailable."""
-        what = "licenses=" + ",".join(f"{name}:{count}" for name, count in hidden.items())
+        # What is not named is not hidden. Slurm 26.05 refuses a reservation of nothing, and counts
+        # zeros as that: then one of the marks is hidden, of which there are more than jobs.
+        some = {name: count for name, count in hidden.items() if count} or {MARK: 1}
+        what = "licenses=" + ",".join(f"{name}:{count}" for name, count in some.items())
         name = f"reservationname={RESERVATION}"
         # Without an end Slurm gives it a year: each update renews that.
         said = await self._slurm.run("scontrol", "update", name, what, "duration=UNLIMITED")
@@ -85,5 +89,5 @@ class Counts:
 
 
 def _missing(said: Said) -> bool:
-    # Slurm 22.05 and 24.11: "Requested reservation is invalid", ESLURM_RESERVATION_INVALID.
+    # Slurm 22.05 to 26.05: "Requested reservation is invalid", ESLURM_RESERVATION_INVALID.
     return "reservation is invalid" in said.text.lower()

@@ -35,7 +35,9 @@ def promises(site: Site) -> dict[str, Check]:
         none, some = f"--gres=vipu:{max(sizes) + 1}", f"--gres=vipu:{min(sizes)}"
         names = [one.name for one in site.partitions if one.size == min(sizes)]
         return {
-            "the counts of partitions are told to Slurm": partial(_reservation, "vipu_"),
+            "the counts of partitions are told to Slurm": partial(
+                _reservation, "ReservationName=podwright"
+            ),
             "a size that there is not is refused": partial(_refused, none, "and there is none"),
             "a job's task finds its partition": partial(_runs, some, *names),
             **plain,
