@@ -29,18 +29,21 @@ from tests.slurm_site import everything, make_site
 
 POD = Pod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64)
 HOST = Mapped(name="n1", cluster="pod64", machines=("ag1",), devices=4, sizes=(4, 8), whole=64)
+#: In a folder that is there: none is made.
+SOCKET = "/tmp/slurm.sock"
 SITES = {
-    "native": Site(pods=(POD,)),
-    "plugin": Site(mode="plugin", pods=(POD,)),
-    "host-mapping": Site(mode="host-mapping", hosts=(HOST,)),
+    "native": Site(socket=SOCKET, pods=(POD,)),
+    "plugin": Site(socket=SOCKET, mode="plugin", pods=(POD,)),
+    "host-mapping": Site(socket=SOCKET, mode="host-mapping", hosts=(HOST,)),
     "static": Site(
+        socket=SOCKET,
         mode="static",
         partitions=(
             Fixed(name="a", cluster="pod64", size=4),
             Fixed(name="b", cluster="pod64", size=4, gcds=2),
         ),
     ),
-    "shared": Site(mode="shared", pods=(POD,), shared="all"),
+    "shared": Site(socket=SOCKET, mode="shared", pods=(POD,), shared="all"),
 }
 LICENCES = {
     "native": "matlab:4,ipu:64",

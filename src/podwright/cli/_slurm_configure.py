@@ -62,7 +62,9 @@ def add_parser(verbs: Any) -> None:
         "a user's key, certificates (default: MUNGE says it)",
     )
     parser.add_argument(
-        "--host", help="where jobs reach vipu-server (localhost, or the first of tcp:)"
+        "--host",
+        help="where jobs reach vipu-server (the first of tcp:, or SlurmctldHost; localhost where "
+        "slurm.conf has no node on another host)",
     )
     parser.add_argument("--port", type=int, help="its port (8090, or the first one's of tcp:)")
     parser.add_argument(
@@ -203,7 +205,12 @@ def _site(arguments: argparse.Namespace) -> Any:
     return Site(
         mode=mode,
         socket=arguments.hooks_socket,
-        host=arguments.host or at[0].host,
+        host=setup.server_host(
+            Path(arguments.slurm_conf),
+            arguments.host,
+            at[0].host if addresses(arguments.server) else None,
+        ),
+        window_s=setup.window(Path(arguments.slurm_conf)),
         port=arguments.port or at[0].port,
         fallen=arguments.on_failure,
         room_s=arguments.room_after,

@@ -2,8 +2,8 @@
 
 from podwright.slurm.setup._apply import shown, write
 from podwright.slurm.setup._build import build
-from podwright.slurm.setup._native import Places, Plan, native, slurm_user, undo
-from podwright.slurm.setup._nodes import far_door, munge_socket
+from podwright.slurm.setup._native import Places, Plan, native, slurm_user, undo, window
+from podwright.slurm.setup._nodes import far_door, munge_socket, server_host
 from podwright.slurm.setup._prove import promises
 from podwright.slurm.setup._survey import mapping, shared, shelf, survey
 
@@ -16,11 +16,13 @@ __all__ = [
     "munge_socket",
     "native",
     "promises",
+    "server_host",
     "shared",
     "shelf",
     "shown",
     "slurm_user",
     "survey",
     "undo",
+    "window",
     "write",
 ]

@@ -65,12 +65,11 @@ def write(plan: Plan) -> None:
 
 def _make(folder: Path, uid: int) -> None:
     """A folder of this user's, where there is none."""
-    if folder.exists():
+    if folder.exists() or os.geteuid():  # others' the unit makes
         return
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    if os.geteuid() == 0:
-        os.chown(folder, uid, -1)
+    os.chown(folder, uid, -1)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -1,12 +1,14 @@
 """Changes of slurm.conf and plugstack.conf that can be taken back byte for byte. Pure.
 
 What is replaced stays in the file as a comment, and what is ours is marked, so taking it back
-needs no copy of the file and leaves alone whatever else was changed meanwhile. Two set-ups may
-stand in one file, each under a mark of its own.
+needs no copy of the file and leaves alone whatever else was changed meanwhile. A line of ours is
+sealed: one that the site has edited since is named and refused, never overwritten. Where the site
+takes the mark off, the line is its own. Two set-ups may stand in one file, each under its mark.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -25,6 +27,20 @@ WAS, OURS, _CUT = _marks(MARK)
 _SETTING: Final = re.compile(r"\s*([A-Za-z0-9_]+)\s*=\s*(.*?)\s*(?:(?<!\\)#.*)?$", re.DOTALL)
 
 
+def _seal(body: str) -> str:
+    return hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
+
+def _sealed(body: str, mark: str) -> str:
+    """A line of ours. Only the first mark has a seal."""
+    return f"{body} #{mark} {_seal(body)}\n" if mark == MARK else f"{body} #{mark}\n"
+
+
+def _key(line: str) -> str:
+    said = _SETTING.match(line)
+    return said[1].lower() if said and not line.lstrip().startswith("#") else ""
+
+
 def settings(text: str) -> dict[str, str]:
     """The settings of a file by lower-case key, one a line; those of nodes and so on left out."""
     found = {}
@@ -38,8 +54,7 @@ def settings(text: str) -> dict[str, str]:
 def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -> str:
     """The file with these settings. Raises InvalidRequest for what cannot be edited safely."""
     was, ours, cut = _marks(mark)
-    if was in text or ours + "\n" in text:
-        text = undone(text, mark)
+    text = undone(text, mark, path)
     left = {key.lower(): (key, value) for key, value in wanted.items()}
     out = []
     before = ""
@@ -55,7 +70,7 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
         if key in left:
             name, value = left.pop(key)
             end = "" if line.endswith("\n") else "\n"
-            out += [was + line + end, f"{name}={value}{ours}\n"]
+            out += [was + line + end, _sealed(f"{name}={value}", mark)]
             if end:
                 out.append(cut + ours + "\n")
         else:
@@ -63,16 +78,16 @@ def changed(text: str, wanted: Mapping[str, str], path: str, mark: str = MARK) -
         before = line
     if left and out and not out[-1].endswith("\n"):
         out += ["\n", cut + ours + "\n"]
-    out += [f"{name}={value}{ours}\n" for name, value in left.values()]
+    out += [_sealed(f"{name}={value}", mark) for name, value in left.values()]
     return "".join(out)
 
 
-def with_line(text: str, line: str) -> str:
-    """The file with a line of ours at its end."""
-    text = undone(text)
+def with_line(text: str, line: str, path: str = "the file") -> str:
+    """The file with a line of ours at its end. Raises InvalidRequest as `undone` does."""
+    text = undone(text, path=path)
     if text and not text.endswith("\n"):
         text += "\n" + _CUT + OURS + "\n"
-    return text + f"{line}{OURS}\n"
+    return text + _sealed(line, MARK)
 
 
 def commented(lines: Iterable[str], mark: str) -> list[str]:
@@ -84,17 +99,33 @@ def commented(lines: Iterable[str], mark: str) -> list[str]:
     return out
 
 
-def undone(text: str, mark: str = MARK) -> str:
-    """The file without what is ours."""
+def undone(text: str, mark: str = MARK, path: str = "the file") -> str:
+    """The file without what is ours. Raises InvalidRequest for a line of ours that was edited."""
     was, ours, start = _marks(mark)
+    sealed = re.compile(re.escape(ours) + r"(?: ([0-9a-f]{8}))?\r?\n?$")
+    lines = text.splitlines(keepends=True)
     out = []
     cut = False
-    for line in text.splitlines(keepends=True):
+    for at, line in enumerate(lines):
         if line.startswith(start):
             cut = True
         elif line.startswith(was):
-            out.append(line[len(was) :])
-        elif not line.endswith(ours + "\n"):
+            before = line[len(was) :]
+            # Without the mark the next line is the site's own, and this one is past.
+            after = lines[at + 1] if at + 1 < len(lines) else ""
+            own = mark == MARK and not sealed.search(after) and _key(after)
+            if not (own and own == _key(before)):
+                out.append(before)
+        elif found := sealed.search(line):
+            body = line[: found.start()]
+            if found[1] and found[1] != _seal(body):
+                raise InvalidRequest(
+                    f"{path}, line {at + 1} is Podwright's and was edited: {body.strip()[:200]}",
+                    asked="change the file",
+                    would_work="write there what the site wants without Podwright's words, and "
+                    f"take `{found[0].strip()}` off its end; then run this again",
+                )
+        else:
             out.append(line)
     if cut and out and out[-1].endswith("\n"):
         out[-1] = out[-1][:-1]

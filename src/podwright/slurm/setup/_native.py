@@ -13,6 +13,7 @@ from typing import Final
 from podwright.slurm.service import Site, dump, slurm_uid, socket_of
 from podwright.slurm.service._pods import MARK
 from podwright.slurm.setup._edit import changed, joined, settings, undone, with_line
+from podwright.slurm.setup._nodes import included, lines
 from podwright.wire import InvalidRequest
 
 SUBMIT = "job_submit.lua"
@@ -58,11 +59,11 @@ class Plan:
 def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan:
     """The plan of a site's mode. Raises InvalidRequest for a site that it cannot be added to."""
     conf = read(places.slurm_conf)
-    base = undone(conf)
+    base = undone(conf, path=str(places.slurm_conf))
     now = settings(base)
-    _check_includes(places, base)
     plan = Plan()
     wanted = _wanted(places, site, now)
+    _check_includes(places, base, wanted)
     if not site.listen:
         plan.folders[Path(site.socket).parent] = slurm_uid(site)
     plan.texts[places.folder / "native.toml"] = dump(site)
@@ -80,7 +81,7 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     words += f" munge={site.munge_socket}" if site.munge_socket else ""
     words += _PLUGIN.get(site.mode, "")
     before = read(stack) if stack.exists() else ""
-    plan.texts[stack] = with_line(before, f"optional {plugin} {words}")
+    plan.texts[stack] = with_line(before, f"optional {plugin} {words}", str(stack))
     plan.texts[places.slurm_conf] = changed(conf, wanted, str(places.slurm_conf))
     return plan
 
@@ -90,10 +91,10 @@ def undo(places: Places) -> Plan:
     plan = Plan()
     conf = read(places.slurm_conf)
     _check_weights(places, conf)
-    plan.texts[places.slurm_conf] = undone(conf)
+    plan.texts[places.slurm_conf] = undone(conf, path=str(places.slurm_conf))
     stack = Path(settings(conf).get("plugstackconfig", "") or places.etc / "plugstack.conf")
     if stack.exists():
-        left = undone(read(stack))
+        left = undone(read(stack), path=str(stack))
         plan.texts[stack] = left or None
     _script(plan, places.etc / SUBMIT, None)
     _script(plan, places.etc / FILTER, None)
@@ -103,9 +104,24 @@ def undo(places: Places) -> Plan:
     return plan
 
 
+def window(slurm_conf: Path) -> float:
+    """Seconds that heterogeneous jobs have to start in: two backfill intervals (bf_interval, 30 by
+    default), 10 at least and 60 at most. Raises InvalidRequest."""
+    words = _everywhere(slurm_conf).get("schedulerparameters", "").lower().split(",")
+    said = [word.partition("=")[2] for word in words if word.startswith("bf_interval=")]
+    interval = int(said[-1]) if said and said[-1].isdecimal() else 30
+    return float(min(60, max(10, 2 * interval)))
+
+
+def _everywhere(slurm_conf: Path) -> dict[str, str]:
+    """The settings of slurm.conf and of what it includes."""
+    read(slurm_conf)  # says why it cannot
+    return settings("\n".join(lines(slurm_conf)))
+
+
 def slurm_user(slurm_conf: Path) -> str:
     """SlurmUser: whom slurmctld and its hooks run as. Raises InvalidRequest."""
-    return settings(read(slurm_conf)).get("slurmuser", "") or "root"
+    return _everywhere(slurm_conf).get("slurmuser", "") or "root"
 
 
 def is_ours(script: Path) -> bool:
@@ -245,7 +261,7 @@ def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
 def _check_weights(places: Places, conf: str) -> None:
     """Raises InvalidRequest where the site's own lines weigh what only we have Slurm account: with
     a TRES that it does not know slurmctld does not start."""
-    base = undone(conf)
+    base = undone(conf, path=str(places.slurm_conf))
     tres = [settings(text).get("accountingstoragetres", "").lower() for text in (conf, base)]
     ours = set(tres[0].split(",")) - set(tres[1].split(","))
     for line in base.splitlines():
@@ -259,16 +275,10 @@ def _check_weights(places: Places, conf: str) -> None:
             )
 
 
-def _check_includes(places: Places, text: str) -> None:
+def _check_includes(places: Places, text: str, wanted: Mapping[str, str]) -> None:
     """Raises InvalidRequest where an included file holds what we would have to change."""
-    mine = ("licenses", "prologslurmctld", "epilogslurmctld", "jobsubmitplugins")
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) < 2 or words[0].lower() != "include":
-            continue
-        path = places.etc / words[1]
-        if not path.exists():
-            continue
+    mine = {key.lower() for key in wanted}
+    for path in included(places.slurm_conf):
         found = [key for key in settings(read(path)) if key in mine]
         if found:
             raise InvalidRequest(
