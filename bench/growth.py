@@ -36,8 +36,9 @@ def run() -> Figures:
     folder = Path(tempfile.mkdtemp(prefix="podwright-bench-", dir=_disk()))
     try:
         many = _cluster_file(folder, DEVICES)
-        ups = [_up_once(folder / f"up{n}", many) for n in range(STARTS)]
-        yield figure("growth.up", statistics.median(ups), "s", limit=10.0, devices=DEVICES)
+        ups, used = zip(*(_up_once(folder / f"up{n}", many) for n in range(STARTS)), strict=True)
+        cpu = round(statistics.median(used), 2)
+        yield figure("growth.up", statistics.median(ups), "s", limit=10.0, devices=DEVICES, cpu=cpu)
         yield from _many_partitions(folder)
         if place := os.environ.get("PODWRIGHT_BENCH_POSTGRES"):
             yield _takeover(folder, place)
@@ -45,10 +46,17 @@ def run() -> Figures:
         shutil.rmtree(folder)
 
 
-def _up_once(folder: Path, cluster: Path) -> float:
+def _up_once(folder: Path, cluster: Path) -> tuple[float, float]:
+    """Seconds until it has answered, and of processor time for that."""
     begun = time.perf_counter()
-    with _server(folder, "--cluster-file", str(cluster)):
-        return time.perf_counter() - begun
+    with _server(folder, "--cluster-file", str(cluster)) as (_, process):
+        return time.perf_counter() - begun, _cpu(process.pid)
+
+
+def _cpu(pid: int) -> float:
+    """Processor time of a process, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _many_partitions(folder: Path) -> Figures:
@@ -56,13 +64,16 @@ def _many_partitions(folder: Path) -> Figures:
     with _server(home, "--cluster-file", str(cluster)) as (client, _):
         _fill(client)
     params = {"devices": BEHIND, "partitions": PARTITIONS}
-    restarts = []
+    restarts, used = [], []
     for _ in range(STARTS):
         begun = time.perf_counter()
-        with _server(home) as (client, _):
+        with _server(home) as (client, process):
             restarts.append(time.perf_counter() - begun)
+            used.append(_cpu(process.pid))
             _check(client)
-    yield figure("growth.restart", statistics.median(restarts), "s", limit=5.0, **params)
+    cpu = round(statistics.median(used), 2)
+    middle = statistics.median(restarts)
+    yield figure("growth.restart", middle, "s", limit=5.0, cpu=cpu, **params)
     with _server(home) as (client, _):
         for name, work in _listings(client.where):
             worst = statistics.median(_longest(client, work) for _ in range(LISTINGS))

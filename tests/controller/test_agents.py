@@ -571,3 +571,23 @@ async def test_a_cluster_with_allocations_goes_by_force_alone(site: Site) -> Non
         assert [a.name for a in listed] == ["c1"]
         await site.controller.close()
         await site.start()
+
+
+async def test_a_topology_that_nobody_sees_is_unknown(site: Site) -> None:
+    """Seen: OK, though no agent could tell where its cables lead."""
+    await site.agents("ag1", "ag2")
+    await site.cluster("c1", "ag1", "ag2")
+    tested = await site.controller.test_cluster(ROOT, Named(name="c1"))
+    states = {(r.check, r.machine): (r.ok, r.problem) for r in tested.results}
+    assert states["topology", ""] == (None, "no agent says where cables lead")
+    assert {states["cabling", name][0] for name in ("ag1", "ag2")} == {None}
+    site.machines["ag1"].links = {"up": "ag2"}
+    tested = await site.controller.test_cluster(ROOT, Named(name="c1"))
+    assert tested.results[-1].problem == "1 agents do not say where cables lead"
+    site.machines["ag2"].links = {"down": "ag1"}
+    tested = await site.controller.test_cluster(ROOT, Named(name="c1"))
+    assert all(r.ok for r in tested.results)
+    for name in ("ag1", "ag2"):
+        site.machines[name].links = {}
+    tested = await site.controller.test_cluster(ROOT, Named(name="c1"))
+    assert tested.results[-1].ok is False, "cables that are not there are no topology"

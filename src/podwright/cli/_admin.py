@@ -174,6 +174,8 @@ def _test_cluster(arguments: _Arguments, client: Client) -> int:
         complain(f"test cluster ({found.cluster}): failed: {wrong} of {len(found.results)} checks.")
         return 1
     if not wants_json(arguments):
+        if untold := sum(result.ok is None for result in found.results):
+            print(f"{untold} of {len(found.results)} checks are UNKNOWN.")
         print(f"test cluster ({found.cluster}): success.")
     return 0
 

@@ -142,7 +142,12 @@ async def tested(core: Core, registry: Registry, site: Site) -> list[CheckResult
         results += _machine(registry, site, name, answer, wanted[name])
     reports = [a for a in answers if isinstance(a, MachineReport)]
     links = {name: dict(r.links or {}) for name, r in zip(names, reports, strict=False)}
-    if len(reports) == len(names):
+    mute = sum(report.links is None for report in reports)
+    if len(reports) == len(names) and mute:
+        said = "no agent says" if mute == len(names) else f"{mute} agents do not say"
+        found = CheckResult(check="topology", machine="", problem=f"{said} where cables lead")
+        results.append(found)
+    elif len(reports) == len(names):
         results.append(_result("topology", "", _topology(site.cluster, links)))
     return results
 
@@ -187,8 +192,8 @@ def _cables(name: str, report: MachineReport, wanted: dict[str, str]) -> list[Ch
 
 def _topology(cluster: Cluster, links: dict[str, dict[str, str]]) -> str:
     """The topology that the cables make of the cluster, where it is not the one that it is said
-    to have; empty where it is, or where they make none."""
-    if not any(links.values()) or cabling(cluster) == links:
+    to have; empty where it is."""
+    if cabling(cluster) == links:
         return ""
     for inside in DomainTopology:
         for between in ClusterTopology:
