@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 
@@ -44,3 +45,20 @@ def test_nobody_else_gets_in(lab: NativeLab) -> None:
     if lab.served_by == "root":
         lab.hooks_socket.chmod(0o666)  # whatever the mode: the kernel says who calls
         assert "is not Slurm's" in asked(ALICE).stdout
+
+
+def test_slurmctlds_log_says_why_a_hook_did_not_reach_the_service(lab: NativeLab) -> None:
+    conf = lab.folder / "podwright" / "hook.conf"
+    before = conf.read_text()
+    conf.write_text(before.replace("prolog-seconds 60", "prolog-seconds 1"))
+    try:
+        lab.hooks_socket.parent.chmod(0o700)
+        shutil.chown(lab.hooks_socket.parent, "root")
+        done = lab.run("srun", "--ipus=2", "-n1", "true", user=ALICE)
+        assert done.returncode != 0
+        assert f"unix:{lab.hooks_socket}: Permission denied" in lab.log()
+    finally:
+        lab.hooks_socket.parent.chmod(0o755)
+        shutil.chown(lab.hooks_socket.parent, "slurm")
+        conf.write_text(before)
+    lab.wait_free()

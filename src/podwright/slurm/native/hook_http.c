@@ -52,7 +52,7 @@ static bool ready(int fd, short events, long long deadline)
 
 static int connect_by(const struct sockaddr *to, socklen_t length, long long deadline)
 {
-	int failed = 0;
+	int failed = ETIMEDOUT;
 	socklen_t size = sizeof failed;
 	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -61,10 +61,13 @@ static int connect_by(const struct sockaddr *to, socklen_t length, long long dea
 	if (connect(fd, to, length) == 0)
 		return fd;
 	/* A Unix socket with a full backlog says EAGAIN, and then there is nothing to wait for. */
-	if (errno == EINPROGRESS && ready(fd, POLLOUT, deadline) &&
-	    getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0 && failed == 0)
+	if (errno != EINPROGRESS)
+		failed = errno;
+	else if (ready(fd, POLLOUT, deadline) &&
+		 getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0 && failed == 0)
 		return fd;
 	close(fd);
+	errno = failed;
 	return -1;
 }
 
@@ -98,6 +101,7 @@ static int connect_tcp(const char *address, long long deadline)
 }
 
 const char *munge_socket;
+char http_problem[512];
 
 /* A credential for the body, to be freed. NULL where MUNGE is absent or its daemon does not run.
  * The header of libmunge is not needed to build: MUNGE_OPT_SOCKET is 8 (munge 0.5). */
@@ -210,8 +214,11 @@ int http_post(const char *address, const char *path, const char *body, long long
 	if (connected > deadline)
 		connected = deadline;
 	fd = local ? connect_unix(address + 5, connected) : connect_tcp(address + 4, connected);
-	if (fd < 0)
+	if (fd < 0) {
+		snprintf(http_problem, sizeof http_problem, "%s: %s", address, strerror(errno));
 		return -1;
+	}
+	snprintf(http_problem, sizeof http_problem, "%s: it did not answer", address);
 	if (send_all(fd, request, (size_t)length, deadline)) {
 		ssize_t n = receive_all(fd, out->body, sizeof out->body, deadline);
 
@@ -239,6 +246,9 @@ int http_ask(char servers[][ADDRESS_MAX], int count, const char *path, const cha
 				result = failed;
 			if (!failed && out->status < 500)
 				return 0;
+			if (!failed)
+				snprintf(http_problem, sizeof http_problem, "%s: %.*s", servers[k],
+					 (int)strcspn(out->body, "\n"), out->body);
 		}
 		usleep(pause);
 		if (pause < 1000000)

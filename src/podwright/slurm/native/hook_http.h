@@ -25,6 +25,9 @@ long long now_ms(void);
 /* Where MUNGE's daemon listens, if not at its usual place; NULL is the usual place. */
 extern const char *munge_socket;
 
+/* Why the last address did not decide, for a log; empty: nothing was asked yet. */
+extern char http_problem[512];
+
 /* POSTs `body` to `path` at one address: "unix:/path" or "tcp:host:port" (a numeric address or a
  * name). Ends by `deadline` (now_ms) whatever the server does. 0 and the answer, or -1, or
  * NO_CREDENTIAL where MUNGE could not vouch for us. */

@@ -11,6 +11,7 @@
  *   before-prolog-slurmctld /usr/local/...     the site's own script, run first (also before-epilog-)
  *   munge-socket /run/munge/munge.socket.2     if not at its usual place
  *   licence ipu                                jobs whose licences lack this name are none of ours
+ *   log /var/log/slurm/slurmctld.log         what is wrong is said there, beside syslog
  *   drain /usr/bin/scontrol                    the hosts of a job whose end failed are taken out
  *   slurm-conf /etc/slurm/slurm.conf           for that command: Slurm names no file to its scripts
  *
@@ -20,6 +21,7 @@
 #include "hook_http.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -28,6 +30,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 /* COUNTED_S: how long a job whose site's prolog failed waits to be counted. */
@@ -45,9 +48,33 @@ struct settings {
 };
 
 /* What was complained of last: the reason of a node that is taken out. */
-static char last[512];
+static char last[1024];
+
+/* slurmctld's own log: what a script of its says on stderr, Slurm keeps to itself. */
+static char log_path[LINE_MAX_];
 
 static void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One line in Slurm's form, in one write. A log that is not there is not made. */
+static void say(const char *path, const char *text)
+{
+	char line[sizeof last + 64], when[32];
+	struct timespec now;
+	struct tm at;
+	int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	int length;
+
+	if (fd < 0)
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &at);
+	strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &at);
+	length = snprintf(line, sizeof line, "[%s.%03ld] error: %.*s\n", when,
+			  now.tv_nsec / 1000000, (int)strcspn(text, "\n"), text);
+	if (write(fd, line, (size_t)length) < 0)
+		syslog(LOG_DAEMON | LOG_ERR, "podwright: %s: %s", path, strerror(errno));
+	close(fd);
+}
 
 static void complain(const char *format, ...)
 {
@@ -60,6 +87,8 @@ static void complain(const char *format, ...)
 	vsnprintf(last, sizeof last, format, rest);
 	va_end(rest);
 	fprintf(stderr, "%s\n", last);
+	if (*log_path)
+		say(log_path, last);
 }
 
 /* Copies a word that must fit; false says so. */
@@ -102,6 +131,8 @@ static bool set(struct settings *s, const char *key, const char *value)
 		return copy(s->scontrol, sizeof s->scontrol, value);
 	if (strcmp(key, "slurm-conf") == 0)
 		return copy(s->slurm_conf, sizeof s->slurm_conf, value);
+	if (strcmp(key, "log") == 0)
+		return copy(log_path, sizeof log_path, value);
 	if (strcmp(key, "licence") == 0)
 		return copy(s->licence, sizeof s->licence, value);
 	return false;
@@ -253,11 +284,12 @@ static int ask(struct settings *s, const char *path, const char *body, long seco
 	int failed = http_ask(s->servers, s->count, path, body, seconds, &answer);
 
 	if (failed) {
-		complain("podwright: job %s: no server answered within %ld s%s",
+		complain("podwright: job %s: no server answered within %ld s%s: %.400s",
 			 getenv("SLURM_JOB_ID"), seconds,
 			 failed == NO_CREDENTIAL
 				 ? " (no MUNGE credential for TCP: is munged running?)"
-				 : "");
+				 : "",
+			 http_problem);
 		return EXIT_NO_SERVER;
 	}
 	if (answer.status == 200) {

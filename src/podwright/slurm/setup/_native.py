@@ -249,6 +249,8 @@ def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
         "prolog-seconds 60",
         "epilog-seconds 600",
     ]
+    if log := now.get("slurmctldlogfile", ""):
+        lines.append(f"log {log}")
     if site.mode == "host-mapping":
         lines.append(f"drain {shutil.which('scontrol') or '/usr/bin/scontrol'}")
         lines.append(f"slurm-conf {places.slurm_conf}")
