@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from podwright.wire import InvalidRequest, ListRequest
 
-PAGE: Final = 500  #: items, where the caller leaves it open
+PAGE: Final = 250  #: items, where the caller leaves it open
 MOST: Final = 1000  #: items, whatever is asked for
 HEAVY: Final = 4000  #: devices that the items of a page may name together
 
