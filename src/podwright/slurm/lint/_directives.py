@@ -18,8 +18,9 @@ MAGIC = "#SBATCH"
 # What a template has where a value is to come.
 _LEFT_OPEN = re.compile(
     r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@[A-Z_]+@"
-    r"|(?<!\$)\{[^{}$]*\}"
+    r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+"
 )
+_TO_COME = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")  # a template's own line
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 _FAR = 3  # changed letters from which on a word is no misspelling
 
@@ -92,7 +93,7 @@ def read_directives(lines: list[str]) -> Directives:
     words: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
         if not line.startswith("#"):
-            if line.strip() and not line.lstrip().startswith("#"):
+            if line.strip() and not line.lstrip().startswith("#") and not _TO_COME.match(line):
                 found.first_command = number
                 break
             continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.slurm.lint._directives import MAGIC, Problem, read_directives, words_of
-from podwright.slurm.lint._rules import Case, Found, rule
+from podwright.slurm.lint._rules import Case, Found, Level, rule
 
 _SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
 _MAN = "https://slurm.schedmd.com/sbatch.html"
@@ -67,7 +67,8 @@ def no_shebang(case: Case) -> Iterator[Found]:
         and not hidden
         and not any(line.startswith("#!") for line in script.lines)
     )
-    yield Found(1, reason, "#!/bin/bash", sure=sure, before=True)
+    level: Level = "mistake" if script.first_command else "better"  # options alone: a part of one
+    yield Found(1, reason, "#!/bin/bash", sure=sure, before=True, level=level)
 
 
 def _problem(kind: str, case: Case) -> Iterator[Problem]:
