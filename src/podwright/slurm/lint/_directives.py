@@ -18,7 +18,8 @@ MAGIC = "#SBATCH"
 # What a template has where a value is to come.
 _LEFT_OPEN = re.compile(
     r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@[A-Z_]+@"
-    r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+"
+    r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+|FIXME|TODO|CHANGE_?ME|\?\?|HH:MM|DD-HH|\.\.\.|\u2026"
+    r"|[-=:\s][XxNM]+(?=\s*$|\s+#)|=X+[A-Z]?\b"
 )
 _TO_COME = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")  # a template's own line
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
@@ -51,6 +52,14 @@ class Directives:
     unknown: list[Problem] = field(default_factory=list)
     first_command: int = 0
     parts: int = 1
+    open: set[str] = field(default_factory=set)  # options whose values a template leaves open
+
+
+def _names(line: str) -> set[str]:
+    """The options that a line names, as far as it can be read."""
+    short = {option.short: name for name, option in known("sbatch").items() if option.short}
+    words = re.findall(r"\s(--[\w-]+|-\w)", line)
+    return {word[2:] if word.startswith("--") else short.get(word[1], "") for word in words}
 
 
 def words_of(line: str) -> list[str] | None:
@@ -97,7 +106,10 @@ def read_directives(lines: list[str]) -> Directives:
                 found.first_command = number
                 break
             continue
-        if not line.startswith(MAGIC) or _LEFT_OPEN.search(line):
+        if not line.startswith(MAGIC):
+            continue
+        if _LEFT_OPEN.search(line):
+            found.open |= _names(line)
             continue
         cut = words_of(line[len(MAGIC) :])
         if cut is None:

@@ -34,7 +34,7 @@ class Facts:
 def facts_of(script: Script) -> Facts:
     """The job's numbers, as its directives say them."""
     request = script.request
-    if script.parts > 1:
+    if not script.settled:
         return Facts(None, False, None, False, None, None, None, request.asks_for_gpus, False)
     said = request.min_nodes is not None
     nodes = request.min_nodes if request.min_nodes == request.max_nodes else None

@@ -187,7 +187,7 @@ def gpus_total_too_small(case: Case) -> Iterator[Found]:
 )
 def no_gpus_asked(case: Case) -> Iterator[Found]:
     facts = case.facts
-    if facts.asks_gpus or case.script.line_of("gres", "tres-per-task") or case.script.parts > 1:
+    if facts.asks_gpus or case.script.line_of("gres", "tres-per-task") or not case.script.settled:
         return
     for launch in case.script.launches:
         if not launch.distributed or _on_cpus(launch) or launch.by == "unknown":
@@ -220,7 +220,7 @@ def _named_by_hand(case: Case) -> Iterator[tuple[int, str, list[int], bool]]:
 )
 def gpu_out_of_grant(case: Case) -> Iterator[Found]:
     held = case.facts.gpus_per_node
-    if not held or case.facts.whole_nodes or case.script.parts > 1:
+    if not held or case.facts.whole_nodes or not case.script.settled:
         return
     for line, _, numbers, _ in _named_by_hand(case):
         over = ", ".join(str(one) for one in numbers if one >= held)

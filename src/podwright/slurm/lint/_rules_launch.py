@@ -173,7 +173,7 @@ def no_node_rank(case: Case) -> Iterator[Found]:
     _TORCHRUN,
 )
 def nnodes_unlike(case: Case) -> Iterator[Found]:
-    if case.script.parts > 1:
+    if not case.script.settled:
         return
     for launch in case.script.launches:
         machines = _machines(launch, case)
@@ -301,7 +301,7 @@ def one_process_of_many(case: Case) -> Iterator[Found]:
     facts = case.facts
     if not launches or any(one.by or one.kind != "python" for one in launches):
         return
-    if any(one.place.behind for one in launches) or case.script.parts > 1:
+    if any(one.place.behind for one in launches) or not case.script.settled:
         return
     tasks = facts.tasks if facts.tasks_said else None
     if not facts.several and (not tasks or tasks < 2):

@@ -22,7 +22,7 @@ def refused(case: Case) -> Iterator[Found]:
     request = script.request
     few = len(set(asked)) < 2 and not request.tasks_per_gpu and not request.bind
     alone = request.per_socket and not request.sockets_per_node
-    if script.problems or script.unknown or script.parts > 1:
+    if script.problems or script.unknown or not script.settled:
         return
     if few and not alone and not request.per_task and not (request.per_job and request.min_nodes):
         return
@@ -46,7 +46,7 @@ def refused(case: Case) -> Iterator[Found]:
 def memory_twice(case: Case) -> Iterator[Found]:
     script = case.script
     given = [name for name in _SIZES if script.option(name)]
-    if len(given) > 1 and script.parts == 1:
+    if len(given) > 1 and script.settled:
         line = max(script.line_of(name) for name in given)
         names = " and ".join(f"--{name}" for name in given)
         yield Found(line, f"{names} exclude each other: sbatch refuses the job")
@@ -61,7 +61,7 @@ def memory_twice(case: Case) -> Iterator[Found]:
 def gpus_disagree(case: Case) -> Iterator[Found]:
     script = case.script
     per_node = [gpus for way, gpus in script.request.asked if way == "node"]
-    if not script.line_of("gres") or not script.line_of("gpus-per-node") or script.parts > 1:
+    if not script.line_of("gres") or not script.line_of("gpus-per-node") or not script.settled:
         return
     if len({gpus.count for gpus in per_node}) > 1 and len({gpus.kind for gpus in per_node}) < 2:
         line = max(script.line_of("gres"), script.line_of("gpus-per-node"))
@@ -77,7 +77,7 @@ def gpus_disagree(case: Case) -> Iterator[Found]:
 def tasks_disagree(case: Case) -> Iterator[Found]:
     script, request = case.script, case.script.request
     nodes = request.max_nodes
-    if not (request.tasks and request.tasks_per_node and nodes) or script.parts > 1:
+    if not (request.tasks and request.tasks_per_node and nodes) or not script.settled:
         return
     product = nodes * request.tasks_per_node
     if request.tasks > product:
@@ -99,7 +99,7 @@ def tasks_disagree(case: Case) -> Iterator[Found]:
 )
 def fewer_tasks_than_nodes(case: Case) -> Iterator[Found]:
     script, request = case.script, case.script.request
-    if script.parts > 1 or not (request.tasks and request.min_nodes):
+    if not script.settled or not (request.tasks and request.min_nodes):
         return
     if request.tasks < request.min_nodes:
         reason = (

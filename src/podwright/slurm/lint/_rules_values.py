@@ -51,7 +51,7 @@ def not_expanded(case: Case) -> Iterator[Found]:
     f"{_SHOWN}::test_the_last_of_two_equal_options_counts",
 )
 def given_twice(case: Case) -> Iterator[Found]:
-    if case.script.parts > 1:
+    if not case.script.settled:
         return
     seen: dict[str, tuple[int, str]] = {}
     for number, given in case.script.directives:

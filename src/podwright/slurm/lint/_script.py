@@ -11,6 +11,7 @@ from podwright.slurm.lint._launch import Launch, launch_of
 from podwright.slurm.lint._shell import Shell, parse
 from podwright.slurm.requests import Given, Request, invalid_type, read_request
 
+_COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
 _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 
 
@@ -19,7 +20,8 @@ class Script:
     """A script. Line numbers count from 1.
 
     `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
-    a plugin's. `parts` is 1, or the number of parts of a heterogeneous job.
+    a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open` names options whose
+    values a template leaves open.
     """
 
     text: str
@@ -29,7 +31,15 @@ class Script:
     unknown: list[Problem] = field(default_factory=list)
     parts: int = 1
     first_command: int = 0
+    open: set[str] = field(default_factory=set)
     request: Request = field(default_factory=lambda: Request("sbatch"))
+
+    @property
+    def settled(self) -> bool:
+        """Whether all counts are said: one part, and no value that a template leaves open."""
+        return self.parts == 1 and not any(
+            name in _COUNTS or "gpu" in name or name.startswith("ntasks") for name in self.open
+        )
 
     @cached_property
     def shell(self) -> Shell:
@@ -65,7 +75,14 @@ def read_script(text: str) -> Script:
         lines.pop()
     found = read_directives(lines)
     script = Script(
-        text, lines, found.given, found.problems, found.unknown, found.parts, found.first_command
+        text,
+        lines,
+        found.given,
+        found.problems,
+        found.unknown,
+        found.parts,
+        found.first_command,
+        found.open,
     )
     script.request = _request([given for _, given in found.given])
     return script
