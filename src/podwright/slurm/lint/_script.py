@@ -20,8 +20,8 @@ class Script:
     """A script. Line numbers count from 1.
 
     `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
-    a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open` names options whose
-    values a template leaves open.
+    a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open`
+    names the options whose values a template leaves open.
     """
 
     text: str
