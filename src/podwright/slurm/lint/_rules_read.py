@@ -13,7 +13,7 @@ _MAN = "https://slurm.schedmd.com/sbatch.html"
 _BOM = "\ufeff"
 _GRES = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")
 _WORD = re.compile(r"^\s*#+\s*([A-Za-z]{5,7})[\s:]*(--?[a-zA-Z].*)$")
-_READABLE = {"unknown-option", "bad-value"}
+_TO_FILL = re.compile(r"[=:\s]([A-Z_*]+|x+)$")  # a word in capitals where a number is to come
 
 
 @rule(
@@ -145,7 +145,9 @@ def bad_value(case: Case) -> Iterator[Found]:
         near = problem.near.partition("=")[0]
         right = text.replace(problem.word, f"-{problem.word}", 1) if near else ""
         hint = f" ({near} has two dashes)" if near else ""
-        yield Found(problem.line, problem.reason + hint, right)
+        left = _TO_FILL.search(problem.word)
+        level: Level = "better" if left else "mistake"
+        yield Found(problem.line, problem.reason + hint, right, level=level)
 
 
 @rule(
