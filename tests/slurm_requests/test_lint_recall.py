@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
-from podwright.slurm.lint import lint, read_script
+from podwright.slurm.lint import lint, read_script, rules
 from tests.slurm_requests.wordings import BETTER, MISTAKES, SITE, script
 
 CASES = [
@@ -28,3 +32,17 @@ def test_a_mistake_is_found_where_it_is(rule: str, line: int, text: str, level: 
 
 def test_there_are_five_wordings_of_each() -> None:
     assert all(len(texts) == 5 for _, texts in (*MISTAKES.values(), *BETTER.values()))
+
+
+def test_the_table_of_judged_findings_says_what_its_note_says() -> None:
+    here = Path(__file__).parent
+    with open(here / "judged.csv", newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert {row["rule"] for row in rows} <= set(rules())
+    verdicts = Counter(row["verdict"] for row in rows)
+    note = (here / "judged.md").read_text()
+    asked = verdicts["true"] + verdicts["false"]
+    assert f"Together {verdicts['true']} of {asked} were true" in note
+    told = Counter(row["verdict"] for row in rows if row["still_told"] == "yes")
+    assert told["true"] == verdicts["true"]
+    assert told["false"] == 0

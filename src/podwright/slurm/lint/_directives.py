@@ -17,7 +17,7 @@ from podwright.slurm.requests import Given, Option, invalid_type, known, parse_o
 MAGIC = "#SBATCH"
 # What a template has where a value is to come.
 _LEFT_OPEN = re.compile(
-    r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@[A-Z_]+@"
+    r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@\w+@"
     r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+|FIXME|TODO|CHANGE_?ME|\?\?|HH:MM|DD-HH|\.\.\.|\u2026"
     r"|[-=:\s][XxNM]+(?=\s*$|\s+#)|=X+[A-Z]?\b"
 )
