@@ -44,5 +44,5 @@ def test_the_table_of_judged_findings_says_what_its_note_says() -> None:
     asked = verdicts["true"] + verdicts["false"]
     assert f"Together {verdicts['true']} of {asked} were true" in note
     told = Counter(row["verdict"] for row in rows if row["still_told"] == "yes")
-    assert told["true"] == verdicts["true"]
-    assert told["false"] == 0
+    today = f"tell {told['true']} of the {verdicts['true']} true ones and {told['false']} of the"
+    assert f"{today} {verdicts['false']} false ones" in note

@@ -62,6 +62,12 @@ def _names(line: str) -> set[str]:
     return {word[2:] if word.startswith("--") else short.get(word[1], "") for word in words}
 
 
+def left_open(line: str) -> bool:
+    """Whether a template leaves something of this line to be filled in."""
+    said = MAGIC + line.removeprefix(MAGIC).partition("#")[0]
+    return bool(_LEFT_OPEN.search(said)) or "FIXME" in line
+
+
 def words_of(line: str) -> list[str] | None:
     """The words behind #SBATCH as sbatch cuts them; None where a quote is not closed."""
     words: list[str] = []
@@ -108,7 +114,7 @@ def read_directives(lines: list[str]) -> Directives:
             continue
         if not line.startswith(MAGIC):
             continue
-        if _LEFT_OPEN.search(line):
+        if left_open(line):
             found.open |= _names(line)
             continue
         cut = words_of(line[len(MAGIC) :])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.slurm.lint._directives import MAGIC, Problem, read_directives, words_of
+from podwright.slurm.lint._directives import MAGIC, Problem, left_open, read_directives, words_of
 from podwright.slurm.lint._rules import Case, Found, Level, rule
 
 _SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
@@ -13,7 +13,8 @@ _MAN = "https://slurm.schedmd.com/sbatch.html"
 _BOM = "\ufeff"
 _GRES = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")
 _WORD = re.compile(r"^\s*#+\s*([A-Za-z]{5,7})[\s:]*(--?[a-zA-Z].*)$")
-_TO_FILL = re.compile(r"[=:\s]([A-Z_*]+|x+)$")  # a word in capitals where a number is to come
+# A word in capitals, with whatever marks it, where a number or an option is to come: @NODES, N.
+_TO_FILL = re.compile(r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*)$")
 
 
 @rule(
@@ -158,7 +159,8 @@ def bad_value(case: Case) -> Iterator[Found]:
 )
 def stray_word(case: Case) -> Iterator[Found]:
     for problem in _problem("stray-word", case):
-        yield Found(problem.line, problem.reason)
+        left = re.fullmatch(r"\W*[A-Z_]{2,}\W*", problem.word)
+        yield Found(problem.line, problem.reason, level="better" if left else "mistake")
 
 
 @rule(
@@ -210,6 +212,8 @@ def late_directive(case: Case) -> Iterator[Found]:
     for number in sorted(script.shell.comments):
         text = script.at(number)
         if number <= script.first_command or not text.startswith(MAGIC):
+            continue
+        if left_open(text):
             continue
         if (words_of(text[len(MAGIC) :]) or [""])[0].startswith("-"):
             reason = "Slurm stops reading #SBATCH at the first command: this line does nothing"
