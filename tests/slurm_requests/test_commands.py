@@ -194,5 +194,5 @@ def test_where_tasks_are_bound_closest_binds(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_job_without_gpus_is_not_called_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert slurm("explain-request", "--node-gpus", "8", "--ntasks=4") == 1
+    assert slurm("explain-request", "--node-gpus", "8", "--ntasks=4") == 0
     assert "The job gets no GPUs" in capsys.readouterr().out

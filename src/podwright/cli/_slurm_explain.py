@@ -15,10 +15,14 @@ examples:
   podwright slurm explain-request --gres=gpu:4 --nodes=2 --ntasks-per-node=2
   podwright slurm explain-request --gpus=8 --ntasks=8 --gpu-bind=single:1
   podwright slurm explain-request --for srun --gpus-per-task=1 -n4 --node-gpus 8
+  podwright slurm explain-request --script train.sh --nodes=4
+  podwright slurm explain-request --site-files sent/ --partition=gpu --gpus=16
 
-the nodes are those of this site's Slurm, where there is one; else, or with --node-… options,
-equal idle nodes as said there. For sbatch and salloc the tasks are those of a plain
-`srun program` inside the job."""
+the nodes, partitions and defaults are those of this site's Slurm, where there is one, or those of
+the files in a folder: the output of `scontrol show config`, `show node`, `show partition` and
+`show topology`, and gres.conf and cgroup.conf. Else, or with --node-… options, the nodes are
+equal and idle as said there. For sbatch and salloc the tasks are those of a plain `srun program`
+inside the job. Exit code 0: it starts; 1: it does not; 3: not known."""
 
 _OWN = {
     "--for": True,
@@ -29,6 +33,8 @@ _OWN = {
     "--devices": True,
     "--tasks": True,
     "--slurm-version": True,
+    "--script": True,
+    "--site-files": True,
     "--json": False,
     "--help": False,
     "-h": False,
@@ -89,6 +95,16 @@ def add_parser(verbs: Any) -> None:
         choices=("bound", "free"),
         help="bound: TaskPlugin=task/affinity, every task has cores of its own",
     )
+    parser.add_argument(
+        "--script",
+        metavar="FILE",
+        help="take the options of this job script, as sbatch does; those after it come on top",
+    )
+    parser.add_argument(
+        "--site-files",
+        metavar="FOLDER",
+        help="a site's files, instead of asking the Slurm of this machine",
+    )
     parser.add_argument("--slurm-version", metavar="V", help="of this Slurm: 22.05 or newer")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run_slurm=_run)
@@ -97,45 +113,114 @@ def add_parser(verbs: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.slurm import requests
 
-    request = requests.parse_request(arguments.words, arguments.command)
+    request = _request(arguments)
     if not request.given:
         raise requests.invalid(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
         )
-    said = (arguments.cluster_nodes, arguments.node_gpus, arguments.node_sockets)
-    known = (
-        None
-        if any((*said, arguments.node_cores))
-        else requests.site(partition=request.other.get("partition", ""))
-    )
-    shape, version = known or (None, None)
+    site, version = _site(arguments)
     if arguments.slurm_version:
         version = requests.parse_version(arguments.slurm_version)
-    found = shape is not None
-    shape = _with_site(shape or _said(arguments, request), arguments)
-    answer = requests.explain(request, shape, version or requests.NEWEST)
+    shape = _with_site(_said(arguments, request), arguments)
+    answer = requests.explain(request, site or shape, version or requests.NEWEST)
+    if site:
+        shape = site.shapes[0]
     if arguments.json:
         import json
 
         body = requests.as_json(request, answer, shape)
-        body["on"] = {"nodes": shape.nodes, "gpus": shape.gpus, "found": found}
+        body["on"] = {
+            "nodes": len(site.nodes) if site else shape.nodes,
+            "gpus": shape.gpus,
+            "found": site is not None,
+        }
         print(json.dumps(body, indent=2))
     else:
-        where = "of this site" if found else "as assumed (say --node-gpus and the like)"
-        print(requests.sentence(request, answer, shape))
-        if isinstance(answer, requests.Refusal):
-            if answer.would_work:
-                print(f"What would work: {answer.would_work}.")
-        else:
+        _print(request, answer, site, shape)
+    if isinstance(answer, requests.Refusal):
+        return 3 if answer.stage == "unknown" else 1
+    return 0
+
+
+def _print(request: Any, answer: Any, site: Any, shape: Any) -> None:
+    from podwright.slurm import requests
+
+    print(requests.sentence(request, answer, shape))
+    if isinstance(answer, requests.Refusal):
+        if answer.would_work:
+            print(f"What would work: {answer.would_work}.")
+    else:
+        if answer.total_gpus or site:
             print()
             print(requests.picture(answer, shape))
-            for note in answer.notes:
-                print(f"Note: {note}.")
-        print(
-            f"On {shape.nodes} idle nodes {where}: {shape.gpus} GPUs, {shape.sockets} sockets, "
-            f"{shape.cores} cores each."
+        for note in answer.notes:
+            print(f"Note: {note}.")
+    if site:
+        down = f", {len(site.down)} of them down" if site.down else ""
+        print(f"On the {len(site.nodes)} nodes of this site{down}, the others taken as idle.")
+        return
+    print(
+        f"On {shape.nodes} idle nodes as assumed (say --node-gpus and the like): "
+        f"{shape.gpus} GPUs, {shape.sockets} sockets, {shape.cores} cores each."
+    )
+
+
+def _request(arguments: argparse.Namespace) -> Any:
+    """The options of the script, where one is named, and those of the command line over them."""
+    from pathlib import Path
+
+    from podwright.slurm import requests
+
+    given, _ = requests.parse_options(arguments.words, arguments.command)
+    if not arguments.script:
+        return requests.read_request(given, arguments.command)
+    from podwright.slurm import lint
+
+    try:
+        text = Path(arguments.script).read_text(errors="replace")
+    except OSError as error:
+        raise requests.invalid(f"{arguments.script}: {error.strerror or error}") from error
+    script = lint.read_script(text)
+    for problem in (*script.problems, *script.unknown):
+        raise requests.invalid(f"{arguments.script}:{problem.line}: {problem.reason}")
+    if script.parts > 1:
+        raise requests.invalid(f"{arguments.script}: parts of a heterogeneous job are not modelled")
+    before = [one for _, one in script.directives]
+    said = {one.name for one in given}
+    rest = [one for one in before if one.name not in said]
+    return requests.read_request(rest + given, arguments.command)
+
+
+def _site(arguments: argparse.Namespace) -> Any:
+    """(site, version) of the files or of this machine's Slurm; None for what is not known."""
+    from pathlib import Path
+
+    from podwright.slurm import requests
+
+    texts: Any
+    if arguments.site_files:
+        texts = requests.bundle(Path(arguments.site_files))
+    elif any(
+        (
+            arguments.cluster_nodes,
+            arguments.node_gpus,
+            arguments.node_sockets,
+            arguments.node_cores,
         )
-    return 1 if isinstance(answer, requests.Refusal) else 0
+    ):
+        return None, None
+    else:
+        texts = requests.live()
+    if texts is None:
+        return None, None
+    site = _with_tasks(requests.read_site(texts), arguments)
+    return (site if site.nodes else None), requests.read_version(texts.config)
+
+
+def _with_tasks(site: Any, arguments: argparse.Namespace) -> Any:
+    from dataclasses import replace
+
+    return replace(site, shapes=tuple(_with_site(shape, arguments) for shape in site.shapes))
 
 
 def _said(arguments: argparse.Namespace, request: Any) -> Any:

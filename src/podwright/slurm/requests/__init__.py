@@ -35,18 +35,23 @@ from podwright.slurm.requests._request import (
 if TYPE_CHECKING:
     from podwright.slurm.requests._explain import TASKS_ALONE, explain, refusal
     from podwright.slurm.requests._site import (
+        Texts,
         ask_slurm,
         read_kinds,
         read_shape,
+        read_site,
         read_version,
         site,
     )
+    from podwright.slurm.requests._sources import bundle, live
     from podwright.slurm.requests._values import (
         EVERY_SOCKET,
         Grant,
         NodeGrant,
+        Partition,
         Refusal,
         Shape,
+        Site,
         TaskView,
     )
     from podwright.slurm.requests._words import as_json, picture, sentence
@@ -63,18 +68,23 @@ __all__ = [
     "Grant",
     "NodeGrant",
     "Option",
+    "Partition",
     "Refusal",
     "Request",
     "Shape",
+    "Site",
     "TaskView",
+    "Texts",
     "Version",
     "as_json",
     "ask_slurm",
+    "bundle",
     "explain",
     "find_option",
     "invalid",
     "invalid_type",
     "known",
+    "live",
     "parse_count",
     "parse_gpus",
     "parse_gres",
@@ -86,6 +96,7 @@ __all__ = [
     "read_kinds",
     "read_request",
     "read_shape",
+    "read_site",
     "read_version",
     "refusal",
     "sentence",
@@ -94,8 +105,26 @@ __all__ = [
 
 _LATER = {
     "_explain": ("TASKS_ALONE", "explain", "refusal"),
-    "_site": ("ask_slurm", "read_kinds", "read_shape", "read_version", "site"),
-    "_values": ("EVERY_SOCKET", "Grant", "NodeGrant", "Refusal", "Shape", "TaskView"),
+    "_site": (
+        "Texts",
+        "ask_slurm",
+        "read_kinds",
+        "read_shape",
+        "read_site",
+        "read_version",
+        "site",
+    ),
+    "_sources": ("bundle", "live"),
+    "_values": (
+        "EVERY_SOCKET",
+        "Grant",
+        "NodeGrant",
+        "Partition",
+        "Refusal",
+        "Shape",
+        "Site",
+        "TaskView",
+    ),
     "_words": ("as_json", "picture", "sentence"),
 }
 

@@ -23,19 +23,30 @@ def agree(w: Wants, request: Request, *, newer: bool, server: bool) -> Refusal |
         elif not w.cpus_per_task:
             w.tasks = w.min_nodes
     w.asks = _asks(w, request)
+    if {"gpu"} < {ask.name for ask in w.asks}:
+        return Refusal(
+            "submit", "GPUs and shares of GPUs do not go together", "Ask for one of them"
+        )
     refused = _tasks_of_gpus(w)
     if refused:
         return refused
-    if newer and w.cpus_per_gpu and not any(ask.counts for ask in w.asks):
-        return Refusal("submit", "--cpus-per-gpu is said, and no GPU is asked for")
+    if _only_said(w) and (newer or request.memory_per_gpu):
+        return Refusal("submit", "--cpus-per-gpu or --mem-per-gpu is said, and no GPU is asked for")
     cpus = 0
     for ask in w.asks:
         refused = _agree_one(w, ask, newer=newer, server=server)
         if refused:
             return refused
-        cpus += w.cpus_per_gpu * ask.total if newer else 0
+        cpus += w.cpus_per_gpu * ask.total if newer and ask.name == "gpu" else 0
     w.min_cpus = max(w.min_cpus, cpus)
     return _merge(w)
+
+
+def _only_said(w: Wants) -> bool:
+    """Whether something is said of GPUs, and none is counted."""
+    gpus = [ask for ask in w.asks if ask.name == "gpu"]
+    said = any(ask.cpus_per_gpu or ask.memory_per_gpu for ask in gpus)
+    return said and not any(ask.counts for ask in gpus)
 
 
 def _asks(w: Wants, request: Request) -> list[Ask]:
@@ -45,6 +56,11 @@ def _asks(w: Wants, request: Request) -> list[Ask]:
     for way, gpus in request.asked:
         ask = found.setdefault(gpus.kind, Ask(gpus.kind))
         setattr(ask, f"per_{way}", gpus.count)
+    if request.memory_per_gpu:
+        found.setdefault("", Ask("")).memory_per_gpu = request.memory_per_gpu
+    for way, name, gpus in request.shares:
+        key = f"{name}:{gpus.kind}"
+        setattr(found.setdefault(key, Ask(gpus.kind, name=name)), f"per_{way}", gpus.count)
     for ask in found.values():
         ask.tasks_per_gpu = w.tasks_per_gpu or 0
         nodes, sockets = w.min_nodes, w.sockets_per_node
@@ -95,6 +111,7 @@ def _merge(w: Wants) -> Refusal | None:
         )
     for ask in typed:
         ask.cpus_per_gpu = ask.cpus_per_gpu or any_kind.cpus_per_gpu
+        ask.memory_per_gpu = ask.memory_per_gpu or any_kind.memory_per_gpu
     w.asks = typed
     return None
 

@@ -7,6 +7,7 @@ Without --gpu-bind every task sees all GPUs that its job has on the node, except
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from podwright.slurm.requests._counts import Held, Placed
 from podwright.slurm.requests._near import Cores, bound_cores, near, per_task, single
@@ -26,7 +27,7 @@ def binding(request: Request) -> tuple[str, str]:
         return "single", str(request.tasks_per_gpu)
     if request.per_task:
         if request.per_task.kind:
-            return "typed", request.per_task.kind  # Slurm 22.05 reads no count from it
+            return "typed", request.per_task.kind
         return "per_task", str(request.per_task.count)
     return "all", ""
 
@@ -40,6 +41,7 @@ def _view(
     local: int,
     *,
     newer: bool,
+    alone: bool,
 ) -> TaskView:
     """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES.
 
@@ -48,10 +50,13 @@ def _view(
     way, argument = binding(request)
     if newer and way == "none":
         way = "all"
-    if newer and way == "typed" and request.per_task:
-        way, argument = "per_task", str(request.per_task.count)
-    if place.tasks == 1:
-        way = "all"  # Slurm binds nothing for a task that is alone on its node
+    if way == "typed" and request.per_task:
+        first = re.match(r"[1-9]\d*", argument)  # 22.05 reads the count at the front
+        if newer or first:
+            way = "per_task"
+            argument = str(request.per_task.count) if newer or not first else first[0]
+    if place.tasks == 1 and alone:
+        way = "all"  # Slurm bound nothing for a task that is alone on its node
     gpus = list(place.gpus)
     if not gpus:
         return TaskView(rank, place.node, local, (), None)
@@ -117,20 +122,27 @@ def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) 
 
 def tasks_of(
     request: Request,
-    shape: Shape,
     held: list[Held],
     placed: list[Placed],
     cpus: int,
     *,
     newer: bool,
+    alone: bool,
 ) -> list[TaskView]:
-    """All tasks in the order of ranks, block by block; cpus: of each."""
+    """All tasks in the order of ranks, block by block; cpus: of each.
+
+    alone: a task that is alone on its node sees all, as before 25.11.
+    """
     views: list[TaskView] = []
     for place in placed:
+        shape = held[place.node].shape
         tasks = bound_cores(held[place.node].cores, shape, cpus, place.tasks)
         for local in range(place.tasks):
             rank = len(views)
-            views.append(_view(request, shape, tasks, place, rank, local, newer=newer))
+            views.append(_view(request, shape, tasks, place, rank, local, newer=newer, alone=alone))
+    if request.other.get("distribution", "").partition(":")[0] == "cyclic":
+        views.sort(key=lambda task: (task.local_rank, task.node))
+        views = [replace(task, rank=rank) for rank, task in enumerate(views)]
     return views
 
 

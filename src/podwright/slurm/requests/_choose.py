@@ -1,258 +1,180 @@
-"""Which nodes a job gets: in order, each keeping a core for every node still to come."""
+"""Which nodes a job gets, tried as often as Slurm does: without the poorest when all do not do."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 
-from podwright.slurm.requests._counts import Ask, Wants
-from podwright.slurm.requests._offer import offer
-from podwright.slurm.requests._room import Room, room
-from podwright.slurm.requests._values import Shape
-
-
-@dataclass
-class _Search:
-    """One search over the nodes; `totals` are the GPUs found so far for each ask."""
-
-    w: Wants
-    nodes: list[Room]
-    low: int
-    high: int
-    newer: bool
-    totals: list[int] = field(default_factory=list)
-    tasks: int = 0  # still to be laid (since 23.02)
+from podwright.slurm.requests._job import Job
+from podwright.slurm.requests._room import Room, has_gpus, room
+from podwright.slurm.requests._search import Search, least_cpus
+from podwright.slurm.requests._side import side_by_side
+from podwright.slurm.requests._tree import by_switches
+from podwright.slurm.requests._values import Site
+from podwright.slurm.requests._ways import least_loaded, spread_newer, spread_out
 
 
-def choose(w: Wants, shape: Shape, *, newer: bool) -> list[Room] | None:
-    """The chosen nodes, in order; None where no idle cluster of this shape can hold the job."""
-    one = room(w, shape, newer=newer)
-    low = w.min_nodes or 1
-    if one is None or low > shape.nodes:
+def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
+    """The chosen of some nodes (by number), in order; None where idle ones cannot hold the job.
+
+    trial: only whether the job could ever run, as Slurm asks when it cannot start.
+    """
+    job.least_gpu_cpus, job.job_gpu_cpus = least_cpus(job, job.low_said)
+    if not trial:
+        some = [n for n in some if has_gpus(job, site.shapes[site.nodes[n][1]])]
+        named = {site.nodes[n][0] for n in some}
+        if not job.required <= named or not _memory_first(job, site, some):
+            return None
+    if len(some) < job.min_nodes:
         return None
-    if w.tasks_per_node and w.tasks:
-        low = max(low, -(-w.tasks // w.tasks_per_node))
-    high = limit = w.max_nodes or shape.nodes
-    if w.tasks and high > w.tasks and not (newer and w.tasks_per_node):
-        high = max(w.tasks, low)
-    # More nodes than all that is asked for change nothing.
-    needed = max(low, high if w.max_nodes else 0, w.tasks or 0, w.min_cpus, *_gpus(w)) + 1
-    nodes = [copy.deepcopy(one) for _ in range(min(shape.nodes, needed))]
-    whole = [list(node.cores) for node in nodes]
-    search = _Search(w, nodes, low, high, newer)
-    chosen = _try(search, list(range(len(nodes))), first=True)
-    left = list(range(len(nodes)))
-    search.high = limit if newer else high
-    most = max(node.worth for node in nodes)
-    count = 0 if chosen is None else most
-    while count < most - 1 and chosen is None:
-        count += 1
-        for node, cores in zip(nodes, whole, strict=True):
-            node.cores = list(cores)
-        poor = [n for n in left if nodes[n].worth <= count]
-        if len(left) > low:
-            poor = poor[: len(left) - low]
-            left = [n for n in left if n not in poor]
-            if newer and poor:
-                count -= 1
-            if not poor and count != 1:
-                continue
-        chosen = _try(search, list(left), first=False)
-        if len(left) <= low:
-            break
+    if job.release >= (26, 5) and job.max_nodes == 1 and site.topology in ("flat", "tree"):
+        return _one_node(job, site, some, trial=trial)
+    rooms: dict[int, Room] = {}
+    for n in some:
+        name, kind = site.nodes[n]
+        found = room(job, n, name, site.shapes[kind], trial=trial)
+        if found is not None:
+            rooms[n] = found
+    if len(rooms) < job.min_nodes or not job.required <= {r.name for r in rooms.values()}:
+        return None
+    low, high = job.min_nodes, job.max_nodes
+    if job.tasks_per_node and job.tasks:
+        low = max(low, -(-job.tasks // job.tasks_per_node))
+    spans = job.tasks_per_node and (job.newer or job.required)
+    if job.tasks and high > job.tasks and not spans:
+        high = max(job.tasks, low)
+    chosen = (_newest if job.newest else _older)(job, site, rooms, low, high)
     if chosen is None:
         return None
-    for n in chosen:
-        nodes[n].cpus = min(nodes[n].cpus, nodes[n].used())
-    return [nodes[n] for n in chosen]
-
-
-def _gpus(w: Wants) -> list[int]:
-    return [ask.per_job for ask in w.asks]
-
-
-def _try(search: _Search, left: list[int], *, first: bool) -> list[int] | None:
-    w, newer = search.w, search.newer
-    asked = w.max_nodes or search.w.min_nodes or 1
-    if len(left) < search.low:
-        return None
-    search.totals = [0] * len(w.asks)
-    nodes_left = (min if w.gpus_per_job else max)(search.low, asked)
-    cpus_left = w.min_cpus
-    per_node, whole = _least_cpus(w)
-    most_cpus = max(cpus_left, per_node * nodes_left, whole)
-    search.tasks = _tasks(w, most_cpus, search.high)
-    offers: dict[int, int] = {}
-    for n in left:
-        cpus = offer(
-            w,
-            search.nodes[n],
-            search.totals,
-            first=first,
-            nodes=max(search.low, 1) if newer else 1,
-            newer=newer,
-        )
-        if cpus:
-            offers[n] = cpus
-    chosen: list[int] = []
-    for run in _runs(list(offers)):
-        high = search.high - len(chosen)
-        if nodes_left <= 1:
-            run = _single(search, run, offers, cpus_left) or run
-        for n in run:
-            if high <= 0 or (nodes_left <= 0 and cpus_left <= 0 and _satisfied(search)):
-                break
-            if high == 1 and offers[n] < cpus_left:
-                continue
-            used = _use(search, n, offers[n], most_cpus, search.low - len(chosen))
-            if used is None:
-                continue
-            chosen.append(n)
-            cpus_left -= used
-            most_cpus -= used
-            nodes_left -= 1
-            high -= 1
-        if nodes_left <= 0 and cpus_left <= 0 and _satisfied(search):
-            break
-    enough = nodes_left <= max(asked - search.low, 0)
-    if cpus_left > 0 or not enough or not _satisfied(search):
-        return None
-    if newer:
+    if job.asks:
         for n in chosen:
-            node = search.nodes[n]
-            node.cores = [min(a, b) for a, b in zip(node.cores, node.keep, strict=True)]
-    return sorted(chosen)
+            one = rooms[n]
+            one.cpus = min(one.cpus, sum(one.cores) * one.threads)
+    return [rooms[n] for n in chosen]
 
 
-def _runs(nodes: list[int]) -> list[list[int]]:
-    """Nodes that stand side by side."""
-    runs: list[list[int]] = []
-    for n in nodes:
-        if runs and runs[-1][-1] == n - 1:
-            runs[-1].append(n)
-        else:
-            runs.append([n])
-    return runs
+def _memory_first(job: Job, site: Site, some: list[int]) -> bool:
+    """Leaves out nodes with too little memory for any task; False where a named one is."""
+    if not job.counts_memory:
+        return True
+    by_gpus = max((a.memory_per_gpu or a.default_memory for a in job.asks), default=0)
+    each, per_cpu = job.memory
+    if by_gpus and not job.memory_said:
+        job.memory, least = (0, False), by_gpus
+    elif per_cpu:
+        least = each * max(job.tasks_per_node, job.least, job.cpus)
+    else:
+        least = each
+    short = [n for n in some if site.shapes[site.nodes[n][1]].memory < least]
+    some[:] = [n for n in some if n not in short]
+    return not any(site.nodes[n][0] in job.required for n in short)
 
 
-def _least_cpus(w: Wants) -> tuple[int, int]:
-    """What --cpus-per-gpu makes of the GPUs: CPUs of a node, and of the whole job."""
-    each, whole = 0, 0
-    tasks, sockets = w.tasks_per_node or 0, w.sockets_per_node or 1
-    nodes = w.min_nodes or 1
-    for a in w.asks:
-        count = a.per_node or a.per_socket * sockets or a.per_task * tasks
-        if not (a.per_node or a.per_socket or a.per_task):
-            count = 1
-        each = max(each, a.cpus_per_gpu * count)
-        whole = max(whole, a.cpus_per_gpu * all_gpus(a, nodes, sockets, max(tasks, 1) * nodes))
-    return each, whole
-
-
-def all_gpus(a: Ask, nodes: int, sockets: int, tasks: int) -> int:
-    """GPUs of a whole job, by the first count that says so."""
-    return a.per_job or a.per_node * nodes or a.per_socket * nodes * sockets or a.per_task * tasks
-
-
-def _tasks(w: Wants, cpus: int, nodes: int) -> int:
-    if w.cpus > 1:
-        return w.tasks_per_node * nodes if w.tasks_per_node else cpus // w.cpus
-    return cpus
-
-
-def _satisfied(search: _Search) -> bool:
-    return all(a.per_job <= t for a, t in zip(search.w.asks, search.totals, strict=True))
-
-
-def _single(search: _Search, run: list[int], offers: dict[int, int], cpus: int) -> list[int]:
-    """The node that alone has enough, with the least to spare."""
-    fitting = [
-        n
-        for n in run
-        if offers[n] >= cpus
-        and all(
-            not one.ask.per_job or total + one.total >= one.ask.per_job
-            for one, total in zip(search.nodes[n].near, search.totals, strict=True)
-        )
-    ]
-    return [min(fitting, key=lambda n: offers[n])] if fitting else []
-
-
-def _use(search: _Search, n: int, cpus: int, most: int, nodes: int) -> int | None:
-    """CPUs to take of this node; None where its GPUs do not do after all."""
-    w, node = search.w, search.nodes[n]
-    per_node, _ = _least_cpus(w)
-    room_left = most - max(nodes - 1, 0)
-    if cpus > room_left:
-        cpus = max(room_left, w.least_on_node, (search.newer and node.gpu_cpus) or per_node)
-        node.cpus = cpus
-    node.worth = node.cpus + node.gpus
-    if not w.gpus_per_job or not cpus:
-        return cpus
-    return _take_newer(search, node, cpus, nodes) if search.newer else _take(search, node, cpus)
-
-
-def _take(search: _Search, node: Room, cpus: int) -> int:
-    by_gpus = 0
-    for n, one in enumerate(node.near):
-        if not one.ask.per_job:
-            continue
-        gpus, each = one.total, one.ask.cpus_per_gpu
-        if each:
-            gpus = min(gpus, cpus // each)
-            by_gpus = max(by_gpus, gpus * each)
-        search.totals[n] += gpus
-    return by_gpus or cpus
-
-
-def _take_newer(search: _Search, node: Room, cpus: int, nodes: int) -> int | None:
-    w = search.w
-    spare = max(nodes - 1, 0)
-    tasks = search.tasks - spare
-    used = min(tasks, cpus // w.cpus)
-    if used < tasks:
-        spare += tasks - used
-        tasks = used
-    tasks = max(tasks, 1)
-    if tasks < node.tasks:
-        node.tasks = _fewer_tasks(node, tasks)
-    used = min(tasks, node.tasks)
-    least = max(w.cpus * used, w.least_on_node)
-    if not used or cpus < least:
-        node.cpus = 0
-        search.tasks = tasks + spare
+def _try(search: Search, site: Site) -> list[int] | None:
+    job = search.job
+    if len(search.left) < search.low:
+        search.again = "no"
         return None
-    by_gpus = 0
-    for n, one in enumerate(node.near):
-        ask = one.ask
-        if not ask.per_job:
-            continue
-        gpus = one.total
-        if ask.cpus_per_gpu:
-            gpus = min(gpus, cpus // ask.cpus_per_gpu)
-            by_gpus = max(by_gpus, gpus * ask.cpus_per_gpu)
-        floor = gpus if ask.per_task or ask.tasks_per_gpu else max(ask.per_node, 1)
-        if ask.per_job > search.totals[n]:
-            gpus = min(gpus, ask.per_job - search.totals[n])
-        one.total = max(gpus, floor)
-        search.totals[n] += one.total
-    if by_gpus and least < by_gpus < cpus:
-        cpus = by_gpus
-    node.cpus = cpus
-    search.tasks = tasks - used + spare
-    return cpus
+    if job.spread:
+        return (spread_newer if job.newer else spread_out)(search, len(site.nodes))
+    if job.partition.least_loaded or "CR_LLN" in job.select:
+        return least_loaded(search, len(site.nodes))
+    if site.topology == "tree" and site.leaves and not job.contiguous:
+        return by_switches(search, site)
+    return side_by_side(search, len(site.nodes))
 
 
-def _fewer_tasks(node: Room, tasks: int) -> int:
-    """Fewer tasks than the GPUs would allow: those of a task go with it. The tasks that remain."""
-    for one in node.near:
-        ask = one.ask
-        if ask.per_node:
+def _older(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -> list[int] | None:
+    whole = {n: list(r.cores) for n, r in rooms.items()}
+    left = list(rooms)
+    chosen = _try(Search(job, rooms, low, high, job.want_nodes, True, left), site)
+    if chosen is not None:
+        return chosen
+
+    limit = job.max_nodes if job.newer else high
+
+    def again() -> list[int] | None:
+        for n, r in rooms.items():
+            r.cores = list(whole[n])
+        return _try(Search(job, rooms, low, limit, job.want_nodes, False, list(left)), site)
+
+    if len(left) <= low:
+        return again()
+    most = max(r.worth for r in rooms.values())
+    count = 0
+    while count < most - 1:
+        count += 1
+        changed = False
+        for n in list(left):
+            if 0 < rooms[n].worth <= count and rooms[n].name not in job.required:
+                left.remove(n)
+                changed = True
+                if len(left) <= low:
+                    break
+        if changed and job.newer:
+            count -= 1
+        if not changed and count != 1:
             continue
-        if ask.per_task:
-            one.total = min(one.total, tasks * ask.per_task)
-        elif ask.tasks_per_gpu:
-            gpus = tasks // ask.tasks_per_gpu
-            tasks = gpus * ask.tasks_per_gpu
-            one.total = min(one.total, gpus)
-    return tasks
+        chosen = again()
+        if chosen is not None or len(left) <= low:
+            return chosen
+    return None
+
+
+def _newest(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -> list[int] | None:
+    whole = {n: list(r.cores) for n, r in rooms.items()}
+    left = list(rooms)
+    chosen = _try(Search(job, rooms, low, high, job.want_nodes, True, list(left)), site)
+    order: list[int] | None = None
+    while chosen is None:
+        for n, r in rooms.items():
+            r.cores = list(whole[n])
+        search = Search(job, rooms, low, job.max_nodes, job.want_nodes, False, list(left))
+        chosen = _try(search, site)
+        if chosen is not None or search.again == "no" or len(left) <= low:
+            break
+        if search.again == "without":
+            left = [n for n in left if n not in search.hint]
+            continue
+        if order is None:
+            order = sorted(
+                (n for n in left if rooms[n].name not in job.required),
+                key=lambda n: rooms[n].worth,
+            )
+        order = [n for n in order if n in left]
+        gone = [n for n in order if search.again != "only" or not search.hint or n in search.hint]
+        if not gone:
+            break
+        left.remove(gone[0])
+        if len(order) <= 1:
+            break
+    return chosen
+
+
+def _one_node(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
+    """Since 25.05 a job of one node takes the first that does, the lightest first."""
+    order = sorted(
+        (n for n in some if not job.required or site.nodes[n][0] in job.required),
+        key=lambda n: site.shapes[site.nodes[n][1]].weight,
+    )
+    fresh: dict[int, Room] = {}
+    for first in (True, False):
+        found_gpus = [0] * len(job.asks)
+        for n in order:
+            if first:
+                name, kind = site.nodes[n]
+                found = room(job, n, name, site.shapes[kind], trial=trial)
+                if found is None:
+                    continue
+                fresh[n] = found
+            if n not in fresh:
+                continue
+            before = found_gpus
+            search = Search(job, {n: copy.deepcopy(fresh[n])}, 1, 1, 1, first, [n])
+            job.found = list(before)
+            cpus = search.look(n)
+            used = search.cut(n, cpus) if cpus else None
+            if used and job.min_cpus <= used and job.satisfied():
+                search.settle([n])
+                return [search.rooms[n]]
+            found_gpus = job.found
+    return None

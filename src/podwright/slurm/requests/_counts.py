@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podwright.slurm.requests._fill import Options
-from podwright.slurm.requests._request import Gpus
+from podwright.slurm.requests._request import SHARED, Gpus
+from podwright.slurm.requests._values import Shape
 
 
 @dataclass
@@ -20,6 +21,19 @@ class Ask:
     cpus_per_gpu: int = 0
     tasks_per_gpu: int = 0
     total: int = 0
+    name: str = "gpu"
+    memory_per_gpu: int = 0
+    default_cpus: int = 0
+    default_memory: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether it counts shares of a GPU: of one only, as a rule."""
+        return self.name in SHARED
+
+    def copy(self) -> Ask:
+        """Another one, to be changed."""
+        return replace(self)
 
     @property
     def counts(self) -> bool:
@@ -41,7 +55,15 @@ class Wants:
     cpus_per_task: int | None
     min_cpus: int
     tasks_per_gpu: int | None
+    tasks_per_core: int | None = None
+    cores_per_socket: int | None = None
+    threads_per_core: int | None = None
+    mincpus: int = 1
+    memory: tuple[int, bool] | None = None  # MiB, and whether each CPU
+    overcommit: bool = False
+    use_min_nodes: bool = False
     asks: list[Ask] = field(default_factory=list)
+    asked_nodes: int = 0  # before anything raised them
     sent_tasks: int | None = None  # as the command knows them when the job has started
     sent_tasks_per_node: int | None = None
 
@@ -51,11 +73,17 @@ class Wants:
         return self.cpus_per_task or 1
 
     @property
+    def cpus_said(self) -> bool:
+        """Whether anything but a default says how many CPUs a task has."""
+        return self.cpus_per_task is not None
+
+    @property
     def least_on_node(self) -> int:
         """CPUs that a node must have at least."""
-        if self.tasks_per_node and (self.tasks or 0) > 1:
-            return self.cpus * self.tasks_per_node
-        return self.cpus
+        least = max(self.mincpus, self.cpus)
+        if self.tasks_per_node and (self.tasks or 0) > 1 and not self.overcommit:
+            return max(least, self.cpus * self.tasks_per_node)
+        return least
 
     @property
     def cpus_per_gpu(self) -> int:
@@ -74,11 +102,16 @@ class Held:
 
     cores: tuple[int, ...]
     gpus: tuple[int, ...]
+    shape: Shape
+    name: str = ""
+    shares: tuple[tuple[int, int], ...] = ()
+    memory: int = 0
+    job_cpus: int = 0
 
     @property
     def cpus(self) -> int:
-        """All cores of the job on this node."""
-        return sum(self.cores)
+        """All CPUs of the job on this node."""
+        return self.job_cpus or sum(self.cores)
 
 
 @dataclass

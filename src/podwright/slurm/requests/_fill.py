@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.slurm.requests._request import Request
+from podwright.slurm.requests._said import Said
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Options:
     cpus_per_task: int | None = None
     sockets_per_node: int | None = None
     counted: bool = False  # `tasks` came with --ntasks, not from a rule
+    named: tuple[str, ...] = ()
 
     @property
     def fixed(self) -> bool:
@@ -31,8 +33,9 @@ class Options:
         return self.max_nodes in (0, self.min_nodes)
 
 
-def fill(request: Request, *, newer: bool) -> Options:
+def fill(request: Request, *, newer: bool, said: Said | None = None) -> Options:
     """The options of a command that asks for a job."""
+    said = said or Said(sockets=request.sockets_per_node)
     options = Options(
         tasks=request.tasks or 1,
         said=request.tasks is not None,
@@ -44,11 +47,22 @@ def fill(request: Request, *, newer: bool) -> Options:
         sockets_per_node=request.sockets_per_node,
         counted=request.tasks is not None,
     )
+    _names(options, said, newer=newer)
     if request.command == "srun":
         fill_srun(options, newer=newer, in_job=False)
     else:
-        _fill_job(options, request.command, newer=newer)
+        _fill_job(options, request.command, said, newer=newer)
     return options
+
+
+def _names(o: Options, said: Said, *, newer: bool) -> None:
+    """--nodelist counts nodes: since 23.02 only where --nodes does not."""
+    o.named = said.named
+    if not said.named or (newer and o.nodes_said):
+        return
+    count = len(said.named)
+    o.min_nodes = max(count, o.min_nodes) if o.nodes_said else count
+    o.nodes_said = True
 
 
 def fill_srun(o: Options, *, newer: bool, in_job: bool) -> None:
@@ -79,15 +93,30 @@ def _settle_newer(o: Options, *, forget_tasks: bool, in_job: bool) -> None:
         o.tasks_per_node = None
 
 
-def _fill_job(o: Options, command: str, *, newer: bool) -> None:
+def _in_order(name: str) -> tuple[str, int]:
+    """n2 before n10."""
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or 0)
+
+
+def _more(o: Options, said: Said) -> None:
+    """Tasks of the sockets, cores and threads that are asked for of each node."""
+    for count in (said.sockets, said.cores, said.threads):
+        if count:
+            o.tasks, o.said = o.tasks * count, True
+
+
+def _fill_job(o: Options, command: str, said: Said, *, newer: bool) -> None:
     each = o.tasks_per_node
     if not newer and each and not o.said and (command == "salloc" or o.fixed):
         o.tasks, o.said = o.min_nodes * each, True
-    if o.nodes_said and o.fixed and not o.said and not (newer and each):
-        o.tasks = o.min_nodes
-        if o.sockets_per_node:
-            o.tasks, o.said = o.tasks * o.sockets_per_node, True
+    counted = o.nodes_said or said.whole_info
+    if counted and o.fixed and not o.said and not (newer and each):
+        o.tasks = max(o.min_nodes, 1)
+        _more(o, said)
     elif o.nodes_said and o.said:
         o.max_nodes = min(o.max_nodes, o.tasks)
         if o.tasks < o.min_nodes:
             o.min_nodes = o.max_nodes = o.tasks
+            if not newer:
+                o.named = tuple(sorted(o.named, key=_in_order)[: o.tasks])

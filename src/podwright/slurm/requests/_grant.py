@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from podwright.slurm.requests._counts import Held, Placed, Share
-from podwright.slurm.requests._values import EVERY_SOCKET, Refusal, Shape
+from podwright.slurm.requests._values import EVERY_SOCKET, Refusal
 
 _ANY = 1 << 16
 
 
-def of_kind(share: Share, shape: Shape, node: Held) -> list[int]:
+def of_kind(share: Share, node: Held) -> list[int]:
     """The node's GPUs that this share may come from."""
-    kind = set(shape.gpus_of(share.kind))
+    kind = set(node.shape.gpus_of(share.kind))
     return [gpu for gpu in node.gpus if gpu in kind]
 
 
@@ -24,7 +24,6 @@ def short(shares: list[Share]) -> Refusal:
 
 
 def give(
-    shape: Shape,
     held: list[Held],
     nodes: list[int],
     tasks: list[int],
@@ -40,8 +39,8 @@ def give(
             if at == 0:
                 share.found = 0
             need, most = _needed(share, count, len(nodes) - at, newer=newer)
-            has = [gpu for gpu in of_kind(share, shape, held[n]) if gpu not in taken]
-            near = [g for g in has if _is_near(shape, held, n, g)]
+            has = [gpu for gpu in of_kind(share, held[n]) if gpu not in taken]
+            near = [g for g in has if _is_near(held, n, g)]
             got: list[int] = []
             for some in (near, has):
                 if need == 0 and most <= 0:
@@ -61,9 +60,9 @@ def give(
     return given
 
 
-def _is_near(shape: Shape, held: list[Held], n: int, gpu: int) -> bool:
+def _is_near(held: list[Held], n: int, gpu: int) -> bool:
     """Slurm compares the cores of a GPU with those of the whole job, which fails on two nodes."""
-    socket = shape.socket_of(gpu)
+    socket = held[n].shape.socket_of(gpu)
     return socket == EVERY_SOCKET or (len(held) == 1 and bool(held[n].cores[socket]))
 
 

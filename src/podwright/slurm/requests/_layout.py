@@ -5,14 +5,13 @@ from __future__ import annotations
 from podwright.slurm.requests._counts import Held, Placed, Share, Step, Wants
 from podwright.slurm.requests._grant import give, of_kind, short
 from podwright.slurm.requests._request import Request
-from podwright.slurm.requests._values import Refusal, Shape
+from podwright.slurm.requests._values import Refusal
 
 
 def lay(
     step: Step,
     request: Request,
     w: Wants,
-    shape: Shape,
     held: list[Held],
     shares: list[Share],
     *,
@@ -23,21 +22,21 @@ def lay(
     if refused:
         return refused
     each = _cpus_per_task(step, request, held, newer=newer)
-    usable = _usable(step, shape, held, shares, each, newer=newer)
+    usable = _usable(step, held, shares, each, newer=newer)
     if isinstance(usable, Refusal):
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
         step.tasks = sum(held[n].cpus // each for n in chosen)
         step.cpus = step.tasks * each
-    nodes = _nodes(step, held, usable, shares, shape, newer=newer)
+    nodes = _nodes(step, held, usable, shares, newer=newer)
     if isinstance(nodes, Refusal):
         return nodes
-    tasks = _tasks(step, shape, held, nodes, shares, each)
+    tasks = _tasks(step, held, nodes, shares, each)
     if tasks is None or (newer and 0 in tasks):
         return Refusal("step", "srun finds no room for its tasks beside the GPUs")
-    refused = _too_many(step, shape, held, nodes, tasks, each, newer=newer)
-    return refused or give(shape, held, nodes, tasks, shares, newer=newer)
+    refused = _too_many(step, held, nodes, tasks, each, newer=newer)
+    return refused or give(held, nodes, tasks, shares, newer=newer)
 
 
 def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
@@ -81,8 +80,8 @@ def _cpus_per_task(step: Step, request: Request, held: list[Held], *, newer: boo
     return each if sum(node.cpus // each for node in held) >= step.tasks else 0
 
 
-def _count(share: Share, shape: Shape, node: Held) -> int:
-    return len(of_kind(share, shape, node))
+def _count(share: Share, node: Held) -> int:
+    return len(of_kind(share, node))
 
 
 def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) -> int | None:
@@ -103,7 +102,7 @@ def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) 
 
 
 def _usable(
-    step: Step, shape: Shape, held: list[Held], shares: list[Share], each: int, *, newer: bool
+    step: Step, held: list[Held], shares: list[Share], each: int, *, newer: bool
 ) -> dict[int, int] | Refusal:
     """CPUs of each node that the step may use."""
     usable: dict[int, int] = {}
@@ -111,7 +110,7 @@ def _usable(
     for n, node in enumerate(held):
         cpus = node.cpus
         for share in shares:
-            served = _room(share, _count(share, shape, node), each, first=first, nodes_left=left)
+            served = _room(share, _count(share, node), each, first=first, nodes_left=left)
             if served is not None:
                 cpus = min(cpus, served)
             if not cpus:
@@ -137,7 +136,6 @@ def _nodes(
     held: list[Held],
     usable: dict[int, int],
     shares: list[Share],
-    shape: Shape,
     *,
     newer: bool,
 ) -> list[int] | Refusal:
@@ -146,7 +144,7 @@ def _nodes(
     some = list(usable)
     for share in shares:
         if newer and share.job:
-            some = _richest(some, share, shape, held, low)
+            some = _richest(some, share, held, low)
     sizes = {node.cpus for node in held}
     if step.cpus and len(sizes) == 1:
         low = max(low, -(-step.cpus // sizes.pop()))
@@ -179,9 +177,9 @@ def _cramped(step: Step, held: list[Held], stage: str = "step") -> Refusal:
     )
 
 
-def _richest(some: list[int], share: Share, shape: Shape, held: list[Held], low: int) -> list[int]:
+def _richest(some: list[int], share: Share, held: list[Held], low: int) -> list[int]:
     """The nodes that have an equal share first, until there are GPUs enough."""
-    counts = {n: _count(share, shape, held[n]) for n in some}
+    counts = {n: _count(share, held[n]) for n in some}
     limit, need = -(-share.job // low), share.job
     picked: list[int] = []
     while limit >= 0:
@@ -221,7 +219,6 @@ def _with_cpus(some: list[int], usable: dict[int, int], want: int, cpus: int) ->
 
 def _tasks(
     step: Step,
-    shape: Shape,
     held: list[Held],
     nodes: list[int],
     shares: list[Share],
@@ -232,7 +229,7 @@ def _tasks(
     for at, n in enumerate(nodes):
         cpus = held[n].cpus
         for share in shares:
-            count = _count(share, shape, held[n])
+            count = _count(share, held[n])
             served = _room(share, count, each, first=at == 0, nodes_left=len(nodes) - at)
             cpus = cpus if served is None else min(cpus, served)
             if not cpus:
@@ -255,7 +252,6 @@ def _tasks(
 
 def _too_many(
     step: Step,
-    shape: Shape,
     held: list[Held],
     nodes: list[int],
     tasks: list[int],
@@ -266,8 +262,9 @@ def _too_many(
     if step.cpus == sum(node.cpus for node in held):
         return None
     for n, count in zip(nodes, tasks, strict=True):
-        whole = not step.exact or count == shape.cores
-        if whole and (not newer or count <= shape.cores):
+        cores = held[n].shape.all_cpus
+        whole = not step.exact or count == cores
+        if whole and (not newer or count <= cores):
             continue
         if count * max(each, 1) > held[n].cpus:
             return _cramped(step, held)

@@ -1,59 +1,67 @@
 """Which GPUs of its nodes a job gets, once its cores are known: those beside the cores first.
 
 Releases before 23.02 take one beside each socket in use and then fill up socket by socket; later
-ones share the GPUs over the sockets as the cores are shared.
+ones share the GPUs over the sockets as the cores are shared. Shares of GPUs come from one GPU.
 """
 
 from __future__ import annotations
 
-from podwright.slurm.requests._counts import Wants
+from podwright.slurm.requests._job import Job
+from podwright.slurm.requests._links import Taking, best_of
 from podwright.slurm.requests._room import Near
 from podwright.slurm.requests._spread import Laid
 
-Picked = list[list[set[int]]]  # by node, by ask
+Picked = list[list[dict[int, int]]]  # by node, by ask: units of each GPU
 
 
-def pick(w: Wants, laid: list[Laid], *, newer: bool) -> Picked | None:
+def pick(job: Job, laid: list[Laid]) -> Picked | None:
     """GPUs of each ask on each node; None where Slurm fails to find them."""
-    picked: Picked = [[set() for _ in w.asks] for _ in laid]
-    totals = [0] * len(w.asks)
-    if newer and any(not node.cpus for node in laid):
+    if job.newer and any(not sum(node.cores) for node in laid) and job.asks:
         return None
-    if newer and any(ask.per_task for ask in w.asks):
-        room = sum(sum(_tasks_by_socket(w, node, newer=True)) for node in laid)
-        if room < (w.tasks or 0):
+    tasks = [[0] * len(node.cores) for node in laid]
+    if any(ask.per_task for ask in job.asks):
+        tasks = [_tasks_by_socket(job, node) for node in laid]
+        laid_tasks = sum(min(sum(t), _limit(job, n)) for t, n in zip(tasks, laid, strict=True))
+        if job.newer and laid_tasks < job.tasks and not job.overcommit:
             return None
-    more: list[bool] = [False] * len(w.asks)
+    picked: Picked = [[{} for _ in job.asks] for _ in laid]
+    totals, more = [0] * len(job.asks), [False] * len(job.asks)
     for n, node in enumerate(laid):
+        held: set[int] = set()
         for a, one in enumerate(node.room.near):
-            taken = picked[n][a]
-            left = len(laid) - n - 1
-            if one.ask.per_node:
-                (_by_node_newer if newer else _by_node)(one, node, taken)
-            elif one.ask.per_socket:
-                (_by_socket_newer if newer else _by_socket)(w, one, node, taken)
-            elif one.ask.per_task:
-                tasks = _tasks_by_socket(w, node, newer=newer)
-                (_by_task_newer if newer else _by_task)(one, tasks, taken)
-            else:
-                _by_job(w, one, node, taken, totals[a], left, newer=newer)
-                more[a] = totals[a] + len(taken) < one.ask.per_job
-            totals[a] += len(taken)
-    for n, node in enumerate(laid):
-        for a, one in enumerate(node.room.near):
-            if more[a] and totals[a] < one.ask.per_job:
-                before = len(picked[n][a])
-                _fill(one, picked[n][a], one.ask.per_job - totals[a], newer=newer)
-                totals[a] += len(picked[n][a]) - before
-    short = any(more[a] and totals[a] < ask.per_job for a, ask in enumerate(w.asks))
-    return None if short else picked
+            ask = one.ask
+            if ask.shared:
+                got = _shares(job, one, node, tasks[n])
+                if got is None:
+                    return None
+                picked[n][a] = got
+                continue
+            taking = Taking(
+                one, node.room.shape.links, set(), held if one.ask.kind == "" else set()
+            )
+            if not _give(job, one, node, taking, tasks[n], totals[a], len(laid) - n - 1):
+                return None
+            if ask.per_job and not (ask.per_node or ask.per_socket or ask.per_task):
+                more[a] = totals[a] + len(taking.taken) < ask.per_job
+            totals[a] += len(taking.taken)
+            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
+    return picked if _rest(job, laid, picked, totals, more) else None
 
 
-def _take(some: list[int], taken: set[int], count: int) -> int:
-    """Take up to `count` more of some GPUs, in the order of their numbers; how many were."""
-    free = [gpu for gpu in some if gpu not in taken][: max(count, 0)]
-    taken.update(free)
-    return len(free)
+def _rest(job: Job, laid: list[Laid], picked: Picked, totals: list[int], more: list[bool]) -> bool:
+    """GPUs of --gpus that are still missing, from any socket; False where they stay missing."""
+    for n, node in enumerate(laid):
+        for a, one in enumerate(node.room.near):
+            if not more[a] or totals[a] >= one.ask.per_job:
+                continue
+            taking = Taking(one, node.room.shape.links, set(picked[n][a]), set())
+            missing = one.ask.per_job - totals[a]
+            sockets = list(range(len(one.gpus)))
+            places = [*sockets, -1] if job.newer else [-1, *sockets]
+            got = taking.fill(places, missing, newer=job.newer)
+            totals[a] += got
+            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
+    return not any(more[a] and totals[a] < ask.per_job for a, ask in enumerate(job.asks))
 
 
 def _used(node: Laid) -> list[int]:
@@ -64,109 +72,214 @@ def _unused(node: Laid) -> list[int]:
     return [s for s, n in enumerate(node.cores) if not n]
 
 
-def _by_node(one: Near, node: Laid, taken: set[int]) -> None:
+def _give(
+    job: Job, one: Near, node: Laid, taking: Taking, tasks: list[int], total: int, left: int
+) -> bool:
+    ask, newer = one.ask, job.newer
+    if ask.per_node:
+        missing = (_by_node_newer if newer else _by_node)(job, one, node, taking)
+    elif ask.per_socket:
+        missing = (_by_socket_newer if newer else _by_socket)(job, one, node, taking)
+    elif ask.per_task:
+        count = min(sum(tasks), _limit(job, node))
+        missing = (_by_task_newer if newer else _by_task)(job, one, tasks, count, taking)
+    else:
+        _by_job(job, one, node, taking, total, left)
+        return True
+    return not missing or not newer
+
+
+def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
-    places = [one.anywhere, *(one.gpus[s] for s in _used(node))]
+    places = [-1, *_used(node)]
     for place in places:
-        need -= _take(place, taken, min(need, 1))
-    for place in (*places, *(one.gpus[s] for s in _unused(node))):
-        need -= _take(place, taken, need)
+        if need:
+            need -= taking.take(place, 1)
+    best = taking.scores()
+    need -= taking.by_score(places, need, best)
+    return need - taking.by_score(_unused(node), need, best)
 
 
-def _by_node_newer(one: Near, node: Laid, taken: set[int]) -> None:
+def _by_node_newer(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
+    each = need / node.sum_cores
     for s in _used(node):
-        need -= _take(one.gpus[s], taken, min(need, node.cores[s] * one.ask.per_node // node.cpus))
-    for place in (
-        one.anywhere,
-        *(one.gpus[s] for s in _used(node)),
-        *(one.gpus[s] for s in _unused(node)),
-    ):
-        need -= _take(place, taken, need)
+        need -= taking.take(s, min(need, int(node.cores[s] * each)), sort=True)
+    rest = [] if job.enforce else _unused(node)
+    for place in (-1, *_used(node), *rest):
+        need -= taking.take(place, need, sort=True)
+    return need
 
 
-def _sockets(w: Wants, one: Near, node: Laid, *, newer: bool) -> list[int]:
+def _sockets(job: Job, one: Near, node: Laid) -> list[int]:
     """The sockets that count, where --sockets-per-node says how many."""
-    used, asked = _used(node), w.sockets_per_node
-    if not asked or asked <= len(used):
+    used, asked = _used(node), job.sockets
+    if not asked or asked == len(used):
         return used
-    for s in _unused(node):
-        if len(used) < asked and len(one.gpus[s]) >= max(one.ask.per_socket, 1):
-            used.append(s)
+    if asked > len(used):
+        for s in _unused(node):
+            if len(used) < asked and len(one.gpus[s]) >= max(one.ask.per_socket, 1):
+                used.append(s)
+    else:
+        used = [s for s in used if one.gpus[s] or not one.has_bits(s)]
     return sorted(used)
 
 
-def _by_socket(w: Wants, one: Near, node: Laid, taken: set[int]) -> None:
-    for s in _sockets(w, one, node, newer=False):
-        need = one.ask.per_socket - _take(one.gpus[s], taken, one.ask.per_socket)
-        _take(one.anywhere, taken, need)
+def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+    best = taking.all_scores()
+    for s in _sockets(job, one, node):
+        need = one.ask.per_socket
+        need -= taking.level(s, need, best)
+        taking.take(-1, need)
+    return 0
 
 
-def _by_socket_newer(w: Wants, one: Near, node: Laid, taken: set[int]) -> None:
-    sockets = _sockets(w, one, node, newer=True)
-    need = len(_used(node)) * one.ask.per_socket
-    need = max(need, len(sockets) * one.ask.per_socket)
+def _by_socket_newer(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+    sockets = _sockets(job, one, node)
+    need = max(len(_used(node)), len(sockets)) * one.ask.per_socket
+    if job.sockets and len(_used(node)) > job.sockets:
+        need = len(sockets) * one.ask.per_socket
     for s in sockets:
-        need -= _take(one.gpus[s], taken, one.ask.per_socket)
+        need -= taking.take(s, min(need, one.ask.per_socket), sort=True)
     rest = [s for s in range(len(one.gpus)) if s not in sockets]
-    for place in (one.anywhere, *(one.gpus[s] for s in sockets), *(one.gpus[s] for s in rest)):
-        need -= _take(place, taken, need)
+    for place in (-1, *sockets, *([] if job.enforce else rest)):
+        need -= taking.take(place, need, sort=True)
+    return need
 
 
-def _tasks_by_socket(w: Wants, node: Laid, *, newer: bool) -> list[int]:
-    """Tasks of each socket, a core counting as a task; since 23.02 a task has its cores."""
-    limit = w.tasks_per_node or node.tasks
-    each = max(1, node.cpus // node.tasks) if newer else 1
+def _limit(job: Job, node: Laid) -> int:
+    return job.tasks_per_node or node.tasks
+
+
+def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
+    """Tasks of each socket; before 23.02 a core counts as tasks for its threads."""
+    threads = node.room.threads
+    each, limit = 1, _limit(job, node)
+    if job.newer:
+        each = max(1, node.cpus // node.tasks) if node.tasks else 1
+        threads = min(threads, job.threads) if job.threads else threads
     found = [0] * len(node.cores)
     for s, cores in enumerate(node.cores):
-        tasks = -(-cores // each)
-        if w.tasks_per_socket:
-            tasks = min(tasks, w.tasks_per_socket)
-        found[s] = min(tasks, limit - sum(found))
+        core = 0
+        while core < cores:
+            per_core, skip = job.mc_tasks_per_core(), 0
+            if not per_core:
+                per_core = threads // each
+                if per_core < 1:
+                    per_core, skip = 1, each // node.room.threads - 1
+            found[s] += per_core
+            core += 1 + max(skip, 0)
+            if not job.newest and limit and sum(found) >= limit:
+                found[s] -= sum(found) - limit
+                return found
+            if job.tasks_per_socket and found[s] >= job.tasks_per_socket:
+                found[s] = job.tasks_per_socket
+                break
     return found
 
 
-def _by_task(one: Near, tasks: list[int], taken: set[int]) -> None:
+def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
     each = one.ask.per_task
-    for s, some in enumerate(one.gpus):
+    for s in range(len(one.gpus)):
         if s == 0 or tasks[s]:
-            _take(some, taken, sum(tasks[: s + 1]) * each - len(taken))
-    for place in (one.anywhere, *one.gpus):
-        _take(place, taken, sum(tasks) * each - len(taken))
+            taking.take(s, sum(tasks[: s + 1]) * each - len(taking.taken))
+    goal = sum(tasks) * each
+    taking.by_score([-1, *range(len(one.gpus))], goal - len(taking.taken), taking.scores())
+    return 0
 
 
-def _by_task_newer(one: Near, tasks: list[int], taken: set[int]) -> None:
-    need = sum(tasks) * one.ask.per_task
-    for s, some in enumerate(one.gpus):
-        need -= _take(some, taken, min(need, tasks[s] * one.ask.per_task))
-    for place in (one.anywhere, *one.gpus):
-        need -= _take(place, taken, need)
+def _by_task_newer(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+    need = count * one.ask.per_task
+    for s in range(len(one.gpus)):
+        need -= taking.take(s, min(need, tasks[s] * one.ask.per_task), sort=True)
+    for place in (-1, *([] if job.enforce else range(len(one.gpus)))):
+        need -= taking.take(place, need, sort=True)
+    return need
 
 
-def _by_job(
-    w: Wants, one: Near, node: Laid, taken: set[int], total: int, left: int, *, newer: bool
-) -> None:
+def _by_job(job: Job, one: Near, node: Laid, taking: Taking, total: int, left: int) -> None:
     """As many as there are beside the cores, one left for each node still to come."""
-    most = one.ask.per_job - total - left
-    per_gpu = one.cpus_per_gpu(w)
+    ask, newer = one.ask, job.newer
+    most = ask.per_job - total - left
     if newer:
         most = min(most, one.total)
+    per_gpu = ask.cpus_per_gpu or ask.tasks_per_gpu * job.cpus
     if per_gpu:
-        most = min(most, node.cpus // per_gpu)
+        threads = node.room.threads
+        if newer and job.threads:
+            threads = min(threads, job.threads)
+        most = min(most, node.sum_cores * threads // per_gpu)
+    wide = most > 1 and bool(taking.links)
+    goal = 1 << 16 if wide else (max(most, 1) if newer else most)
     used = _used(node)
     if newer:
-        most = max(most, 1)
+        each = goal / node.sum_cores
         for s in used:
-            share = node.cores[s] * most // node.cpus
-            _take(one.gpus[s], taken, min(most - len(taken), share))
-    for place in (one.anywhere, *(one.gpus[s] for s in used)):
-        _take(place, taken, most - len(taken))
-    for s in _unused(node):
-        if not taken:
-            _take(one.gpus[s], taken, 1)
+            taking.take(s, min(goal - len(taking.taken), int(node.cores[s] * each)))
+    for place in (-1, *used):
+        taking.take(place, goal - len(taking.taken))
+    if not (newer and job.enforce):
+        for s in _unused(node):
+            if not taking.taken:
+                taking.take(s, 1)
+    if len(taking.taken) > most and wide:
+        best_of(taking, most)
 
 
-def _fill(one: Near, taken: set[int], need: int, *, newer: bool) -> None:
-    places = [*one.gpus, one.anywhere] if newer else [one.anywhere, *one.gpus]
-    for place in places:
-        need -= _take(place, taken, need)
+def _shares(job: Job, one: Near, node: Laid, tasks: list[int]) -> dict[int, int] | None:
+    """Shares of GPUs, as a rule of one; None where no one GPU has enough."""
+    ask = one.ask
+    several = "MULTIPLE_SHARING_GRES_PJ" in job.select
+    if not job.newer:
+        return _shares_older(one, node) if ask.per_node else {}
+    got: dict[int, int] = {}
+    if ask.per_node:
+        if _of_one(job, one, _used(node), ask.per_node, got, single=True):
+            return got
+        if several and _of_one(job, one, _used(node), ask.per_node, got, single=False):
+            return got
+        return None
+    count = min(sum(tasks), _limit(job, node))
+    if not several:
+        used = [s for s, n in enumerate(tasks) if n]
+        return got if _of_one(job, one, used, count * ask.per_task, got, single=True) else None
+    left = count
+    for s in range(len(tasks)):
+        for _ in range(tasks[s]):
+            fits = left and _of_one(
+                job, one, [s], ask.per_task, got, single=True, fresh=job.one_sharing
+            )
+            if not fits:
+                break
+            left -= 1
+    return None if left else got
+
+
+def _shares_older(one: Near, node: Laid) -> dict[int, int]:
+    need = one.ask.per_node
+    for place in (one.anywhere, *(one.gpus[s] for s in _used(node)), sorted(one.each)):
+        for gpu in place:
+            if one.each[gpu] >= need:
+                return {gpu: need}
+    return {}
+
+
+def _of_one(
+    job: Job,
+    one: Near,
+    used: list[int],
+    need: int,
+    got: dict[int, int],
+    *,
+    single: bool,
+    fresh: bool = False,
+) -> bool:
+    rest = [] if job.enforce else [s for s in range(len(one.gpus)) if s not in used]
+    for place in (*(one.gpus[s] for s in used), one.anywhere, *(one.gpus[s] for s in rest)):
+        for gpu in place:
+            free = one.each[gpu] - got.get(gpu, 0)
+            if not need or free < (need if single else 1) or (fresh and gpu in got):
+                continue
+            got[gpu] = got.get(gpu, 0) + min(free, need)
+            need -= min(free, need)
+    return not need

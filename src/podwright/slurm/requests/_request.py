@@ -6,11 +6,14 @@ the type beside each.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from podwright.slurm.requests._invalid import invalid
 from podwright.slurm.requests._options import Given, parse_options
+from podwright.slurm.requests._said import memory
 
+SHARED = ("shard", "mps")
 MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
@@ -51,15 +54,17 @@ class Request:
     exclusive: bool = False
     asked: tuple[tuple[str, Gpus], ...] = ()
     step_asked: tuple[tuple[str, Gpus], ...] = ()
+    shares: tuple[tuple[str, str, Gpus], ...] = ()
+    other_gres: tuple[str, ...] = ()
+    memory_per_gpu: int = 0
     given: tuple[Given, ...] = ()
     other: dict[str, str] = field(default_factory=dict)
 
     @property
     def asks_for_gpus(self) -> bool:
-        """Whether any of the six options names GPUs."""
-        return bool(
-            self.per_job or self.per_node or self.per_socket or self.per_task or self.tasks_per_gpu
-        )
+        """Whether any option names GPUs, or shares of them."""
+        counted = self.per_job or self.per_node or self.per_socket or self.per_task
+        return bool(counted or self.tasks_per_gpu or self.shares)
 
     def kind(self) -> str:
         """The GPU type asked for, the first of several, or empty."""
@@ -99,12 +104,12 @@ def parse_gpus(text: str, option: str) -> Gpus:
     return Gpus(parse_count(count, option), kind)
 
 
-def parse_gres(text: str) -> list[Gpus]:
+def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
     """The GPUs in a --gres list: `gpu`, `gpu:4`, `gpu:a100:4`; one of each type, the last said."""
     found: dict[str, Gpus] = {}
     for part in text.removeprefix("gres:").split(","):
-        words = part.removeprefix("gres:").split(":")
-        if words[0] != "gpu":
+        words = _gres_words(part)
+        if words[0] != name:
             continue
         if len(words) > 3 or "" in words[1:]:
             raise invalid(
@@ -127,6 +132,16 @@ def parse_gres(text: str) -> list[Gpus]:
         if one.count:
             found[one.kind] = one
     return list(found.values())
+
+
+def _gres_words(part: str) -> list[str]:
+    """Name, type and count of `gpu:a100:2`, `gres/gpu:2`, `gres:gpu:2`, `gpu=2`."""
+    return re.split("[:=]", part.removeprefix("gres:").removeprefix("gres/"))
+
+
+def gres_names(text: str) -> list[str]:
+    """The names in a --gres list."""
+    return [_gres_words(part)[0] for part in text.removeprefix("gres:").split(",") if part]
 
 
 def _sum(counts: list[Gpus]) -> Gpus | None:
@@ -169,6 +184,7 @@ _COUNTS = {
     "cpus-per-task": "cpus_per_task",
     "sockets-per-node": "sockets_per_node",
     "ntasks-per-gpu": "tasks_per_gpu",
+    "ntasks-per-tres": "tasks_per_gpu",
     "cpus-per-gpu": "cpus_per_gpu",
 }
 _WAYS = {
@@ -180,11 +196,34 @@ _WAYS = {
 }
 
 
+def _shares(way: str, text: str) -> list[tuple[str, str, Gpus]]:
+    return [(way, name, one) for name in SHARED for one in parse_gres(text, name)]
+
+
+def _per_task(
+    text: str, values: dict[str, object], gpus: dict[str, list[Gpus]]
+) -> list[tuple[str, str, Gpus]]:
+    """--tres-per-task: what --cpus-per-task and --gpus-per-task say as well; the shares in it."""
+    for part in text.split(","):
+        if part.startswith(("cpu=", "cpu:")):
+            if "cpus_per_task" in values:
+                raise invalid(f"--tres-per-task={text} and --cpus-per-task exclude each other")
+            values["cpus_per_task"] = parse_count(part[4:], "tres-per-task")
+    found = parse_gres(text)
+    if found and "gpus-per-task" in gpus:
+        raise invalid(f"--tres-per-task={text} and --gpus-per-task exclude each other")
+    if found:
+        gpus["gpus-per-task"] = found
+    return _shares("task", text)
+
+
 def read_request(given: list[Given], command: str) -> Request:
     """The request of these options; InvalidRequest for a value that Slurm cannot read."""
     values: dict[str, object] = {}
     other: dict[str, str] = {}
     gpus: dict[str, list[Gpus]] = {}
+    shares: list[tuple[str, str, Gpus]] = []
+    task_shares: list[tuple[str, str, Gpus]] = []
     for name, value, _ in given:
         if name == "nodes":
             values["min_nodes"], values["max_nodes"] = parse_nodes(value)
@@ -194,12 +233,25 @@ def read_request(given: list[Given], command: str) -> Request:
                 raise invalid(f"--{name}={value}: must be 1 or more", option=name)
             values[_COUNTS[name]] = count
         elif name == "gres":
-            gpus[name] = [] if value.lower() == "none" else parse_gres(value)
+            none = value.lower() == "none"
+            gpus[name] = [] if none else parse_gres(value)
+            shares = [] if none else _shares("node", value)
+            other[name] = value
+        elif name == "tres-per-task":
+            task_shares = _per_task(value, values, gpus)
+            other[name] = value
+        elif name == "mem-per-gpu":
+            values["memory_per_gpu"] = memory(value, name)
             other[name] = value
         elif name in _WAYS:
             gpus[name] = [parse_gpus(part, name) for part in value.split(",")]
         elif name == "gpu-bind":
             values["bind"] = value
+        elif name == "tres-bind":
+            found = re.search(r"(?:^|\+)gres/gpu:([^+]*)", value)
+            if found and "bind" not in values:
+                values["bind"] = found[1]
+            other[name] = value
         elif name == "exclusive":
             values["exclusive"] = value in ("", "exclusive", "user")
             other[name] = value
@@ -214,6 +266,7 @@ def read_request(given: list[Given], command: str) -> Request:
         command=command,
         given=tuple(given),
         other=other,
+        shares=tuple(shares + task_shares),
         asked=tuple((_WAYS[name], one) for name, one in asked),
         step_asked=tuple((_WAYS[n], one) for n, one in asked if n != "gres" or command == "srun"),
         per_job=_sum(gpus.get("gpus", [])),

@@ -12,15 +12,23 @@ from podwright.slurm.requests._counts import Held, Placed, Share, Step, Wants
 from podwright.slurm.requests._fill import Options, fill_srun
 from podwright.slurm.requests._layout import lay
 from podwright.slurm.requests._request import Gpus, Request
-from podwright.slurm.requests._values import Refusal, Shape
+from podwright.slurm.requests._values import Refusal
 
 
 def step_of(
-    request: Request, w: Wants, held: list[Held], *, newer: bool, alone: bool
+    request: Request,
+    w: Wants,
+    held: list[Held],
+    *,
+    newer: bool,
+    alone: bool,
+    again: bool,
 ) -> Step | Refusal:
     """What srun sends: for itself, or inside the job that sbatch or salloc got."""
     nodes, in_job = len(held), request.command != "srun"
-    if newer and in_job and request.tasks_per_gpu and request.cpus_per_task:
+    if not newer and request.cpus_per_gpu and not request.asks_for_gpus and not held[0].gpus:
+        return Refusal("step", "srun asks for cores of GPUs, and the job has no GPU")
+    if again and in_job and request.tasks_per_gpu and request.cpus_per_task:
         return Refusal(
             "step",
             "this Slurm's srun reads --cpus-per-task from its job as --tres-per-task, and refuses "
@@ -30,8 +38,7 @@ def step_of(
     o = _inside(request, w, nodes, newer=newer, alone=alone) if in_job else replace(w.options)
     sized = o.cpus_per_task if in_job else request.cpus_per_task
     tasks: int | None = o.tasks
-    again = newer and not o.counted and o.tasks_per_node
-    if not o.said or again:
+    if not o.said or (newer and not o.counted and o.tasks_per_node):
         each = (o.tasks_per_node or 0) * nodes
         if sized and not o.tasks_per_node:
             each = sum(node.cpus // sized for node in held)
@@ -47,6 +54,8 @@ def step_of(
         cpus = tasks or 0
     else:
         cpus = sum(node.cpus for node in held)
+    if w.overcommit:
+        cpus = min(cpus, nodes)
     step = Step(
         tasks=tasks,
         min_nodes=min(nodes, o.min_nodes) if o.nodes_said else nodes,
@@ -94,7 +103,7 @@ def _batch(request: Request, w: Wants, nodes: int, *, newer: bool) -> tuple[int 
     if w.options.said and not newer:
         tasks = w.options.tasks
     if tasks is None:
-        tasks = nodes * each if newer and each else w.tasks
+        tasks = nodes * each if each else w.tasks
     return tasks, each
 
 
@@ -158,10 +167,16 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
 
 
 def run_step(
-    request: Request, w: Wants, shape: Shape, held: list[Held], *, newer: bool, alone: bool
+    request: Request,
+    w: Wants,
+    held: list[Held],
+    *,
+    newer: bool,
+    alone: bool,
+    again: bool = False,
 ) -> list[Placed] | Refusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
-    step = step_of(request, w, held, newer=newer, alone=alone)
+    step = step_of(request, w, held, newer=newer, alone=alone, again=again)
     if isinstance(step, Refusal):
         return step
     asked = step.asked or request.asked
@@ -176,4 +191,7 @@ def run_step(
         shares = [Share("", job=gpus, tasks_per_gpu=request.tasks_per_gpu)]
     for share in shares:
         share.cpus_per_gpu = (request.cpus_per_gpu or 0) if newer else 0
-    return lay(step, request, w, shape, held, shares, newer=newer)
+    placed = lay(step, request, w, held, shares, newer=newer)
+    if isinstance(placed, Refusal) or not request.shares:
+        return placed
+    return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

@@ -16,6 +16,11 @@ class Shape:
     type of each GPU by number; empty, all are of the first of `kinds`. `confined` says whether
     the site confines devices (ConstrainDevices=yes in cgroup.conf): then programs number the GPUs
     from zero, and see no others. `affinity`: tasks are bound to cores (task/affinity).
+
+    `threads` are those of a core, `cpus` of a node as Slurm counts them (0: all threads). `memory`
+    is in MiB. `shards` is how many shards each GPU is shared in, by number; `mps` likewise.
+    `links[a][b]` counts the links between two GPUs (gres.conf's Links=). `reserved` are cores that
+    no job gets, by their number in the node. `features` and `weight` as slurm.conf has them.
     """
 
     nodes: int = 4
@@ -27,6 +32,27 @@ class Shape:
     affinity: bool = False
     beside: tuple[int, ...] = ()
     types: tuple[str, ...] = ()
+    threads: int = 1
+    cpus: int = 0
+    memory: int = 1 << 40
+    disk: int = 0
+    weight: int = 1
+    features: frozenset[str] = frozenset()
+    shards: tuple[int, ...] = ()
+    mps: tuple[int, ...] = ()
+    links: tuple[tuple[int, ...], ...] = ()
+    reserved: frozenset[int] = frozenset()
+    other_gres: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def cpus_per_core(self) -> int:
+        """CPUs that Slurm counts for a core: its threads, or 1 where CPUs= says so."""
+        return 1 if self.cpus == self.cores else self.threads
+
+    @property
+    def all_cpus(self) -> int:
+        """CPUs of a node."""
+        return self.cpus or self.cores * self.threads
 
     @property
     def cores(self) -> int:
@@ -43,20 +69,107 @@ class Shape:
         ahead = more * (share + 1)
         return gpu // (share + 1) if gpu < ahead else more + (gpu - ahead) // share
 
+    def units_of(self, name: str, kind: str = "") -> dict[int, int]:
+        """Units of a GRES by number: 1 of each GPU (of a type), or the shards that it holds."""
+        if name == "gpu":
+            return dict.fromkeys(self.gpus_of(kind), 1)
+        shares = {"shard": self.shards, "mps": self.mps}.get(name, ())
+        return {gpu: n for gpu, n in enumerate(shares) if n and gpu in self.gpus_of(kind)}
+
     def gpus_of(self, kind: str = "") -> list[int]:
         """The numbers of the GPUs of this type; of all where none is named."""
-        if not kind or not self.types:
+        if not kind:
             return list(range(self.gpus))
+        if not self.types:
+            return list(range(self.gpus)) if kind in self.kinds or not self.kinds else []
         return [gpu for gpu in range(self.gpus) if self.types[gpu] == kind]
+
+
+UNLIMITED = 1 << 30
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition's limits and defaults; memory is in MiB, times are in minutes.
+
+    `memory` and `most_memory` are (MiB, whether each CPU), 0 where nothing is said. `share` is
+    OverSubscribe: 0 EXCLUSIVE, 1 NO, 2 YES, 3 FORCE.
+    """
+
+    name: str = ""
+    nodes: frozenset[str] = frozenset()
+    min_nodes: int = 0
+    max_nodes: int = UNLIMITED
+    max_cpus_per_node: int = UNLIMITED
+    max_cpus_per_socket: int = UNLIMITED
+    memory: tuple[int, bool] = (0, False)
+    most_memory: tuple[int, bool] = (0, False)
+    max_time: int = UNLIMITED
+    default_time: int | None = None
+    share: int = 1
+    least_loaded: bool = False
+    cpus_per_gpu: int = 0
+    memory_per_gpu: int = 0
+    up: bool = True
+    priority: int = 1
+    unmodelled: str = ""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster: its nodes in Slurm's order, partitions, defaults and network.
+
+    `nodes` are (name, kind) where kind counts in `shapes`; `down` are those that take no job.
+    `leaves` are the switches at which nodes hang (topology/tree), `above` the switches of switches;
+    `select` are the words of SelectTypeParameters. `unmodelled` names what is known to decide here
+    and is not modelled: then no answer is given. On the nodes in `assumed` the GPUs are taken to
+    stand in socket order, for no gres.conf says where they are.
+    """
+
+    shapes: tuple[Shape, ...]
+    nodes: tuple[tuple[str, int], ...]
+    partitions: tuple[Partition, ...] = (Partition(),)
+    default: str = ""
+    down: frozenset[str] = frozenset()
+    select: frozenset[str] = frozenset({"CR_CORE"})
+    memory: tuple[int, bool] = (0, False)
+    most_memory: tuple[int, bool] = (0, False)
+    cpus_per_gpu: int = 0
+    memory_per_gpu: int = 0
+    enforce: str = "NO"
+    prefers: bool = True  # --prefer is tested when a job is submitted
+    core_spec_allowed: bool = False
+    leaves: tuple[tuple[str, frozenset[str]], ...] = ()
+    above: tuple[tuple[str, frozenset[str]], ...] = ()
+    topology: str = "flat"
+    unmodelled: tuple[str, ...] = ()
+    assumed: frozenset[str] = frozenset()
+    cautions: tuple[str, ...] = ()  # what else may keep a job back, in sentences
+
+    def shape_of(self, name: str) -> Shape:
+        """The kind of a node."""
+        return self.shapes[dict(self.nodes)[name]]
+
+
+def alone(shape: Shape) -> Site:
+    """A site of `shape.nodes` equal nodes and one partition."""
+    names = [f"n{number + 1}" for number in range(shape.nodes)]
+    return Site((shape,), tuple((name, 0) for name in names))
 
 
 @dataclass(frozen=True)
 class NodeGrant:
-    """What one node gives: the GPUs by number, cores by socket, tasks."""
+    """What one node gives: the GPUs by number, cores by socket, tasks; `cpus` are the CPUs by
+    number, as scontrol counts them, `shards` (or other shared GRES) by GPU, memory in MiB."""
 
     gpus: tuple[int, ...]
     tasks: int
     cores: tuple[int, ...]
+    name: str = ""
+    cpus: tuple[int, ...] = ()
+    shards: tuple[int, ...] = ()
+    memory: int = 0
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +202,7 @@ class Grant:
 class Refusal:
     """What Slurm does instead. `stage`: submit (refused at once), waits (accepted, never
     starts), step (the job starts, its srun fails), hangs (it starts, its srun waits for ever),
-    nothing (no GPUs are asked for)."""
+    nothing (no GPUs are asked for), unknown (this is not modelled: `reason` names what)."""
 
     stage: str
     reason: str

@@ -32,11 +32,14 @@ def sentence(request: Request, answer: Grant | Refusal, shape: Shape) -> str:
             "step": "The job starts, and its srun fails",
             "hangs": "The job starts, and its srun waits for ever",
             "nothing": "The job gets no GPUs",
+            "unknown": "Not known",
         }[answer.stage]
         return f"{how}: {answer.reason}."
     counted = [text for name, text in _COUNTS_BY if getattr(request, name)]
     if request.by_gres:
         counted = [c.replace("--gpus-per-node", "--gres") for c in counted]
+    if not answer.total_gpus:
+        return _without(answer)
     held = [len(node.gpus) for node in answer.nodes]
     each = f"{plural(held[0], 'GPU')} each" if len(set(held)) == 1 and len(held) > 1 else ""
     if len(held) > 1 and not each:
@@ -47,6 +50,14 @@ def sentence(request: Request, answer: Grant | Refusal, shape: Shape) -> str:
         f"{plural(len(answer.tasks), 'task')}; {' and '.join(counted)}. "
         f"{_views(request, answer, shape)}"
     )
+
+
+def _without(answer: Grant) -> str:
+    head = f"{plural(len(answer.nodes), 'node')} for {plural(len(answer.tasks), 'task')}"
+    shares = sum(sum(node.shards) for node in answer.nodes)
+    if not shares:
+        return f"The job gets no GPUs: {head}."
+    return f"{head}, with {plural(shares, 'share')} of GPUs."
 
 
 def _views(request: Request, answer: Grant, shape: Shape) -> str:
@@ -77,7 +88,7 @@ def picture(answer: Grant, shape: Shape) -> str:
     for task in answer.tasks:
         by_node[task.node].append(task)
     for number, node in enumerate(answer.nodes):
-        look = (node.gpus, tuple((t.sees, t.variable) for t in by_node[number]))
+        look = (node.gpus, node.shape, tuple((t.sees, t.variable) for t in by_node[number]))
         if look in looks:
             groups[looks[look]][0].append(number)
         else:
@@ -85,13 +96,16 @@ def picture(answer: Grant, shape: Shape) -> str:
             groups.append(([number], by_node[number]))
     lines: list[str] = []
     for numbers, tasks in groups:
-        held = answer.nodes[numbers[0]].gpus
-        lines.append(_header(numbers, shape, held))
+        first = answer.nodes[numbers[0]]
+        mine = first.shape or shape
+        which = [answer.nodes[n].name for n in numbers]
+        lines.append(_header(numbers, which, mine, first.gpus))
         for task in tasks[:_SHOWN_TASKS]:
-            lines.append(_row(task, shape, len(numbers) > 1))
+            lines.append(_row(task, mine, len(numbers) > 1))
         if len(tasks) > _SHOWN_TASKS:
             lines.append(f"  … {len(tasks) - _SHOWN_TASKS} more tasks alike")
-    lines.append("GPU numbers with [ ] belong to the job; # a task sees it, . it does not.")
+    if any(node.shape is None or node.shape.gpus for node in answer.nodes):
+        lines.append("GPU numbers with [ ] belong to the job; # a task sees it, . it does not.")
     lines += _legend(answer, shape)
     return "\n".join(lines)
 
@@ -99,7 +113,9 @@ def picture(answer: Grant, shape: Shape) -> str:
 def _legend(answer: Grant, shape: Shape) -> list[str]:
     """What else a reader needs to read the picture."""
     lines = []
-    if len(set(shape.types)) > 1:
+    for shape in dict.fromkeys(node.shape or shape for node in answer.nodes):
+        if len(set(shape.types)) <= 1:
+            continue
         kinds = dict.fromkeys(shape.types)
         lines.append(
             "Types: "
@@ -114,10 +130,13 @@ def _legend(answer: Grant, shape: Shape) -> list[str]:
     return lines
 
 
-def _header(numbers: list[int], shape: Shape, held: tuple[int, ...]) -> str:
-    which = f"node {numbers[0]}" if len(numbers) == 1 else f"nodes {_ranges(numbers)}"
+def _header(numbers: list[int], names: list[str], shape: Shape, held: tuple[int, ...]) -> str:
+    if all(names):
+        which = ",".join(names)
+    else:
+        which = f"node {numbers[0]}" if len(numbers) == 1 else f"nodes {_ranges(numbers)}"
     columns = "".join(f"[{g}]" if g in held else f" {g} " for g in range(shape.gpus))
-    return f"{which:<14}GPU {columns}"
+    return f"{which:<14}GPU {columns}" if shape.gpus else which
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -139,7 +158,7 @@ def as_json(request: Request, answer: Grant | Refusal, shape: Shape) -> dict[str
     said = sentence(request, answer, shape)
     if isinstance(answer, Refusal):
         return {
-            "granted": False,
+            "granted": None if answer.stage == "unknown" else False,
             "stage": answer.stage,
             "reason": answer.reason,
             "would_work": answer.would_work,
@@ -149,7 +168,17 @@ def as_json(request: Request, answer: Grant | Refusal, shape: Shape) -> dict[str
         "granted": True,
         "sentence": said,
         "total_gpus": answer.total_gpus,
-        "nodes": [{"gpus": list(n.gpus), "tasks": n.tasks} for n in answer.nodes],
+        "nodes": [
+            {
+                "name": n.name or None,
+                "gpus": list(n.gpus),
+                "tasks": n.tasks,
+                "cpus": list(n.cpus),
+                "memory_mib": n.memory,
+                "shares": {str(gpu): count for gpu, count in enumerate(n.shards) if count},
+            }
+            for n in answer.nodes
+        ],
         "tasks": [
             {
                 "rank": t.rank,

@@ -1,0 +1,156 @@
+"""A real Slurm laid out as a random site, and what it does with one request after the other.
+
+A job writes down what it holds (`scontrol -d show job`), and its tasks what each of them sees; so a
+request takes a fraction of a second where nothing waits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.outer.gpu.truth import make_gpus
+from tests.outer.lab import ALICE, LabError, Release, SlurmLab, poll
+from tests.slurm_requests.any_site import AnySite
+
+_SCRIPT = r"""#!/bin/sh
+scontrol -o -d show job $SLURM_JOB_ID > @OUT@.part
+mv @OUT@.part @OUT@.job
+srun sh -c 'echo "@$SLURM_PROCID $SLURMD_NODENAME [${CUDA_VISIBLE_DEVICES-unset}]@"' \
+    > @OUT@.tasks 2>&1
+echo $? > @OUT@.rc
+"""
+_AGAIN = re.compile(r"--partition=\w+,|--prefer")
+_ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "COMPLETED")
+_TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
+_HELD = re.compile(r" Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(\S*)")
+
+
+class AnyLab(SlurmLab):
+    """`with AnyLab(site) as lab: lab.outcome("--gpus=4")`."""
+
+    def __init__(self, site: AnySite, release: Release | None = None) -> None:
+        self.site = site
+        self._count = 0
+        files = {"gres.conf": site.gres_conf()}
+        if site.topology:
+            files["topology.conf"] = site.topology
+        super().__init__(
+            nodes=len(site.nodes),
+            conf=site.settings,
+            lines=site.partitions,
+            files=files,
+            release=release,
+        )
+        make_gpus(self, 8)
+
+    def write_conf(self) -> None:
+        """As every lab's, but each node with a line of its own."""
+        super().write_conf()
+        path = self.folder / "slurm.conf"
+        lines = []
+        for line in path.read_text().splitlines():
+            found = re.match(r"NodeName=(\S+) (.*) CPUs=\d+ RealMemory=\d+ ", line)
+            if found:
+                name = found[1]
+                line = f"NodeName={name} {found[2]} {self.site.nodes[name].line()} State=UNKNOWN"
+            lines.append(line)
+        path.write_text("\n".join(lines) + "\n")
+
+    def shown(self) -> dict[str, str]:
+        """What a reader of this site may read."""
+        return {
+            "config": self.ok("scontrol", "show", "config"),
+            "nodes": self.ok("scontrol", "--oneliner", "show", "node"),
+            "partitions": self.ok("scontrol", "--oneliner", "show", "partition"),
+            "gres.conf": self.site.gres_conf(),
+            "topology.conf": self.site.topology,
+        }
+
+    def outcome(self, options: str, *, patience: float = 300) -> dict[str, Any]:
+        """What Slurm does: {"stage": submit | waits | step | hangs | runs, "nodes": ..., ...}."""
+        self._count += 1
+        out = self.folder / "out" / f"r{self._count}"
+        done = self.run(
+            "sbatch", "--parsable", "--output=/dev/null", *shlex.split(options),
+            stdin=_SCRIPT.replace("@OUT@", str(out)), user=ALICE,
+        )  # fmt: skip
+        if done.returncode != 0:
+            return {"stage": "submit", "said": done.stderr.strip().splitlines()[-1:]}
+        job = done.stdout.strip().partition(";")[0]
+        try:
+            again = bool(_AGAIN.search(options))
+            return self._watch(job, out, time.monotonic() + patience, again=again)
+        finally:
+            self._end(job)
+
+    def _watch(self, job: str, out: Path, deadline: float, *, again: bool) -> dict[str, Any]:
+        """again: what waits at first may start in another partition, or on other nodes."""
+        pending = 0.0
+        over = out.with_suffix(".rc")
+        tasks = out.with_suffix(".tasks")
+        while time.monotonic() < deadline:
+            if over.exists():
+                held = _held(out.with_suffix(".job").read_text())
+                said = tasks.read_text()
+                seen = sorted((int(r), node, gpus) for r, node, gpus in _TASK.findall(said))
+                if not seen:
+                    last = [line for line in said.splitlines() if "rror" in line][:1]
+                    return {"stage": "step", "nodes": held, "said": last}
+                return {"stage": "runs", "nodes": held, "tasks": [[n, g] for _, n, g in seen]}
+            if tasks.exists() and "retrying" in tasks.read_text():
+                held = _held(out.with_suffix(".job").read_text())
+                return {"stage": "hangs", "nodes": held}
+            if not out.with_suffix(".job").exists():
+                text = self.run("scontrol", "-o", "show", "job", job).stdout
+                state = re.search(r"JobState=(\S+) Reason=(\S+)", text)
+                if state and state[1] == "PENDING" and state[2] not in ("None", "Priority"):
+                    pending = pending or time.monotonic()
+                    late = time.monotonic() > pending + 4
+                    if not again or late or "Scheduler=Backfill" in text:
+                        return {"stage": "waits", "said": [state[2]]}
+                if state and state[1] not in _ALIVE:
+                    return {"stage": "ends", "said": [state[1], state[2]]}
+            time.sleep(0.01)
+        raise LabError(f"job {job} neither starts nor ends")
+
+    def _end(self, job: str) -> None:
+        self.run("scancel", job)
+
+        def idle() -> bool:
+            done = self.run("sinfo", "-h", "-N", "-o", "%t").stdout.split()
+            return bool(done) and set(done) == {"idle"}
+
+        poll("idle nodes", idle, seconds=120, every=0.02)
+
+
+def _held(text: str) -> dict[str, dict[str, Any]]:
+    """Cores, memory and GRES by node, out of `scontrol -d show job`."""
+    found: dict[str, dict[str, Any]] = {}
+    for names, cpus, memory, gres in _HELD.findall(text):
+        for name in _names(names):
+            found[name] = {"cpus": _numbers(cpus), "mem": int(memory), "gres": gres}
+    return found
+
+
+def _names(text: str) -> list[str]:
+    """n1 and n3 of `n[1,3]`."""
+    found = re.fullmatch(r"n\[(.*)\]", text)
+    return [f"n{n}" for n in _numbers(found[1])] if found else text.split(",")
+
+
+def _numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def as_line(options: str, outcome: dict[str, Any]) -> str:
+    """A line of a record."""
+    return json.dumps({"options": options, **outcome}, sort_keys=True)

@@ -1,0 +1,67 @@
+"""explain-request against real Slurm on random sites: 152 requests ordinarily, 2,000 under soak.
+
+Sites have nodes of several kinds, partitions, features, weights, threads, shares and switches; what
+is told and compared: whether a request is refused, waits or starts, on which nodes, with which
+GPUs, CPUs and memory, and what each task sees.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from podwright.slurm.requests import Texts, read_site, read_version
+from tests.outer.gpu.any_lab import AnyLab
+from tests.outer.lab import release
+from tests.slurm_requests.any_options import some_options
+from tests.slurm_requests.any_outcome import UNKNOWN, options_of, seen, told
+from tests.slurm_requests.any_site import any_site
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
+SEEDS = range(100, 120) if SOAK else (21, 22)
+EACH = 100 if SOAK else 38
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_requests_end_as_told(name: str) -> None:
+    wrong: list[str] = []
+    asked: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    total = without = 0
+    for seed in SEEDS:
+        site = any_site(seed)
+        with AnyLab(site, release(name)) as lab:
+            shown = lab.shown()
+            known = read_site(
+                Texts(
+                    config=shown["config"],
+                    nodes=shown["nodes"],
+                    partitions=shown["partitions"],
+                    gres_conf=shown["gres.conf"],
+                    topology_conf=shown["topology.conf"],
+                )
+            )
+            version = read_version(shown["config"])
+            assert version is not None
+            for options in some_options(seed, EACH, site):
+                total += 1
+                asked.update(options_of(options))
+                ours = told(known, options, version)
+                if ours == UNKNOWN:
+                    without += 1
+                    unknown.update(options_of(options))
+                    continue
+                real = seen(lab.outcome(options))
+                if ours != real:
+                    wrong.append(f"{seed}: {options}\n  told {ours}\n  seen {real}")
+    assert wrong == [], f"{len(wrong)} of {total} ended otherwise"
+    assert without <= 0.03 * total
+    if SOAK:
+        few = {option: count for option, count in asked.items() if count < 40}
+        assert few == {}
+        assert {o: n for o, n in unknown.items() if n > 0.1 * asked[o]} == {}
