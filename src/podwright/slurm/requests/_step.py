@@ -26,7 +26,7 @@ def step_of(
 ) -> Step | Refusal:
     """What srun sends: for itself, or inside the job that sbatch or salloc got."""
     nodes, in_job = len(held), request.command != "srun"
-    if not newer and request.cpus_per_gpu and not request.asks_for_gpus and not held[0].gpus:
+    if not newer and request.cpus_per_gpu and not request.asks_for_gpus and not request.exclusive:
         return Refusal("step", "srun asks for cores of GPUs, and the job has no GPU")
     if again and in_job and request.tasks_per_gpu and request.cpus_per_task:
         return Refusal(
