@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import tempfile
@@ -25,6 +26,8 @@ _LOOK = 0.5  #: seconds between looks at our memory
 #: Bytes that a connection may send beside its calls: at first and at most, with each call whose
 #: message is whole, and with each second. Whoever sends more asks for nothing.
 CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
+#: accept(2): no descriptor or no memory is left.
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -86,6 +89,7 @@ class Forwarder:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.TimerHandle | None = None
+        self._ended = False
 
     def start(self) -> None:
         """Let them come."""
@@ -95,7 +99,12 @@ class Forwarder:
 
     def refuse(self) -> None:
         """Nobody more; those who are here stay."""
+        self._ended = True
         self._loop.remove_reader(self._listener)
+
+    def _resume(self) -> None:
+        if not self._ended:
+            self._loop.add_reader(self._listener, self._accept)
 
     def stop(self) -> None:
         """All go."""
@@ -120,7 +129,12 @@ class Forwarder:
         for _ in range(_ACCEPTS):
             try:
                 connection, address = self._listener.accept()
-            except OSError:  # nobody is there, has gone again, or no descriptor is left
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _NOTHING_LEFT:  # then asking again at once would not help
+                    self._loop.remove_reader(self._listener)
+                    self._loop.call_later(_LOOK, self._resume)
                 return
             task = self._loop.create_task(self._let_in(connection, str(address[0])))
             self._tasks.add(task)

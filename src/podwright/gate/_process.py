@@ -32,8 +32,8 @@ class Setup(msgspec.Struct, frozen=True):
     listener: int
     link: int
     certs: str = ""
-    connections: int = 256
-    each: int = 128
+    connections: int = 1024
+    each: int = 512
     memory: int = 384 << 20
 
 

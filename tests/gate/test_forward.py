@@ -1,0 +1,164 @@
+"""Bytes from TCP to gRPC's socket: counted, bounded, and never lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from podwright.gate import _forward as forward
+from podwright.gate._forward import Forwarder, Hidden
+from podwright.http import Visitors
+
+
+class Echo:
+    """What listens within: it greets at once, and sends back all that it hears."""
+
+    def __init__(self, memory: int = 1 << 40) -> None:
+        self.hidden = Hidden()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.names: list[str] = []
+        self.used = 0
+        self.memory = memory
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_unix_server(self._serve, self.hidden.path)
+        self.hidden.hide()
+        visitors = Visitors(8, 4)
+        self.forwarder = Forwarder(
+            self.listener, self.hidden, visitors, self.memory, lambda: self.used
+        )
+        self.forwarder.start()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.names.append(writer.get_extra_info("peername").lstrip(b"\0").decode())
+        writer.write(b"welcome ")
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def stop(self) -> None:
+        self.forwarder.refuse()
+        self.forwarder.stop()
+        self.server.close()
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[Echo]:
+    made = Echo()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_nothing_is_lost_in_either_direction(echo: Echo) -> None:
+    """Also what gRPC says before the stranger's own end is ready, and after it said its last."""
+    for size in (0, 1, 100_000, 1_000_000):
+        reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+        sent = os.urandom(size)
+        writer.write(sent)
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), 120) == b"welcome " + sent
+        writer.close()
+    async with asyncio.timeout(120):
+        while len(echo.forwarder.visitors):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_connection_is_known_by_its_name(echo: Echo) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    assert await reader.readexactly(8) == b"welcome "
+    assert echo.forwarder.peer(echo.names[0]) == "127.0.0.1"
+    writer.close()
+    async with asyncio.timeout(120):
+        while echo.forwarder.peer(echo.names[0]):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def sent_until_cut(port: int, most: int) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reading = asyncio.create_task(reader.read())
+    sent = 0
+    with suppress(OSError):
+        while sent < most and not reading.done():
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent += 1 << 16
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    writer.transport.abort()
+    return sent
+
+
+async def test_who_asks_for_nothing_is_cut_off(echo: Echo) -> None:
+    assert await sent_until_cut(echo.port, 64 << 20) < 32 << 20
+    assert not len(echo.forwarder.visitors)
+
+
+async def test_who_asks_may_go_on(echo: Echo) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    await reader.readexactly(8)
+    for _ in range(8):
+        writer.write(bytes(1 << 20))
+        await reader.readexactly(1 << 20)
+        echo.forwarder.earned(echo.names[0], 1 << 20)
+    writer.close()
+
+
+async def test_above_its_memory_who_sent_most_goes(echo: Echo) -> None:
+    heavy = await asyncio.open_connection("127.0.0.1", echo.port)
+    light = await asyncio.open_connection("127.0.0.1", echo.port)
+    for reader, writer, size in ((*heavy, 1 << 20), (*light, 100)):
+        writer.write(bytes(size))
+        await reader.readexactly(8 + size)
+    echo.used = 1 << 50
+    echo.forwarder._weigh()
+    assert await asyncio.wait_for(_ended(heavy[0]), 120)
+    echo.used = 0
+    light[1].write(b"x")
+    assert await light[0].readexactly(1) == b"x"
+    heavy[1].close()
+    light[1].close()
+
+
+async def _ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read() == b""
+    except ConnectionError:
+        return True
+
+
+async def test_without_descriptors_it_waits(echo: Echo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not ask again and again meanwhile."""
+    monkeypatch.setattr(forward, "_LOOK", 0.05)
+    tries = 0
+    whole = echo.forwarder._listener
+
+    class Empty:
+        def accept(self) -> Any:
+            nonlocal tries
+            tries += 1
+            raise OSError(errno.EMFILE, "none left")
+
+        def fileno(self) -> int:
+            return whole.fileno()
+
+    echo.forwarder._listener = Empty()  # type: ignore[assignment]
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    async with asyncio.timeout(120):
+        while tries < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    echo.forwarder._listener = whole
+    assert await asyncio.wait_for(reader.readexactly(8), 120) == b"welcome "
+    assert tries < 100
+    writer.close()
