@@ -228,7 +228,7 @@ async def test_connections_beyond_the_limit_take_the_place_of_silent_ones(apart:
         silent.append(one)
     assert (await info(apart)).port == apart.port
     (gate,) = gates()
-    assert gate.num_fds() < 1200
+    assert gate.num_fds() < 1800
     for one in silent:
         one.close()
 

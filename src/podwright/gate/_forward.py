@@ -28,6 +28,7 @@ _LOOK = 0.5  #: seconds between looks at our memory
 CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
 #: accept(2): no descriptor or no memory is left.
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_HEAVY = 128 << 10  #: bytes that a connection sent lately, below which it weighs nothing
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -161,7 +162,8 @@ class Forwarder:
     def over(self, visit: _Visit) -> None:
         """A connection has ended."""
         self.visitors.gone(visit)
-        self._visits.pop(visit.name, None)
+        if self._visits.get(visit.name) is visit:  # the kernel may have given its name away
+            del self._visits[visit.name]
 
     def _weigh(self) -> None:
         """Above the memory that we may use, those who sent most go until a quarter has gone."""
@@ -169,7 +171,8 @@ class Forwarder:
         if self._used() > self._memory:
             visits = sorted((cast("_Visit", v) for v in self.visitors), key=lambda v: -v.recent)
             for visit in visits[: max(1, len(visits) // 4)]:
-                visit.leave()
+                if visit.recent > _HEAVY:  # memory that was freed may still be ours
+                    visit.leave()
         for visitor in self.visitors:
             visit = cast("_Visit", visitor)
             visit.recent //= 2

@@ -42,15 +42,16 @@ MAX_MESSAGE = 1024 * 1024
 MAX_HEAD = 16 * 1024
 #: Calls at once: of all, and of one address.
 MAX_CALLS, MAX_CALLS_EACH = 1024, 512
-#: Requests that have begun and are not yet whole, and seconds that one may take.
-MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 192, 128, 10.0
+#: Requests that have begun and are not yet whole: of all, of one connection; and seconds that one
+#: may take.
+MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
 _SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY})
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_metadata_size", MAX_HEAD),
     ("grpc.absolute_max_metadata_size", MAX_HEAD + 4096),
-    ("grpc.max_concurrent_streams", 128),
+    ("grpc.max_concurrent_streams", 64),
     ("grpc.server_handshake_timeout_ms", 20_000),
     ("grpc.max_connection_idle_ms", 600_000),
     # Clients of two servers ask each second whether theirs is still there, within a call.
@@ -74,7 +75,7 @@ class Gate:
         self._forwarder = Forwarder(listener, self._inner, connections, setup.memory)
         self._calls = Visitors(MAX_CALLS, MAX_CALLS_EACH, what="calls")
         self._unfinished = Visitors(
-            MAX_UNFINISHED, UNFINISHED_EACH, patience=0.5, what="unfinished requests"
+            MAX_UNFINISHED, UNFINISHED_EACH, patience=2.0, what="unfinished requests"
         )
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -87,7 +88,7 @@ class Gate:
     async def start(self) -> None:
         """Answer."""
         self._server = server = grpc.aio.server(
-            options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS + 64
+            options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS + MAX_UNFINISHED + 64
         )
         server.add_generic_rpc_handlers((_Table(self),))
         self._health = add_services(server, self._handlers)
@@ -206,9 +207,9 @@ class Gate:
         peer = self._forwarder.peer(name)
         call = _Call()
         try:
-            self._calls.enter(call, peer)
-            data = await self._whole(messages, peer)
+            data = await self._whole(messages, name)
             self._forwarder.earned(name, len(data))
+            self._calls.enter(call, peer)
             return await handler(self.caller, path, data, self._shown(context, peer, said))
         except Full as full:
             refusal: PodwrightError = NoCapacity(f"{full} at once", would_work="ask again")
@@ -226,10 +227,10 @@ class Gate:
         )
         raise AssertionError("abort always raises")
 
-    async def _whole(self, messages: Any, peer: str) -> bytes:
+    async def _whole(self, messages: Any, name: str) -> bytes:
         """The message, once it is whole. Raises Full, or wire.TimedOut."""
         part = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
-        self._unfinished.enter(part, peer)
+        self._unfinished.enter(part, name)
         try:
             async with asyncio.timeout(UNFINISHED_S):
                 data = await anext(aiter(messages), None)

@@ -61,7 +61,7 @@ async def spawn(
 
 def limit(setup: Setup) -> None:
     """Take no more than this of the machine: descriptors, memory, the processor, core files."""
-    wanted = 2 * setup.connections + 128
+    wanted = 3 * setup.connections + 256  # a stranger's end, and both of the one to gRPC
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
