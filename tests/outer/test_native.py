@@ -351,7 +351,6 @@ def plugin() -> Iterator[Callable[[Release], Path]]:
 
 
 @pytest.mark.slurm
-@pytest.mark.parametrize("every_release", ["oldest", "middle"], indirect=True)
 def test_options_reach_every_command_and_tasks_find_their_partition(
     slurm_lab: Callable[..., SlurmLab],
     every_release: Release,
