@@ -126,10 +126,12 @@ def step_beyond_job(case: Case) -> Iterator[Found]:
     "passes it on",
 )
 def cpus_not_passed_on(case: Case) -> Iterator[Found]:
-    from podwright.slurm.requests import TASKS_ALONE
-
     script, version = case.script, case.site.version
-    if version is None or not TASKS_ALONE[0] <= version < TASKS_ALONE[1]:
+    if version is None:
+        return
+    from podwright.slurm.requests import TASKS_ALONE  # the model of Slurm: loaded where it matters
+
+    if not TASKS_ALONE[0] <= version < TASKS_ALONE[1]:
         return
     wide = (script.request.cpus_per_task or 1) > 1
     if not wide or any(a.name == "SRUN_CPUS_PER_TASK" for a in script.shell.assignments):

@@ -15,6 +15,7 @@ from podwright.slurm.lint._values import minutes
 from podwright.slurm.requests import Version, parse_version
 
 KEPT = 3600.0  # seconds
+KEPT_PART = 60.0  # where a command did not answer
 Ask = Callable[[list[str]], str]
 _OPTION = re.compile(r"^\s+(?:-\w,\s+)?--([\w-]+)", re.M)
 _FORM = 1
@@ -92,8 +93,7 @@ def find_site(ask: Ask, cache: Path, now: float) -> Site:
             "partitions": ask(["scontrol", "--oneliner", "show", "partition"]),
             "help": ask(["sbatch", "--help"]),
         }
-        if all(kept.values()):
-            _save(cache, {"key": key, "at": now, **kept})
+        _save(cache, {"key": key, "at": now, **kept})
     return read_site(kept["config"], kept["partitions"], kept["help"])
 
 
@@ -102,10 +102,10 @@ def _load(cache: Path, key: list[Any], now: float) -> dict[str, str] | None:
 
     try:
         kept = json.loads(cache.read_bytes())
-        fresh = kept["key"] == key and 0 <= now - kept["at"] < KEPT
-        return (
-            {name: str(kept[name]) for name in ("config", "partitions", "help")} if fresh else None
-        )
+        said = {name: str(kept[name]) for name in ("config", "partitions", "help")}
+        age = now - kept["at"]
+        fresh = kept["key"] == key and 0 <= age < (KEPT if all(said.values()) else KEPT_PART)
+        return said if fresh else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
