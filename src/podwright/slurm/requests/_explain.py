@@ -209,6 +209,12 @@ def _options(request: Request, said: Said, version: Version) -> Refusal | None:
         return Refusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
     if said.core_spec is not None and said.thread_spec is not None:
         return Refusal("submit", "--core-spec and --thread-spec exclude each other")
+    hint = request.other.get("hint", "")
+    beside = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
+    alone = not any(request.option(name) for name in beside)  # else the hint is ignored
+    taken = alone and hint in ("memory_bound", "nomultithread")
+    if version < MENDED and request.per_socket and taken:
+        return Refusal("submit", f"--hint={hint} takes back --sockets-per-node here")
     refused = _flags(request, said, version) or _plane(request, said) or _segments(request, said)
     if refused is None and version >= MENDED:
         return _newer_options(request, said)
