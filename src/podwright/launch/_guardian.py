@@ -228,8 +228,15 @@ def wait_for_end(channel: Channel, limit: float = 10.0) -> None:
 
 class _Guardian:
     def __init__(
-        self, channel: Channel, folder: RunFolder, output: int, spawn: Spawn, leash: int
+        self,
+        channel: Channel,
+        folder: RunFolder,
+        output: int,
+        spawn: Spawn,
+        leash: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.clock = clock
         self.channel = channel
         self.leash = leash
         self.folder = folder
@@ -238,7 +245,7 @@ class _Guardian:
         self.engine = 0
         self.children: dict[int, int] = {}
         self.daemons: set[int] = set()
-        self.quiet = False
+        self.quiet = self.ended = False
         self.ending: Ending | None = None
 
     def run(self) -> int:
@@ -260,22 +267,32 @@ class _Guardian:
             ready = dict(poll.poll(None if pause is None else pause * 1000))
             with contextlib.suppress(BlockingIOError):
                 os.read(wake, 512)
-            reap(self._ended)
-            if self.channel.handle in ready:
-                self._listen(poll)
-            if self.leash in ready:
-                poll.unregister(self.leash)
-                self._orphaned()
-            if self.ending and self.ending.step():
-                reap(self._ended)
-                self.folder.remove()
-                self.channel.send(ENDED)
+            heard, cut = self.channel.handle in ready, self.leash in ready
+            self.turn(heard=heard, cut=cut)
+            if self.ended:
                 return 0
-            if self.ending and self.ending.quiet and not self.quiet:
-                self.quiet = True
-                self.channel.send(QUIET)
+            if heard and self.channel.closed:
+                poll.unregister(self.channel.handle)
+            if cut:
+                poll.unregister(self.leash)
 
-    def _listen(self, poll: select.poll) -> None:
+    def turn(self, *, heard: bool, cut: bool) -> None:
+        """One turn of its loop. heard: there is something on the line; cut: the leash is."""
+        reap(self._ended)
+        if heard:
+            self._listen()
+        if cut:
+            self._orphaned()
+        if self.ending and self.ending.step():
+            reap(self._ended)
+            self.folder.remove()
+            self.channel.send(ENDED)
+            self.ended = True
+        elif self.ending and self.ending.quiet and not self.quiet:
+            self.quiet = True
+            self.channel.send(QUIET)
+
+    def _listen(self) -> None:
         for kind, *values in self.channel.receive():
             if kind == START:
                 self._start(*values)
@@ -286,7 +303,6 @@ class _Guardian:
             elif kind == RELEASE and self.ending:
                 self.ending.release()
         if self.channel.closed:
-            poll.unregister(self.channel.handle)
             self._orphaned()
 
     def _orphaned(self) -> None:
@@ -341,6 +357,7 @@ class _Guardian:
                 engine=self.engine,
                 daemons=self.daemons,
                 held=held,
+                clock=self.clock,
             )
 
     def _ended(self, pid: int, code: int) -> None:

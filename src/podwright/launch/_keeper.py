@@ -160,7 +160,15 @@ def boottime() -> float:
 
 
 class _Keeper:
-    def __init__(self, channel: Channel, folder: RunFolder, guardian: int, means: Means) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        folder: RunFolder,
+        guardian: int,
+        means: Means,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
         self.channel = channel
         self.folder = folder
         self.guardian = guardian
@@ -189,18 +197,26 @@ class _Keeper:
             ready = {handle for handle, _ in poll.poll(self._pause() * 1000)}
             with contextlib.suppress(BlockingIOError):
                 os.read(wake, 512)
-            if self.channel.handle in ready:
-                self._listen()
-                if self.channel.closed:
-                    poll.unregister(self.channel.handle)
-                    self._end(0.0, ORPHAN_GRACE)
-            reap(self._ended)
-            self._step()
-            if self.cleared and self.channel.closed:
-                self._give_back()
+            heard = self.channel.handle in ready
+            if self.turn(heard=heard):
                 return 0
-            if self.holding and not self.lost and self.renewals.due:
-                self._renew()
+            if heard and self.channel.closed:
+                poll.unregister(self.channel.handle)
+
+    def turn(self, *, heard: bool) -> bool:
+        """One turn of its loop; True: it was the last. heard: there is something on the line."""
+        if heard:
+            self._listen()
+            if self.channel.closed:
+                self._end(0.0, ORPHAN_GRACE)
+        reap(self._ended)
+        self._step()
+        if self.cleared and self.channel.closed:
+            self._give_back()
+            return True
+        if self.holding and not self.lost and self.renewals.due:
+            self._renew()
+        return False
 
     def _pause(self) -> float:
         # poll(2) does not count the time in which the machine sleeps, so it is asked often.
@@ -220,7 +236,7 @@ class _Keeper:
 
     def _end(self, patience: float, grace: float) -> None:
         """An end has begun: what is not over when it should be, is ended by force."""
-        at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
+        at = self.clock() + patience + grace + LAST_WORDS + SLACK
         self.kill_at = at if self.kill_at is None else min(self.kill_at, at)
         self.grace = min(self.grace, grace)
         if self.ending:
@@ -234,11 +250,11 @@ class _Keeper:
         if self.cleared:
             return
         if self.guardian:
-            if self.kill_at is not None and time.monotonic() > self.kill_at:
+            if self.kill_at is not None and self.clock() > self.kill_at:
                 os.kill(self.guardian, signal.SIGKILL)
             return
         # In a PID namespace nothing is left by now: its first process is gone after all others.
-        self.ending = self.ending or Ending(os.getpid(), 0.0, self.grace)
+        self.ending = self.ending or Ending(os.getpid(), 0.0, self.grace, clock=self.clock)
         if self.ending.step():
             reap(self._ended)
             self.folder.remove()

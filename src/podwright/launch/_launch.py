@@ -177,6 +177,8 @@ class _Run:
             looked = self._look()
             remotes = self._meet(folder)
             plan = self._plan
+            if self._lease and self._restarts and self._lease.renewed:
+                self._tell_hosts(kept)
             if looked and (problem := looked.problem(plan.hosts)):
                 output.warn(problem)
             owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
@@ -267,13 +269,22 @@ class _Run:
             return None
         from podwright.launch._lease import hosts_of
 
-        return [host for host in hosts_of(self._plan) if host not in self._unsure]
+        hosts = dict.fromkeys([*hosts_of(self._asked), *hosts_of(self._plan)])
+        return [host for host in hosts if host not in self._unsure]
 
     def _lost(self, code: str, message: str) -> None:
         from podwright.launch._lease import over
 
         if self._lease:
             self._lease.reason = over(code, message)
+
+    def _tell_hosts(self, kept: Kept) -> None:
+        """After a restart: instances may run on other hosts. Those that are unsure count on."""
+        from podwright.launch._lease import Lease, hosts_of
+
+        if isinstance(self._lease, Lease):
+            self._lease.hosts = list(dict.fromkeys([*hosts_of(self._plan), *self._unsure]))
+            kept.hold(self._lease.holding)
 
     def _look(self) -> Placement | None:
         """Ask, while hosts are met, whether Slurm granted nodes that hang together."""

@@ -114,7 +114,7 @@ class Borrowed:
     @property
     def holding(self) -> tuple[object, ...]:
         """What a keeper has to know of it: it removes what was made for a launch that is gone."""
-        return (_PARTITION, self._client.where, self.partition.name, 0) if self._remove else ()
+        return (_PARTITION, self._client.where, self.partition.name, 0, ()) if self._remove else ()
 
     def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
         """Remove it, if it was made for this launch; what stood in the way, if anything."""
@@ -141,11 +141,13 @@ class Lease:
         self.reason: PodwrightError | None = None
         self._client = client
         self._lease = reply.lease
+        #: Where its instances run from now on, if that is news to the server.
+        self.hosts: list[str] = []
 
     @property
     def holding(self) -> tuple[object, ...]:
         """What a keeper has to know of it (`Keeping`)."""
-        return _LEASE, self._client.where, self._lease.id, self._lease.epoch
+        return _LEASE, self._client.where, self._lease.id, self._lease.epoch, self.hosts
 
     def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
         """Give it back; what stood in the way, if anything: it then ends by itself.
@@ -169,12 +171,14 @@ class Keeping:
     """
 
     def __init__(self, holding: Sequence[object], find: Callable[[], Client]) -> None:
-        kind, where, name, epoch = holding
+        kind, where, name, epoch, hosts = holding
+        assert isinstance(hosts, (list, tuple))
         assert isinstance(where, str)
         assert isinstance(name, str)
         assert isinstance(epoch, int)
         self.well = True
         self._kind, self._where, self._name, self._epoch = kind, where, name, epoch
+        self._hosts = hosts
         self._find = find
         self._client: Client | None = None
 
@@ -183,7 +187,8 @@ class Keeping:
         if self._kind != _LEASE:
             return None
         try:
-            self._connected().renew(self._name, self._epoch, timeout=_CALL_TIMEOUT)
+            client = self._connected()
+            client.renew(self._name, self._epoch, hosts=self._hosts, timeout=_CALL_TIMEOUT)
             self.well = True
         except (Fenced, NotFound) as error:
             return error.code, error.message

@@ -478,7 +478,7 @@ class Watch:
 
     def _force(self) -> None:
         """The other watchers have not made an end: they may have been stopped."""
-        self._kill_at = math.inf
+        self._kill_at, self._grace = math.inf, 0.0
         for pid, channel in ((self._guardian, self._channel), (self._kept.pid, self._kept.channel)):
             if pid and not channel.closed:
                 with contextlib.suppress(ProcessLookupError):
