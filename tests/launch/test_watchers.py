@@ -280,6 +280,7 @@ class World:
         if there and kernel.now - self.failed < _sweep._PATIENCE:
             return
         self.sweep()
+        self.folder.remove()
         self.release()
         self.to_keeper.send(FREE)
         kernel.signal("keeper", signal.SIGCONT)

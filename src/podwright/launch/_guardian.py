@@ -6,7 +6,8 @@ kills it, kills all below it, stopped processes and daemons as well. Elsewhere i
 its descendants leave behind becomes its child. Above it are the keeper (_keeper) and poprun, on
 other hosts the relay; each holds a line to the others, and sees it closed when one dies:
 
-- poprun or the keeper is gone: the guardian ends all, removes the run's folders, and ends.
+- poprun or the keeper is gone: the guardian ends all, and ends. Whoever is left of them removes
+  the run's folders, poprun first.
 - the guardian is gone: what the kernel has not ended is now the keeper's, which does the same; or
   poprun's, if the keeper is gone too (`Ending`).
 - mpirun is gone: the guardian tells poprun, which asks it to end what is left.
@@ -285,7 +286,8 @@ class _Guardian:
             self._orphaned()
         if self.ending and self.ending.step():
             reap(self._ended)
-            self.folder.remove()
+            if self.channel.closed:
+                self.folder.remove()  # whoever is left may still have to look into it
             self.channel.send(ENDED)
             self.ended = True
         elif self.ending and self.ending.quiet and not self.quiet:

@@ -212,6 +212,7 @@ class _Keeper:
         reap(self._ended)
         self._step()
         if self.cleared and self.channel.closed:
+            self.folder.remove()
             self._give_back()
             return True
         if self.holding and not self.lost and self.renewals.due:
@@ -257,7 +258,6 @@ class _Keeper:
         self.ending = self.ending or Ending(os.getpid(), 0.0, self.grace, clock=self.clock)
         if self.ending.step():
             reap(self._ended)
-            self.folder.remove()
             self.cleared = True
             self.channel.send(CLEARED)
 

@@ -52,6 +52,12 @@ _CHUNK = 65536
 _BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
 
+def _readable(handle: int) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 class Watch:
     """Watches one run. wake: readable with the numbers of signals.
 
@@ -141,12 +147,13 @@ class Watch:
         if self._wake in ready:
             for number in os.read(self._wake, 64):
                 self._signal(number)
+        # Where the keeper is gone, that is why the guardian ends instances: it comes first.
+        while not self._kept.channel.closed and _readable(self._kept.channel.handle):
+            self._read_keeper()
         if self._status in ready:
             self._read_status()
         if self._words in ready:
             self._read_words()
-        if self._kept.channel.handle in ready:
-            self._read_keeper()
         if self._fence and boottime() - self._renewed > self._fence:
             self._fence = 0.0
             self._lost(Fenced.code, "nobody renewed it in time")
