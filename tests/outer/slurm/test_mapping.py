@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from podwright.wire import PartitionSpec
-from tests.outer.lab import ALICE, poll
+from tests.outer.lab import ALICE, Release, poll
 from tests.outer.slurm.test_endings import quick_hooks
 from tests.outer.slurm.ways import MappingLab
 
@@ -18,12 +18,14 @@ VIPU = f"{sys.executable} -m podwright.cli.vipu"
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[MappingLab]:
+def lab(release: Release) -> Iterator[MappingLab]:
     conf = {"AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
-    with MappingLab(nodes=4, cpus=16, conf=conf) as made:
+    with MappingLab(nodes=4, cpus=16, conf=conf, release=release) as made:
         yield made
 
 
+# A job that runs this machine's programs: there is no Python in the others.
+@pytest.mark.parametrize("release", ["oldest"], indirect=True)
 def test_a_job_makes_its_partitions_in_the_machines_of_its_hosts(lab: MappingLab) -> None:
     script = (
         f"{VIPU} create partition p$SLURM_JOB_ID --size 32\nsrun -N2 printenv PODWRIGHT_ALLOCATION"

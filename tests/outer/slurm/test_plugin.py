@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.outer.lab import ALICE
+from tests.outer.lab import ALICE, Release
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -24,11 +24,13 @@ return slurm.SUCCESS
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[NativeLab]:
+def lab(release: Release) -> Iterator[NativeLab]:
     conf = {"CliFilterPlugins": "lua"}
     files = {"cli_filter.lua": SITE}
     mode = ["--mode", "plugin"]
-    with NativeLab(nodes=2, cpus=16, configure=mode, conf=conf, files=files) as made:
+    with NativeLab(
+        nodes=2, cpus=16, configure=mode, conf=conf, files=files, release=release
+    ) as made:
         yield made
 
 

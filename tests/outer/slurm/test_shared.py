@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, poll
+from tests.outer.lab import ALICE, BOB, Release, poll
 from tests.outer.slurm.ways import SharedLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -16,8 +16,8 @@ SHOW = "echo $IPUOF_VIPU_API_PARTITION_ID lease $PODWRIGHT_LEASE gcd $IPUOF_VIPU
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[SharedLab]:
-    with SharedLab(nodes=2, cpus=16) as made:
+def lab(release: Release) -> Iterator[SharedLab]:
+    with SharedLab(nodes=2, cpus=16, release=release) as made:
         yield made
 
 
@@ -41,6 +41,8 @@ def test_jobs_hold_parts_of_one_partition_that_do_not_overlap(lab: SharedLab) ->
     lab.wait_free()
 
 
+# A job that runs this machine's programs: there is no Python in the others.
+@pytest.mark.parametrize("release", ["oldest"], indirect=True)
 def test_launches_stay_in_the_jobs_part(lab: SharedLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=1"
     script = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
