@@ -43,16 +43,24 @@ def test_two_labs_side_by_side_do_not_meet(slurm_lab: Callable[..., SlurmLab]) -
 
 
 @pytest.mark.slurm
-def test_a_killed_slurmctld_comes_back_with_its_jobs(slurm_lab: Callable[..., SlurmLab]) -> None:
-    lab = slurm_lab(nodes=1)
-    job = lab.submit("sleep 60")
+def test_killed_daemons_come_back_with_their_jobs(
+    slurm_lab: Callable[..., SlurmLab], every_release: Release
+) -> None:
+    lab = slurm_lab(nodes=1, release=every_release)
+    job = lab.submit("sleep 600")
     lab.wait_state(job, "RUNNING")
+    lab.ok("scontrol", "reconfigure")
     saved, running = lab.folder / "state" / "job_state", time.time()
     lab.ok("scontrol", "update", f"jobid={job}", "comment=saved")
     poll("state saved", lambda: saved.exists() and saved.stat().st_mtime > running)
-    lab.kill_daemon("slurmctld")
-    lab.start_daemon("slurmctld")
+    for daemon in ("slurmctld", "n1"):
+        pid = lab.daemon_pid(daemon)
+        lab.kill_daemon(daemon)
+        assert not Path(f"/proc/{pid}").exists()
+        lab.start_daemon(daemon)
+    poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
     assert lab.wait_state(job, "RUNNING").reason == "None"
+    lab.wait_for_nodes("mix")
 
 
 def test_a_stopped_lab_leaves_no_process_and_no_folder() -> None:

@@ -344,7 +344,10 @@ class SlurmLab:
             line = [pid]
             while line:
                 at = line.pop()
-                if Path(f"/proc/{at}/comm").read_text().strip() == command:
+                # Reconfigured, newer ones exec themselves anew: then Debian's slurmctld, a link to
+                # slurmctld-wlm, is called by its full name.
+                comm = Path(f"/proc/{at}/comm").read_text().strip()
+                if comm.removesuffix("-wlm") == command:
                     return at
                 line += map(int, Path(f"/proc/{at}/task/{at}/children").read_text().split())
             time.sleep(0.02)
