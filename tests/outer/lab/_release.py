@@ -2,8 +2,8 @@
 their own, each made once a machine by debootstrap.
 
 The mirror is whatever the machine's own apt sources name, read when it is needed. Debian's testing
-suite moves: tests run on the version they were proven with, as long as it can be had; under
-`make soak` on the latest. Where the archive has gone on, a line at the end of the run says so.
+suite moves: tests run on the version they were proven with, as long as this machine or the archive
+has it; under `make soak` on the latest. Where the archive has gone on, a line at the end says so.
 """
 
 import fcntl
@@ -34,18 +34,17 @@ class Suite:
     """A Debian: its name, debootstrap's script for it ("": one of that name).
 
     proven: the version of its package slurmctld that the tests were last run with, for a suite that
-    moves; day: a day on which snapshot.debian.org has it.
+    moves.
     """
 
     name: str
     script: str = ""
     proven: str = ""
-    day: str = ""
 
 
 SUITES = {
     "middle": Suite("trixie"),
-    "newest": Suite("forky", script="sid", proven="26.05.5-1", day="20261030T120000Z"),
+    "newest": Suite("forky", script="sid", proven="26.05.5-1"),
 }
 
 
@@ -101,12 +100,7 @@ def _root(suite: Suite) -> Path:
             return proven
         there = _archived(suite)
         wanted = base.with_name(f"{base.name}-{there}")
-        if latest or there == suite.proven:
-            return _kept(wanted) or _made(suite, wanted, debian_mirror())
-        try:
-            return _made(suite, proven, f"http://snapshot.debian.org/archive/debian/{suite.day}")
-        except LabError:
-            return _kept(wanted) or _made(suite, wanted, debian_mirror())
+        return _kept(wanted) or _made(suite, wanted, debian_mirror())
 
 
 def _kept(root: Path) -> Path | None:
