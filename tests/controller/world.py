@@ -30,6 +30,8 @@ from podwright.wire import (
     ReadyState,
     RemoveRequest,
     ResetRequest,
+    joined,
+    next_page,
 )
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
@@ -343,10 +345,19 @@ class World:
         """Whose traces there are on the devices of a lease."""
         return [u for m, i in self.covered(reply) if (u := self.machines[m].devices[i].used_by)]
 
+    async def every(self, method: str) -> Any:
+        """All pages of a list, as one."""
+        request: ListRequest | None = ALL
+        pages = []
+        while request is not None:
+            pages.append(await getattr(self.controller, method)(ROOT, request))
+            request = next_page(request, pages[-1])
+        return joined(pages)
+
     async def check(self) -> None:
         """What must hold whenever no step is under way."""
         assert [v for m in self.machines.values() for v in m.violations] == []
-        found = (await self.controller.list_partitions(ROOT, ALL)).partitions
+        found = (await self.every("list_partitions")).partitions
         holder: dict[tuple[str, int], PartitionInfo] = {}
         for partition in found:
             assert partition.operation_state in (
@@ -362,7 +373,7 @@ class World:
             _check_leases(partition)
         states = {
             (d.device.machine, d.device.index): d
-            for d in (await self.controller.list_devices(ROOT, ALL)).devices
+            for d in (await self.every("list_devices")).devices
         }
         for machine in self.machines.values():
             for index, device in enumerate(machine.devices):

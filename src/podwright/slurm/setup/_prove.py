@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from podwright.client import Client
-from podwright.slurm.service import Site, reach
-from podwright.wire import PartitionInfo, PodwrightError, ReadyState
+from podwright.slurm.service import Site
+from podwright.slurm.setup import _prove_changes as changes
+from podwright.slurm.setup._asking import SLEEP, WAIT_S, ask, members, there, until
+from podwright.wire import PodwrightError, ReadyState
 
-WAIT_S = 60.0
-_SLEEP = "#!/bin/sh\nsleep 60\n"
 _NAME = "echo $IPUOF_VIPU_API_PARTITION_ID"
 Check = Callable[[], str]
 
@@ -70,46 +67,35 @@ def promises(site: Site) -> dict[str, Check]:
         ),
         "each task of an array has a partition": partial(_each, site, "--ipus=1", "--array=1-2"),
         "so has each part of a heterogeneous job": partial(_each, site, *two),
+        **changes.promises(site),
         **plain,
     }
 
 
-def _said(*argv: str, stdin: str = "") -> tuple[int, str]:
-    try:
-        done = subprocess.run(
-            argv, input=stdin, capture_output=True, text=True, timeout=WAIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return 1, f"{argv[0]} did not end within {WAIT_S:g} s: the cluster may be full"
-    except OSError as error:
-        return 1, str(error)
-    return done.returncode, " ".join((done.stdout + " " + done.stderr).split())
-
-
 def _reservation(licence: str) -> str:
-    code, said = _said("scontrol", "show", "reservation", "podwright")
+    code, said = ask("scontrol", "show", "reservation", "podwright")
     return said[:200] if code or licence not in said else ""
 
 
 def _refused(option: str, why: str) -> str:
-    code, said = _said("sbatch", "--test-only", option, "--wrap=true")
+    code, said = ask("sbatch", "--test-only", option, "--wrap=true")
     return "" if code and why in said else f"it was not: {said[:200]}"
 
 
 def _runs(option: str, *names: str) -> str:
-    code, said = _said("srun", option, "-n1", "sh", "-c", _NAME)
+    code, said = ask("srun", option, "-n1", "sh", "-c", _NAME)
     found = said.split()[:1] or [""]
     good = not code and any(found[0].startswith(name) for name in names)
     return "" if good else said[:200] or "none in its environment"
 
 
 def _allocated(host: str) -> str:
-    code, said = _said("srun", "-w", host, "-n1", "sh", "-c", "echo $PODWRIGHT_ALLOCATION")
+    code, said = ask("srun", "-w", host, "-n1", "sh", "-c", "echo $PODWRIGHT_ALLOCATION")
     return "" if not code and said.startswith("c") else said[:200] or "none in its environment"
 
 
 def _plain(*options: str) -> str:
-    code, said = _said("srun", "-n1", *options, "true")
+    code, said = ask("srun", "-n1", *options, "true")
     return said[:200] if code else ""
 
 
@@ -125,7 +111,7 @@ def _lives(site: Site) -> str:
             if not name:
                 said = " ".join(job.communicate(timeout=WAIT_S)[1].split())
                 return said[:200] or "none in its environment"
-            with _there(site) as partitions:
+            with there(site) as partitions:
                 found = partitions().get(name)
                 if found is None:
                     return f"the server has no partition {name!r}"
@@ -134,7 +120,7 @@ def _lives(site: Site) -> str:
                 if found.owner_uid != os.getuid():
                     return f"{name} is {found.owner}'s"
                 job.communicate("\n", timeout=WAIT_S)
-                if not _until(lambda: name not in partitions()):
+                if not until(lambda: name not in partitions()):
                     return f"{name} is still there {WAIT_S:g} s after its job"
         except subprocess.TimeoutExpired:
             return "its job did not end"
@@ -147,41 +133,19 @@ def _lives(site: Site) -> str:
 
 def _each(site: Site, *options: str) -> str:
     """Two jobs of one submission: a partition each, at the same time."""
-    code, said = _said("sbatch", "--parsable", "-o", "/dev/null", *options, stdin=_SLEEP)
+    code, said = ask("sbatch", "--parsable", "-o", "/dev/null", *options, stdin=SLEEP)
     if code:
         return said[:200]
     first = said.partition(";")[0].split()[0]
     try:
-        with _there(site) as partitions:
+        with there(site) as partitions:
 
             def both() -> bool:
-                names = {f"slurm_{job}" for job in _members(first)}
+                names = {f"slurm_{job}" for job in members(first)}
                 return len(names) == 2 and names <= partitions().keys()
 
-            return "" if _until(both) else f"not within {WAIT_S:g} s: {_said('squeue')[1][:200]}"
+            return "" if until(both) else f"not within {WAIT_S:g} s: {ask('squeue')[1][:200]}"
     except PodwrightError as error:
         return str(error)
     finally:
-        _said("scancel", first)
-
-
-def _members(first: str) -> list[str]:
-    """The jobs of an array or of a heterogeneous job, by their own numbers."""
-    code, said = _said("squeue", "-h", "-r", "-j", first, "-O", "JobID:30")
-    return [] if code else said.split()
-
-
-@contextmanager
-def _there(site: Site) -> Iterator[Callable[[], dict[str, PartitionInfo]]]:
-    client: Client
-    with reach(site, WAIT_S) as client:
-        yield lambda: {one.name: one for one in client.list_partitions()}
-
-
-def _until(probe: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + WAIT_S
-    while not probe():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.2)
-    return True
+        ask("scancel", first)
