@@ -318,7 +318,12 @@ def prolog_fails(lab: NativeLab) -> str:
 def prolog_never_runs(lab: NativeLab) -> str:
     with instead(lab, "prolog-slurmctld"):
         job = lab.batch("true", *lab.ask, "-o", "/dev/null")
-        return f"{lab.wait_over(job)[job].state}, without a partition"
+        lab.wait(
+            f"job {job} held",
+            lambda jobs: (jobs[job].state, jobs[job].fields["Priority"]) == ("PENDING", "0"),
+        )
+    lab.ok("scancel", str(job))
+    return "never began: held, with the reason"
 
 
 def epilog_fails(lab: NativeLab) -> str:
