@@ -1,7 +1,7 @@
 """A job that asked for devices never starts an instruction without them, whatever its hook does.
 
-Slurm passes a PrologSlurmctld that a signal ended, and one that was missing when slurmctld began:
-so each step asks the service itself before it begins. What cannot be had is said, and nothing
+Slurm passes a PrologSlurmctld that a signal ended, and one that was missing when slurmctld began
+(24.11 one that went missing later as well): so each step asks the service itself before it begins. What cannot be had is said, and nothing
 drains.
 """
 
@@ -105,13 +105,14 @@ def test_without_its_hook_nothing_begins(lab: NativeLab, how: str) -> None:
         assert "did not run to its end" in held(lab, job)
         assert lab.state()["figures"]["unproven"] == refused + 1
         assert lab.run("srun", "echo", "as ever", user=ALICE).stdout == "as ever\n"
-    else:  # Slurm sees for itself that such a hook failed
+    else:  # Slurm sees for itself that such a hook failed; 24.11 does not where it is missing
         poll("requeued", lambda: lab.job(job).fields["Restarts"] != "0")
+        if "did not run to its end" in comment(lab, job):
+            held(lab, job)
     assert not began(lab, job)
     nothing_begins(lab)
     mended(lab)
-    lab.ok("scontrol", "release", str(job))
-    lab.ok("scontrol", "update", f"jobid={job}", "starttime=now")
+    lab.start_again(job)
     assert lab.wait_over(job)[job].state == "COMPLETED"
     assert began(lab, job)
 
@@ -218,8 +219,7 @@ def test_licences_that_an_administrator_changed_hold_the_job(lab: NativeLab) -> 
     assert not began(lab, job)
     (right,) = [word for word in said.split() if word.startswith("licenses=")]
     lab.ok("scontrol", "update", f"jobid={job}", right.rstrip("."))
-    lab.ok("scontrol", "release", str(job))
-    lab.ok("scontrol", "update", f"jobid={job}", "starttime=now")
+    lab.start_again(job)
     assert lab.wait_over(job)[job].state == "COMPLETED"
     assert began(lab, job)
 
