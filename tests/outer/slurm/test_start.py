@@ -1,8 +1,8 @@
 """A job that asked for devices never starts an instruction without them, whatever its hook does.
 
 Slurm passes a PrologSlurmctld that a signal ended, and one that was missing when slurmctld began
-(24.11 one that went missing later as well): so each step asks the service itself before it begins. What cannot be had is said, and nothing
-drains.
+(24.11 one that went missing later as well): so each step asks the service itself before it begins.
+What cannot be had is said, and nothing drains.
 """
 
 from __future__ import annotations
