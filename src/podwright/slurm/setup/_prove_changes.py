@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -72,9 +73,16 @@ def _unequal(site: Site) -> str:
 def _requeued(site: Site) -> str:
     def back(job: str) -> str:
         code, said = ask("scontrol", "requeue", job)
-        # Slurm lets a job that was put back wait until its credentials are over.
-        later = ask("scontrol", "update", f"jobid={job}", "StartTime=now") if not code else (0, "")
-        return said[:200] if code else later[1][:200] if later[0] else ""
+        if code:
+            return said[:200]
+        state = ["squeue", "-h", "-j", job, "-O", "State:20"]
+        if not until(lambda: ask(*state)[1].strip() == "PENDING"):
+            return f"it is not back in the queue: {_state(job)}"
+        # A start in the second of its last end fails: the node takes its credential for the
+        # revoked one. Left alone it waits for two minutes, until that is over.
+        time.sleep(1.5)
+        code, said = ask("scontrol", "update", f"jobid={job}", "StartTime=now")
+        return said[:200] if code else ""
 
     return _changed(site, back, restarts=1)
 
