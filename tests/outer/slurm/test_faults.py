@@ -83,7 +83,7 @@ def test_a_squeue_that_fails_ends_nobodys_devices(lab: FaultyLab, does: str) -> 
         done = lab.run("srun", "--ipus=4", "true")  # hooks need no list of jobs
         assert done.returncode == 0, done.stderr
         poll("a sweep", lambda: lab.said("squeue") > asked)
-        assert set(lab.partitions()) == {f"slurm_{living}"}
+        poll("its end alone", lambda: set(lab.partitions()) == {f"slurm_{living}"}, seconds=15)
         lab.ok("scancel", str(living))
         assert lab.wait_over(living)[living].state == "CANCELLED"
     lab.wait_free()
