@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,14 +72,14 @@ def configured(lab: SlurmLab, tree: dict[str, Any], *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def problems(lab: SlurmLab, tree: dict[str, Any]) -> list[str]:
-    """What `check` finds, asked where this lab's Slurm is."""
+def problems(lab: SlurmLab, tree: dict[str, Any], *, patience: float = 1.0) -> list[str]:
+    """What `check` finds, asked where this lab's Slurm is. patience: of its own, this share."""
 
     def ask(argv: Sequence[str]) -> tuple[int, str]:
         done = lab.run(*argv)
         return done.returncode, done.stderr + done.stdout
 
-    found = list(check(make_inventory(tree), ask))
+    found = list(check(make_inventory(tree), ask, lambda s: time.sleep(s * patience)))
     assert len(found) > 8
     return [f"{promise.text}: {promise.problem}" for promise in found if promise.problem]
 
@@ -234,5 +235,5 @@ def test_jobs_that_say_nothing_of_memory_share_a_node(name: str) -> None:
         )
         (lab.folder / "slurm.conf").write_text(text)
         lab.ok("scontrol", "reconfigure")
-        found = "\n".join(problems(lab, tree))
+        found = "\n".join(problems(lab, tree, patience=0.1))
         assert "n1: 4 jobs of one GPU, without --mem, run at once: 1 ran, the others" in found
