@@ -23,7 +23,7 @@ from podwright.cli import _gc
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
 from podwright.client import Client, FakeTransport, Found
-from podwright.launch import _lease
+from podwright.launcher import _lease
 from podwright.wire import (
     AcquireRequest,
     ClusterInfo,

@@ -1,7 +1,7 @@
 """Any of a launch's own processes may be killed or stopped on both its hosts, any number at once.
 
-As tests/launch/test_killed.py has it for one host: the instances hear nothing that can be ignored,
-and have daemons. All sets in soak; here each one, each pair, all at once, and some that are drawn.
+As tests/launcher/test_killed.py has it for one host: the instances hear nothing that can be
+ignored, and have daemons. All sets in soak; here each one, each pair, all at once, and some drawn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.test_killed import DEAF, sets
+from tests.launcher.test_killed import DEAF, sets
 from tests.outer.lab import HostsLab
 
 pytestmark = [pytest.mark.outer]
@@ -25,20 +25,20 @@ REPOSITORY = Path(__file__).parents[2]
 PAIRS = 6
 #: On the first host of a pair, and on the other; by their own names, or words of their lines.
 HERE = {
-    "poprun": "tests.launch.alone",
+    "poprun": "tests.launcher.alone",
     "keeper": "podwright-keep",
     "guardian": "podwright-guard",
     "ssh": "ssh",
     "mpirun": "prterun",
 }
 THERE = {
-    "relay": "podwright.launch._there",
+    "relay": "podwright.launcher._there",
     "far guardian": "podwright-guard",
     "daemon": "prted",
     "far script": "/shim ",
 }
 PARTS = (*HERE, *THERE)
-MARKS = ("podwright", "prted", "prterun", "tests.launch.alone", "sleep 1000", "/shim ")
+MARKS = ("podwright", "prted", "prterun", "tests.launcher.alone", "sleep 1000", "/shim ")
 
 
 class Pair:
@@ -50,7 +50,7 @@ class Pair:
 
     def start(self, *options: str) -> None:
         words = ["--num-replicas=2", "--num-instances=2", "--grace=1", "sh", "-c", DEAF]
-        line = ["-m", "tests.launch.alone", f"--host={','.join(self.hosts)}", *options, *words]
+        line = ["-m", "tests.launcher.alone", f"--host={','.join(self.hosts)}", *options, *words]
         self.process = subprocess.Popen(
             self.lab.place(self.hosts[0]).wrap(
                 ["env", "-C", str(REPOSITORY), sys.executable, *line]

@@ -60,7 +60,7 @@ def hosts(lab: HostsLab) -> Iterator[Hosts]:
 def at_a_terminal(hosts: Hosts, *words: str, answer: str) -> tuple[int, str]:
     """A run at a terminal whose user types `answer` when asked for a password."""
     ours, theirs = os.openpty()
-    poprun = ["env", "-C", str(REPOSITORY), sys.executable, "-m", "tests.launch.alone", *words]
+    poprun = ["env", "-C", str(REPOSITORY), sys.executable, "-m", "tests.launcher.alone", *words]
     process = subprocess.Popen(
         ["setsid", "--ctty", "--wait", *hosts.lab.place("a").wrap(poprun)],
         env=hosts.environ,

@@ -12,7 +12,7 @@ from tests.outer.lab import HostsLab, SlurmLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 REPOSITORY = Path(__file__).parents[2]
-POPRUN = f"cd {REPOSITORY}; export CALLS=/tmp/calls; exec {sys.executable} -m tests.launch.alone"
+POPRUN = f"cd {REPOSITORY}; export CALLS=/tmp/calls; exec {sys.executable} -m tests.launcher.alone"
 
 
 class Cluster:

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts import Munge
-from podwright.slurm.service import Asked, Site
-from podwright.slurm.service._http import Front
-from podwright.slurm.service._serve import proofs
+from podwright.slurm.pods.service import Asked, Site
+from podwright.slurm.pods.service._http import Front
+from podwright.slurm.pods.service._serve import proofs
 from tests.outer.lab import ALICE, Release, SlurmLab, poll
 from tests.outer.lab._folder import new_folder, remove
 
-NATIVE = Path(__file__).parents[2] / "src/podwright/slurm/native"
+NATIVE = Path(__file__).parents[2] / "src/podwright/slurm/pods/native"
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "5", "SLURM_JOB_LICENSES": "matlab:1,ipu:4"}
 
 pytestmark = [pytest.mark.outer]

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from podwright.launch._folder import RUN_VARIABLE as LAUNCHED
+from podwright.launcher._folder import RUN_VARIABLE as LAUNCHED
 from podwright.server._here import ThisHost
 from podwright.wire import RUN_VARIABLE
 

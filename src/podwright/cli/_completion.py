@@ -36,7 +36,7 @@ def _poprun() -> argparse.ArgumentParser:
     """poprun parses as PopRun does, by a table of its own; here it is as argparse would have it."""
     import shtab
 
-    from podwright.launch import OPTIONS
+    from podwright.launcher import OPTIONS
 
     parser = Parser(prog="poprun", add_help=False)
     for option in OPTIONS:

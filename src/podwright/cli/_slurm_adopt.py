@@ -30,7 +30,7 @@ def _run(arguments: argparse.Namespace) -> int:
     import os
 
     from podwright.cli._server import connect
-    from podwright.slurm.gpus import adopt, partition_name, read_grant
+    from podwright.slurm.gpus.configure import adopt, partition_name, read_grant
     from podwright.wire import InvalidRequest, NotFound
 
     job = arguments.job or os.environ.get("SLURM_JOB_ID", "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.cli._arguments import Parser
 
 if TYPE_CHECKING:
-    from podwright.slurm.binding import Task, Verdict
+    from podwright.slurm.gpus.binding import Task, Verdict
 
 _EXAMPLES = """\
 all options of sbatch may follow; the job runs one small program in each task and ends.
@@ -55,7 +55,7 @@ def add_parser(verbs: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.cli._arguments import complain
-    from podwright.slurm import binding, requests
+    from podwright.slurm.gpus import binding, requests
 
     request = requests.parse_request(arguments.words, "sbatch")
     options, left = binding.job_options(arguments.words)

@@ -27,8 +27,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return _slurm_gpus.check(arguments)
     from pathlib import Path
 
-    from podwright.slurm import setup
-    from podwright.slurm.service import load
+    from podwright.slurm.pods import setup
+    from podwright.slurm.pods.service import load
 
     rows = []
     for promise, check in setup.promises(load(Path(arguments.site))).items():

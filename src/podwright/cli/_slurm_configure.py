@@ -129,7 +129,7 @@ def _configure(arguments: argparse.Namespace) -> int:
         return _slurm_gpus.configure(arguments)
     from pathlib import Path
 
-    from podwright.slurm import setup
+    from podwright.slurm.pods import setup
 
     places = setup.Places(
         slurm_conf=Path(arguments.slurm_conf).absolute(),
@@ -157,8 +157,8 @@ def _site(arguments: argparse.Namespace) -> Any:
     from pathlib import Path
 
     from podwright.client import TIMEOUT, Address
-    from podwright.slurm import setup
-    from podwright.slurm.service import Site, addresses, reach
+    from podwright.slurm.pods import setup
+    from podwright.slurm.pods.service import Site, addresses, reach
     from podwright.wire import InvalidRequest
 
     mode = arguments.mode
@@ -254,7 +254,7 @@ def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
     """Who may change what is Podwright's of a job: root, SlurmUser, and whoever serves."""
     import pwd
 
-    from podwright.slurm.service import slurm_uid
+    from podwright.slurm.pods.service import slurm_uid
     from podwright.wire import InvalidRequest
 
     uids = {0, slurm_uid(site)}
@@ -269,7 +269,7 @@ def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
 def _build(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from podwright.slurm.setup import build
+    from podwright.slurm.pods.setup import build
 
     for path in build(Path(arguments.into), include=arguments.include):
         print(path)

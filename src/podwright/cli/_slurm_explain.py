@@ -111,7 +111,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from podwright.slurm import requests
+    from podwright.slurm.gpus import requests
 
     request = _request(arguments)
     if not request.given:
@@ -143,7 +143,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _print(request: Any, answer: Any, site: Any, shape: Any) -> None:
-    from podwright.slurm import requests
+    from podwright.slurm.gpus import requests
 
     print(requests.sentence(request, answer, shape))
     if isinstance(answer, requests.Refusal):
@@ -169,12 +169,12 @@ def _request(arguments: argparse.Namespace) -> Any:
     """The options of the script, where one is named, and those of the command line over them."""
     from pathlib import Path
 
-    from podwright.slurm import requests
+    from podwright.slurm.gpus import requests
 
     given, _ = requests.parse_options(arguments.words, arguments.command)
     if not arguments.script:
         return requests.read_request(given, arguments.command)
-    from podwright.slurm import lint
+    from podwright.slurm.gpus import lint
 
     try:
         text = Path(arguments.script).read_text(errors="replace")
@@ -195,7 +195,7 @@ def _site(arguments: argparse.Namespace) -> Any:
     """(site, version) of the files or of this machine's Slurm; None for what is not known."""
     from pathlib import Path
 
-    from podwright.slurm import requests
+    from podwright.slurm.gpus import requests
 
     texts: Any
     if arguments.site_files:
@@ -225,7 +225,7 @@ def _with_tasks(site: Any, arguments: argparse.Namespace) -> Any:
 
 def _said(arguments: argparse.Namespace, request: Any) -> Any:
     """The nodes that the options say, with common ones where they are silent."""
-    from podwright.slurm.requests import Shape
+    from podwright.slurm.gpus.requests import Shape
 
     sockets = arguments.node_sockets or 2
     return Shape(

@@ -21,7 +21,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from podwright.slurm import fabriclog
+    from podwright.slurm.gpus import fabriclog
 
     report = fabriclog.read_log(_lines(arguments.logs))
     findings = fabriclog.judge(report)

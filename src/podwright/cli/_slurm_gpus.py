@@ -65,22 +65,23 @@ def configure(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
-    from podwright.slurm import gpus, setup
+    from podwright.slurm.gpus import configure
+    from podwright.slurm.pods import setup
 
     conf = Path(arguments.slurm_conf).absolute()
     notes: list[str] = []
     if arguments.undo:
-        plan = gpus.take_back(conf)
+        plan = configure.take_back(conf)
     else:
-        inventory = gpus.read_inventory(_file(arguments.gpus))
-        wishes = gpus.Wishes(
+        inventory = configure.read_inventory(_file(arguments.gpus))
+        wishes = configure.Wishes(
             arguments.autodetect,
             arguments.topology,
             arguments.confine,
             arguments.imex,
             _program(arguments.health_check),
         )
-        plan, notes = gpus.configure(conf, inventory, _version(arguments), wishes)
+        plan, notes = configure.configure(conf, inventory, _version(arguments), wishes)
     print(setup.shown(plan), end="")
     for note in notes:
         print(f"Note: {note}.", file=sys.stderr)
@@ -94,11 +95,11 @@ def configure(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> int:
     """Say of each promise whether it is kept."""
-    from podwright.slurm import gpus
+    from podwright.slurm.gpus import configure
 
-    inventory = gpus.read_inventory(arguments.gpus)
+    inventory = configure.read_inventory(arguments.gpus)
     found = []
-    for promise in gpus.check(inventory, gpus.commands()):
+    for promise in configure.check(inventory, configure.commands()):
         found.append(promise)
         if not arguments.json:
             word, why = ("NO ", f": {promise.problem}") if promise.problem else ("yes", "")
@@ -138,7 +139,7 @@ def _program(name: str) -> str:
 def _version(arguments: argparse.Namespace) -> tuple[int, int]:
     import shutil
 
-    from podwright.slurm import requests
+    from podwright.slurm.gpus import requests
     from podwright.wire import InvalidRequest
 
     said = arguments.slurm_version or requests.ask_slurm(["scontrol", "--version"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from podwright.slurm.lint import Finding, Site
+    from podwright.slurm.gpus.lint import Finding, Site
 
 _FORMATS = ("text", "json", "sarif", "github")
 
@@ -52,8 +52,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from podwright.slurm import lint
-    from podwright.slurm.requests import invalid
+    from podwright.slurm.gpus import lint
+    from podwright.slurm.gpus.requests import invalid
 
     form = "json" if arguments.json else arguments.format
     if arguments.rules:
@@ -98,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _print(form: str, shown: Any, changes: list[dict[str, Any]]) -> None:
     import json
 
-    from podwright.slurm import lint
+    from podwright.slurm.gpus import lint
 
     if form == "json":
         print(json.dumps(lint.as_rows(shown) + changes, indent=2))
@@ -114,7 +114,7 @@ def _print(form: str, shown: Any, changes: list[dict[str, Any]]) -> None:
 def _rules(form: str) -> int:
     import json
 
-    from podwright.slurm.lint import rules
+    from podwright.slurm.gpus.lint import rules
 
     rows = [
         {"rule": r.id, "level": r.level, "says": r.says, "fix": r.fix, "evidence": r.evidence}
@@ -135,8 +135,8 @@ def _site(arguments: argparse.Namespace) -> Site:
     """As said, and for the rest as this site's Slurm says."""
     import time
 
-    from podwright.slurm.lint import Site, find_site, read_help
-    from podwright.slurm.requests import ask_slurm, parse_version
+    from podwright.slurm.gpus.lint import Site, find_site, read_help
+    from podwright.slurm.gpus.requests import ask_slurm, parse_version
 
     said = arguments.slurm_version or arguments.topology or arguments.sbatch_help
     site = Site() if said else find_site(ask_slurm, _cache(), time.time())
@@ -177,7 +177,7 @@ def _replace(path: str, text: str) -> None:
     import tempfile
 
     if path == "-":
-        from podwright.slurm.requests import invalid
+        from podwright.slurm.gpus.requests import invalid
 
         raise invalid("--write needs a file, not -", would_work="lint --fix - < SCRIPT")
     real = os.path.realpath(path)

@@ -36,8 +36,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from podwright.hosts import tell_ready
-    from podwright.slurm import ways
-    from podwright.slurm.service import load, serve
+    from podwright.slurm.pods import ways
+    from podwright.slurm.pods.service import load, serve
 
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from podwright.cli._arguments import positive
 
 if TYPE_CHECKING:
-    from podwright.slurm.templates import Fit, Wishes
+    from podwright.slurm.gpus.templates import Fit, Wishes
 
-#: As `podwright.slurm.templates` has them, which is imported only where one is printed.
+#: As `podwright.slurm.gpus.templates` has them, which is imported only where one is printed.
 NAMES = (
     *("torchrun", "accelerate", "deepspeed", "lightning", "finetune", "rl", "ray", "mpi"),
     *("sweep", "pipeline", "inference", "vllm", "container"),
@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from podwright.slurm import templates
+    from podwright.slurm.gpus import templates
     from podwright.wire import InvalidRequest
 
     if arguments.list:
@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _list(as_json: bool) -> None:
-    from podwright.slurm.templates import TEMPLATES
+    from podwright.slurm.gpus.templates import TEMPLATES
 
     if as_json:
         import json
@@ -85,12 +85,12 @@ def _list(as_json: bool) -> None:
 
 
 def _fit(arguments: argparse.Namespace, wishes: Wishes) -> Fit:
-    from podwright.slurm import requests, templates
+    from podwright.slurm.gpus import requests, templates
 
     config = requests.ask_slurm(["scontrol", "show", "config"])
     version = requests.read_version(config)
     if arguments.inventory:
-        from podwright.slurm.gpus import read_inventory
+        from podwright.slurm.gpus.configure import read_inventory
 
         return templates.of_inventory(read_inventory(arguments.inventory), wishes, version)
     shape, _ = requests.site(partition=arguments.partition) if config else (None, None)

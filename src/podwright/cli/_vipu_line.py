@@ -146,8 +146,8 @@ def _of_job(arguments: argparse.Namespace, client: Client) -> Explanation:
     from pathlib import Path
 
     from podwright.cli._slurm_serve import FOLDER
-    from podwright.slurm.service import SlurmCommands, load
-    from podwright.slurm.waiting import explain_job
+    from podwright.slurm.pods.service import SlurmCommands, load
+    from podwright.slurm.pods.waiting import explain_job
 
     path = Path(arguments.site or f"{FOLDER}/native.toml")
     site = load(path) if arguments.site or path.exists() else None

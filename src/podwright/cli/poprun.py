@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from podwright.cli._running import TRACEBACK, leave, run
 
 if TYPE_CHECKING:
-    from podwright.launch import Plan
+    from podwright.launcher import Plan
 
 #: Trying again may help (sysexits.h).
 NOT_NOW = 75
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: Sequence[str]) -> int:
     from podwright.hosts import read_cores
-    from podwright.launch import help_text, launch, make_plan, parse, places_instances
+    from podwright.launcher import help_text, launch, make_plan, parse, places_instances
 
     options = parse(words)
     environ = dict(os.environ)
@@ -44,7 +44,7 @@ def _main(words: Sequence[str]) -> int:
     cores = read_cores(environ) if places_instances(options) else None
     plan = make_plan(options, environ, cores=cores)
     if options.export_config:
-        from podwright.launch import write_config
+        from podwright.launcher import write_config
 
         written = write_config(options, options.export_config, options.overwrite_config)
         if written != options.export_config:
@@ -59,7 +59,7 @@ def _main(words: Sequence[str]) -> int:
 
 def _ask(plan: Plan, environ: Mapping[str, str]) -> int:
     """Print whether the server would grant the plan; the exit code."""
-    from podwright.launch import would_run
+    from podwright.launcher import would_run
 
     good, lines = would_run(plan, environ)
     print(f"the server would {'grant it now' if good else 'not grant it now'}:")

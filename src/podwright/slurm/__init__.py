@@ -1,1 +1,1 @@
-"""To come."""
+"""An unmodified Slurm: pods behind a fabric (pods), GPUs in nodes (gpus), what both need (site)."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import ALICE, LabError, Release, SlurmLab, poll
-from tests.slurm_requests.any_site import AnySite
+from tests.slurm.gpus.requests.any_site import AnySite
 
 _SCRIPT = r"""#!/bin/sh
 scontrol -o -d show job $SLURM_JOB_ID > @OUT@.part

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from podwright.slurm.gpus import make_inventory
-from podwright.slurm.templates import Wishes, of_inventory, render
+from podwright.slurm.gpus.configure import make_inventory
+from podwright.slurm.gpus.templates import Wishes, of_inventory, render
 from tests.outer.lab import HostsLab, SlurmLab
 
 GPUS = 2

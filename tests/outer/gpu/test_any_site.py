@@ -12,12 +12,12 @@ from collections import Counter
 
 import pytest
 
-from podwright.slurm.requests import Texts, read_site, read_version
+from podwright.slurm.gpus.requests import Texts, read_site, read_version
 from tests.outer.gpu.any_lab import AnyLab
 from tests.outer.lab import release
-from tests.slurm_requests.any_options import some_options
-from tests.slurm_requests.any_outcome import UNKNOWN, options_of, seen, told
-from tests.slurm_requests.any_site import any_site
+from tests.slurm.gpus.requests.any_options import some_options
+from tests.slurm.gpus.requests.any_outcome import UNKNOWN, options_of, seen, told
+from tests.slurm.gpus.requests.any_site import any_site
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from podwright.slurm.gpus import check, make_inventory
+from podwright.slurm.gpus.configure import check, make_inventory
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import Release, SlurmLab, release
 

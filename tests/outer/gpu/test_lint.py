@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.slurm.lint import fix, lint, read_script
+from podwright.slurm.gpus.lint import fix, lint, read_script
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import poll
-from tests.slurm_requests.test_lint import BAD, GOOD, expectation
-from tests.slurm_requests.wordings import MISTAKES, script
+from tests.slurm.gpus.requests.test_lint import BAD, GOOD, expectation
+from tests.slurm.gpus.requests.wordings import MISTAKES, script
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 

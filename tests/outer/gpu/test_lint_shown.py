@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.slurm.lint import lint, read_script, read_site
+from podwright.slurm.gpus.lint import lint, read_script, read_site
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import SlurmLab, poll
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.slurm.lint import lint, read_script
+from podwright.slurm.gpus.lint import lint, read_script
 from tests.outer.gpu.truth import gpu_lab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]

@@ -10,11 +10,11 @@ import pytest
 
 from tests.outer.gpu.truth import gpu_lab, granted, gres, make_gpus
 from tests.outer.lab import SlurmLab, release
-from tests.slurm_requests.any_request import some_requests
-from tests.slurm_requests.bound import SEEN
-from tests.slurm_requests.outcome import SHAPE, expected
-from tests.slurm_requests.shapes import LAYOUTS
-from tests.slurm_requests.test_granted import RELEASES, Seen, record
+from tests.slurm.gpus.requests.any_request import some_requests
+from tests.slurm.gpus.requests.bound import SEEN
+from tests.slurm.gpus.requests.outcome import SHAPE, expected
+from tests.slurm.gpus.requests.shapes import LAYOUTS
+from tests.slurm.gpus.requests.test_granted import RELEASES, Seen, record
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.templates import TEMPLATES, Wishes
+from podwright.slurm.gpus.templates import TEMPLATES, Wishes
 from tests.outer.gpu.site import ScriptSite, executable, script_site, stand_ins
 from tests.outer.lab import Job
 

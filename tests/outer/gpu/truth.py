@@ -1,7 +1,7 @@
 """What a real Slurm grants for a request, read from inside the job by every task.
 
-Nodes are laid out as tests/slurm_requests/shapes.py says; the GPUs are device files of a major
-number that nothing serves. An outcome is one line, as tests/slurm_requests/outcome.py writes it.
+Nodes are laid out as shapes.py in tests/slurm/gpus/requests says; the GPUs are device files of a
+major number that nothing serves. An outcome is one line, as outcome.py there writes it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import shlex
 import stat
 
 from tests.outer.lab import LabError, Release, SlurmLab
-from tests.slurm_requests.outcome import line
-from tests.slurm_requests.shapes import LAYOUTS, NODES, Layout
+from tests.slurm.gpus.requests.outcome import line
+from tests.slurm.gpus.requests.shapes import LAYOUTS, NODES, Layout
 
 _TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
 _PROBE = 'echo "@$SLURM_PROCID $SLURMD_NODENAME [${CUDA_VISIBLE_DEVICES-unset}]@"'

@@ -1,0 +1,62 @@
+"""Where instances share what one of them compiled (PopRun guide, sections 2.3 and 2.4).
+
+One instance: nowhere, unless a path is named. Several: a folder of this run alone, inside the
+run's own, so that it is gone after every ending. A named path is kept, and is the user's to clean.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from podwright.launcher._environment import given_variables
+from podwright.wire import InvalidRequest
+
+CACHE_VARIABLE = "POPDIST_EXECUTABLE_CACHE_PATH"
+#: In place of a path: a new folder in the run's own. No path is this one: paths are absolute.
+TEMPORARY = "temporary"
+#: Frameworks' own caches: variables that name one, and a word in variables of flags.
+_FRAMEWORKS = ("POPTORCH_CACHE_DIR", "POPXL_CACHE_DIR", "POPART_CACHE_DIR")
+_FLAGS = {"TF_POPLAR_FLAGS": "--executable_cache_path"}
+
+
+def cache_path(
+    asked: str | None,
+    instances: int,
+    environ: Mapping[str, str],
+    arguments: Iterable[Iterable[str]],
+    notes: list[str],
+) -> str:
+    """An absolute path, TEMPORARY, or nothing. asked: `--executable-cache-path`, if given.
+
+    arguments: each instance's for mpirun, which may set variables. Raises InvalidRequest where a
+    framework's own cache stands against the path asked for.
+    """
+    if asked == "":
+        return ""
+    own = _framework(environ, arguments)
+    if asked:
+        if own:
+            raise InvalidRequest(
+                f"--executable-cache-path and {own} cannot be given at the same time",
+                would_work=f"Leave one out; the instances find the path in {CACHE_VARIABLE}",
+            )
+        return os.path.abspath(asked)
+    if instances == 1:
+        return ""
+    if own:
+        notes.append(f"{own} sets the framework's own executable cache; poprun makes none")
+        return ""
+    return TEMPORARY
+
+
+def _framework(environ: Mapping[str, str], arguments: Iterable[Iterable[str]]) -> str:
+    """What sets a framework's own cache, if anything does."""
+    for variables in (environ, *map(given_variables, arguments)):
+        for name in _FRAMEWORKS:
+            if variables.get(name):
+                return name
+        for name, flag in _FLAGS.items():
+            if flag in variables.get(name, ""):
+                return f"{flag} in {name}"
+    return ""

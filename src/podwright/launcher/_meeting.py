@@ -1,0 +1,126 @@
+"""How the hosts of a launch are met, and where its instances meet each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podwright.hosts import (
+    address_in,
+    common_subnet,
+    free_port,
+    is_here,
+    srun_command,
+    ssh_command,
+    subnets,
+)
+from podwright.launcher._engine import own_variables
+from podwright.launcher._folder import RunFolder, run_name
+from podwright.launcher._gpus import for_step, too_few
+from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._output import Output
+from podwright.launcher._plan import Plan
+from podwright.launcher._remote import HostsUnusable, Remote, connect
+from podwright.launcher._sweep import SWEEP
+from podwright.wire import NotFound
+
+
+def meet(
+    plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Output, key: str = ""
+) -> Remotes:
+    """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound.
+
+    key: leads there by ssh, before those of the user's configuration.
+    """
+    hosts = dict.fromkeys(instance.host for instance in plan.instances)
+    if tuple(hosts) == ("localhost",):
+        return NOWHERE
+    ranks = {h: [i.rank for i in plan.instances if i.host == h] for h in hosts}
+    far = [host for host in hosts if not is_here(host)]
+    found = [Remote(number, host, ranks[host]) for number, host in enumerate(far, 1)]
+    names = {i.rank: i.host for i in plan.instances}
+    remotes = Remotes(found, names if len(hosts) > 1 or found else {})
+    own = folder.name.rpartition("-")[2]
+    for remote in found:
+        # Another one at each try: the relay of the one before may still be clearing up.
+        remote.run = f"{own}-{remote.number}-{os.urandom(3).hex()}"
+    needed = _checked(plan)
+
+    def hello(remote: Remote) -> dict[str, Any]:
+        return {
+            "name": remote.run,
+            "owns": [[i.rank, own_variables(i)] for i in plan.instances if i.host == remote.host],
+            "folder": _here(environ),
+            "program": needed,
+            "placement": plan.placement,
+            "gpus": list(plan.gpus),
+            "environ": dict(environ),
+            "session": folder.path,
+            "held": plan.pid_namespace,
+        }
+
+    def starter(host: str, words: Sequence[str]) -> list[str]:
+        if plan.by_slurm:
+            count = len(ranks[host]) * plan.gpus[0] if plan.gpus else 0
+            command = srun_command(host, words, environ, gpus=count)
+        else:
+            command = ssh_command(host, words, environ, identity=key)
+        if command is None:
+            raise NotFound(f"there is no {'srun' if plan.by_slurm else 'ssh'} on PATH")
+        return command
+
+    try:
+        connect(found, hello, starter, for_step(environ) if plan.gpus else environ)
+    except BaseException as error:
+        remotes.close(0.5)
+        if plan.gpus and isinstance(error, HostsUnusable):
+            count = max(len(some) for some in ranks.values()) * plan.gpus[0]
+            raise too_few(error, count) from None
+        raise
+    for remote in found:
+        remote.sweeper = starter(remote.host, [*SWEEP, run_name(remote.run)])
+        output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")
+    return remotes
+
+
+def _here(environ: Mapping[str, str]) -> str:
+    """poprun's own folder, by the name that its user has for it: links may differ elsewhere."""
+    named = environ.get("PWD", "")
+    try:
+        if os.path.isabs(named) and os.path.samefile(named, "."):
+            return named
+    except OSError:
+        pass
+    return os.getcwd()
+
+
+def _checked(plan: Plan) -> str:
+    """The program that every host must have; empty if an instance's own PATH finds it."""
+    for instance in plan.instances:
+        if any(word.startswith("PATH=") for word in instance.mpi_arguments):
+            return ""
+    return plan.program[0]
+
+
+def subnet_of(plan: Plan, remotes: Remotes) -> str:
+    """The subnet that all hosts share, as told or as found; empty if there is none."""
+    return plan.subnet or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
+
+
+def meeting_point(plan: Plan, remotes: Remotes) -> dict[str, str]:
+    """Where programs that read MASTER_ADDR meet: a free port on the host of instance 0."""
+    if not remotes:
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    first = plan.instances[0]
+    subnet = subnet_of(plan, remotes)
+    for remote in remotes:
+        if first.rank in remote.ranks:
+            address = address_in(subnet, remote.subnets) if subnet else ""
+            return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(remote.port)}
+    address = address_in(subnet, subnets()) if subnet else ""
+    if subnet and not address:
+        raise HostsUnusable(
+            f"this host has no address in {subnet}", would_work="Name another --host-subnet"
+        )
+    return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(free_port(""))}

@@ -1,0 +1,187 @@
+"""The options of poprun, as a table, and the reading of a command line by it.
+
+The syntax is that of PopRun, which is Boost's and not argparse's: options end at the first word
+that is none; `--name=value` and `--name value` are equal; any unambiguous prefix will do; a value
+may begin with a dash unless it is itself an option; what is repeated, counts last (arguments for
+mpirun add up); a boolean takes a word. Names and defaults: PopRun guide, chapters 2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from podwright.launcher._table import BY_NAME, SHORT, Option
+from podwright.wire import InvalidRequest
+
+
+class Options(NamedTuple):
+    """What was asked on the command line; None where nothing was said and that matters."""
+
+    program: tuple[str, ...] = ()
+    num_replicas: int = 1
+    num_instances: int = 1
+    ipus_per_replica: int = 1
+    num_ilds: int | None = None
+    vipu_server_host: str | None = None
+    vipu_server_port: int | None = None
+    vipu_server_timeout: float | None = None
+    vipu_tls_certs: str | None = None
+    vipu_partition: str | None = None
+    vipu_partition_attempts: int = 1
+    vipu_allocation: str | None = None
+    vipu_cluster: str | None = None
+    sync_type: str | None = None
+    vipu_wait: bool = False
+    update_partition: bool = False
+    reset_partition: bool | None = None
+    remove_partition: bool = True
+    mpi_global_args: tuple[str, ...] = ()
+    mpi_local_args: tuple[str, ...] = ()
+    instance_mpi_local_args: tuple[tuple[int, str], ...] = ()
+    allow_run_as_root: bool | None = None
+    numa_aware: bool | None = None
+    process_placement: str | None = None
+    gpu_visibility: str | None = None
+    print_topology: bool = False
+    only_output_from_instance: int | None = None
+    executable_cache_path: str | None = None
+    autoreport_dir: str | None = None
+    offline_mode: bool = False
+    offline_target: str | None = None
+    import_config: str | None = None
+    export_config: str | None = None
+    overwrite_config: bool = False
+    log_dir: str | None = None
+    timestamps: bool = False
+    timeout: float | None = None
+    grace: float | None = None
+    max_restarts: int = 0
+    pid_namespace: bool = True
+    host: str | None = None
+    hostfile: str | None = None
+    host_subnet: str | None = None
+    launcher: str = "auto"
+    distribute_ssh_key: bool = False
+    distribute_ssh_key_path: str | None = None
+    distribute_ssh_key_type: str | None = None
+    synchronise_python_venv: bool = False
+    synchronise_poplar_sdk: bool = False
+    synchronise_code: bool = False
+    dry_run: str = ""
+    verbosity: int = 0
+    debug: bool = False
+    help: bool = False
+    version: bool = False
+    version_format: str = ""
+
+
+def parse(words: Sequence[str]) -> Options:
+    """Options and program of a command line. Raises InvalidRequest, one line, for what is wrong.
+
+    With `--import-config` it reads that file: what is typed counts more than what is stored.
+    """
+    typed, program = _read(words)
+    found: dict[str, Any] = {}
+    imported = [text for option, text in typed if option.name == "--import-config"]
+    if imported:
+        from podwright.launcher._config import given, read_config
+
+        stored, kept = read_config(imported[-1])
+        for option, text in stored:
+            try:
+                _store({}, option, text)
+            except InvalidRequest as error:
+                raise InvalidRequest(f"{imported[-1]}: {error.message}") from None
+        typed, program = given(stored, typed), program or kept
+    for option, text in typed:
+        _store(found, option, text)
+    if imported and "export_config" in found:
+        raise InvalidRequest("--import-config and --export-config cannot be used at the same time")
+    if program and program[0].startswith(",") and found.get("host"):
+        raise InvalidRequest(
+            f"the list of hosts is cut short before {program[0]!r}",
+            would_work="Write it without blanks, or in quotes: --host a,b or --host 'a, b'",
+        )
+    if program and program[0] != program[0].strip():
+        raise InvalidRequest(
+            f"the program's name {program[0]!r} begins or ends with a blank",
+            would_work="Write lines that go on with a backslash and no blank after it",
+        )
+    return Options(program=tuple(program), **found)
+
+
+def _read(words: Sequence[str]) -> tuple[list[tuple[Option, str]], list[str]]:
+    """The options with their values, as text, and the program."""
+    typed = []
+    line = list(words)
+    while line and line[0].startswith("-") and line[0] != "-":
+        word = line.pop(0)
+        if word == "--":
+            break
+        option, given = _option(word)
+        if option.flag:
+            if given is not None and not option.optional:
+                raise InvalidRequest(f"{option.name} takes no value, but got {given!r}")
+            typed.append((option, given if given is not None else option.flag))
+        else:
+            typed.append((option, given if given is not None else _next(option, line)))
+    return typed, line
+
+
+def _option(word: str) -> tuple[Option, str | None]:
+    """The option that a word means, and the value in the same word."""
+    if not word.startswith("--"):
+        if word.strip("v") == "-":
+            return BY_NAME["--verbose"], str(len(word) - 1)
+        short = SHORT.get(word[:2])
+        if short is None:
+            raise _unknown(word)
+        return short, word[2:].removeprefix("=") or None
+    name, equals, value = word.partition("=")
+    if set(name) == {"-", "v"} and name != "--v":
+        return BY_NAME["--verbose"], value or str(len(name) - 2)
+    option = BY_NAME.get(name)
+    if option is None:
+        matches = [known for known in BY_NAME if known.startswith(name)]
+        if not matches:
+            raise _unknown(name)
+        if len(matches) > 1:
+            raise InvalidRequest(
+                f"{name} is ambiguous", would_work=f"It could be {', '.join(matches)}"
+            )
+        option = BY_NAME[matches[0]]
+    return option, value if equals else None
+
+
+def _unknown(name: str) -> InvalidRequest:
+    import difflib  # only after a mistake
+
+    close = difflib.get_close_matches(name, list(BY_NAME), n=1)
+    hint = f"The nearest is {close[0]}" if close else "poprun --help lists all"
+    return InvalidRequest(f"there is no option {name}", would_work=hint)
+
+
+def _next(option: Option, line: list[str]) -> str:
+    if line and not _is_option(line[0]):
+        return line.pop(0)
+    raise InvalidRequest(
+        f"{option.name} needs a value", would_work=f"Write {option.name}={option.value}"
+    )
+
+
+def _is_option(word: str) -> bool:
+    return word.split("=", 1)[0] in BY_NAME or word in SHORT or word in ("-vv", "--vv")
+
+
+def _store(found: dict[str, Any], option: Option, text: str) -> None:
+    try:
+        value = option.read(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"{option.name} takes {option.meaning or error}, not {text!r}"
+        ) from None
+    if option.adds:
+        found[option.field] = (*found.get(option.field, ()), value)
+    else:
+        found[option.field] = value

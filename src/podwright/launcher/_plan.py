@@ -1,0 +1,505 @@
+"""The plan of a launch: a frozen value, made of options and environment alone, that prints itself.
+
+Nothing is contacted and nothing is changed to make it. What only the server knows is not in it.
+The partition that it wishes for follows the PopRun guide, section 2.8.3: as many devices as
+replicas need, one GCD an instance, and as many partition replicas as instances.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from podwright.hosts import Cores, fold
+from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY, cache_path
+from podwright.launcher._environment import (
+    SERVER_TIMEOUT,
+    TARGET_VARIABLE,
+    TIMEOUT_VARIABLE,
+    common_environment,
+    instance_environment,
+    local_index_environment,
+)
+from podwright.launcher._gpus import visibility
+from podwright.launcher._offline import offline_options
+from podwright.launcher._options import Options
+from podwright.launcher._placement import FLAGS, Place, places
+from podwright.launcher._prepare import Preparation, preparation
+from podwright.launcher._profiling import AUTOREPORT_VARIABLE, check_profiling
+from podwright.launcher._topology import topology_table
+from podwright.launcher._where import choose_hosts
+from podwright.wire import (
+    SOCKET_VARIABLE,
+    AcquireRequest,
+    InvalidRequest,
+    PartitionSpec,
+    SyncType,
+)
+
+BY_SERVER = "decided by the server"
+HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
+PORT_VARIABLE = "IPUOF_VIPU_API_PORT"
+PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
+#: The lease of the job that we are in, if it has one: ours is taken within it.
+LEASE_VARIABLE = "PODWRIGHT_LEASE"
+#: The allocation that is a job's own, under host mapping.
+ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
+#: Seconds that a lease holds without renewal; the keeper renews it every few (_keeper).
+LEASE_TTL = 300.0
+#: Says otherwise: no shorter than a few renewals, no longer than the server grants.
+FENCE_VARIABLE = "PODWRIGHT_FENCE_AFTER"
+SHORTEST_TTL, LONGEST_TTL = 15.0, 3600.0
+#: Seconds between asking instances to end and ending them; less where Slurm kills after 30
+#: (its KillWait).
+GRACE = 30.0
+GRACE_IN_SLURM = 20.0
+
+
+class Instance(NamedTuple):
+    """One process to start. environment: what it gets beside what all get."""
+
+    rank: int
+    host: str
+    local_index: int
+    first_replica: int
+    replicas: int
+    environment: tuple[tuple[str, str], ...]
+    mpi_arguments: tuple[str, ...] = ()
+    place: Place | None = None
+
+
+class Plan(NamedTuple):
+    """A launch, decided. request: what is asked of the server. server: host and port, or empty.
+
+    environment: what all instances get; the rest of it is known once the partition is.
+    cache: of executables: a path, TEMPORARY, or none. offline: no server, no devices.
+    timeout, grace: seconds for all of it, and from the polite signal to the sure one.
+    notes: what a user should hear about the options that were given.
+    launcher: mpirun, local or srun. by_slurm: other hosts are reached by srun, and not by ssh.
+    placement: how each of several hosts places its instances; on one host they have places.
+    gpus: GPUs of each instance and which of them it sees, where Slurm granted them; then no server
+    is asked, and each host places its own instances.
+    subnet: the one between the hosts, as told; empty if it is to be found.
+    spares: hosts that are used after the loss of others.
+    waits: in the server's waiting line, if the devices are not free.
+    """
+
+    program: tuple[str, ...]
+    replicas: int
+    ipus_per_replica: int
+    instances: tuple[Instance, ...]
+    request: AcquireRequest
+    environment: tuple[tuple[str, str], ...]
+    server_host: str = ""
+    server_certs: str = ""
+    server_port: str = ""
+    server_timeout: float = SERVER_TIMEOUT
+    attempts: int = 1
+    mpi_arguments: tuple[str, ...] = ()
+    run_as_root: bool | None = None
+    only_output_from: int | None = None
+    print_topology: bool = False
+    verbosity: int = 0
+    cache: str = ""
+    offline: bool = False
+    log_folder: str = ""
+    timestamps: bool = False
+    timeout: float | None = None
+    grace: float = GRACE
+    max_restarts: int = 0
+    pid_namespace: bool = True
+    notes: tuple[str, ...] = ()
+    launcher: str = "mpirun"
+    by_slurm: bool = False
+    subnet: str = ""
+    placement: str = "disabled"
+    gpus: tuple[Any, ...] = ()
+    preparation: Preparation = Preparation()
+    waits: bool = False
+    spares: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts, in order."""
+        return tuple(dict.fromkeys(instance.host for instance in self.instances))
+
+    def over(self, hosts: Sequence[str]) -> Plan:
+        """The same over as many of these hosts as divide the instances; the first of them."""
+        count = len(self.instances)
+        used = max(n for n in range(1, len(hosts) + 1) if count % n == 0)
+        share = count // used
+        moved = []
+        for i in self.instances:
+            own = {**dict(i.environment), **local_index_environment(i.rank % share)}
+            moved.append(
+                i._replace(
+                    host=hosts[i.rank // share],
+                    local_index=i.rank % share,
+                    environment=tuple(own.items()),
+                )
+            )
+        common = {**dict(self.environment), "LOCAL_WORLD_SIZE": str(share)}
+        return self._replace(instances=tuple(moved), environment=tuple(common.items()))
+
+    def topology(self, ilds: int = 0) -> str:
+        """The table of hosts, link domains, instances and replicas, and places below it.
+
+        ilds: 0 if not yet known.
+        """
+        hosts = [instance.host for instance in self.instances]
+        number = ilds or self.request.spec.num_ilds
+        places = "".join(f"\ninstance {i.rank}: {i.place}" for i in self.instances if i.place)
+        return topology_table(hosts, self.replicas, number or BY_SERVER) + places
+
+    @property
+    def _without(self) -> str:
+        """Why no server is asked; empty where one is."""
+        return "none: offline" if self.offline else "none: Slurm gave the GPUs" if self.gpus else ""
+
+    def _ways(self) -> list[tuple[str, str]]:
+        """What is to be said of hosts and launchers, where it is not as always."""
+        lines = []
+        if len(self.hosts) > 1:
+            way = "srun" if self.by_slurm else "ssh"
+            lines.append(("hosts", f"{len(self.hosts)}, by {way}: {fold(self.hosts)}"))
+            lines.append(("  subnet", self.subnet or "found when hosts are met"))
+            lines.append(("  placement", f"{self.placement}, from the cores of each host"))
+        lines += self.preparation.lines()
+        if self.gpus:
+            each, how = self.gpus
+            lines.append(("GPUs", f"{each} of each instance, nearest first, of Slurm's grant"))
+            lines.append(("  seen", "its own" if how == "task" else "all of its host"))
+        if self.launcher != "mpirun":
+            lines.append(("launcher", self.launcher))
+        return lines
+
+    def __str__(self) -> str:
+        spec, request = self.request.spec, self.request
+        server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
+        fate = "kept" if request.keep else "removed at the end"
+        reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[request.reset]
+        partition = [
+            ("partition", spec.name or BY_SERVER),
+            *([("  within", f"lease {request.parent}")] if request.parent else ()),
+            ("  allocation", spec.allocation or BY_SERVER),
+            ("  devices", str(spec.size)),
+            ("  GCDs", str(spec.num_gcds)),
+            ("  replicas", str(spec.num_replicas)),
+            ("  ILDs", str(spec.num_ilds or BY_SERVER)),
+            ("  if missing", f"created, and {fate}" if request.create else "refused"),
+            ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
+            ("  reset", reset),
+            *([("  if not free", "waited for")] if self.waits else ()),
+        ]
+        lines = [
+            ("program", shlex.join(self.program)),
+            ("replicas", f"{self.replicas} of {self.ipus_per_replica} devices"),
+            ("instances", f"{len(self.instances)} of {self.instances[0].replicas} replicas"),
+            *self._ways(),
+            ("server", self._without or server or "found when it is needed"),
+            *([] if self._without else partition),
+            ("cache", f"{self.cache or 'none'}"),
+        ]
+        text = "".join(f"{name + ':':<16} {value}\n" for name, value in lines)
+        text += "environment of all instances:\n"
+        text += "".join(f"  {name}={shlex.quote(value)}\n" for name, value in self.environment)
+        for instance in self.instances:
+            own = " ".join(f"{name}={shlex.quote(value)}" for name, value in instance.environment)
+            text += f"instance {instance.rank} on {instance.host}: {own}\n"
+            if instance.mpi_arguments:
+                text += f"  for mpirun: {shlex.join(instance.mpi_arguments)}\n"
+        return text + self.topology()
+
+
+def make_plan(
+    options: Options,
+    environ: Mapping[str, str],
+    host: str = "localhost",
+    cores: Cores | None = None,
+) -> Plan:
+    """What `options` ask for, checked. Raises InvalidRequest for what can never work.
+
+    cores: those of the host, as far as they are known (see `places_instances`).
+    """
+    count, replicas = options.num_instances, options.num_replicas
+    notes = []
+    if not options.program:
+        raise InvalidRequest(
+            "there is no program to run", would_work="Name one after the options: poprun … train.py"
+        )
+    if replicas % count:
+        raise InvalidRequest(
+            f"{replicas} replicas do not divide evenly among {count} instances",
+            would_work=f"With {replicas} replicas there can be "
+            f"{_listed(_divisors(replicas))} instances",
+        )
+    if replicas == 1:
+        notes.append("1 replica in 1 instance: poprun is not needed for that, and costs time")
+    strategy = _strategy(options, notes)
+    if options.vipu_cluster:
+        notes.append("--vipu-cluster is deprecated; write --vipu-allocation")
+    only = options.only_output_from_instance
+    if only is not None and only >= count:
+        raise InvalidRequest(
+            f"--only-output-from-instance={only}: there is no such instance",
+            would_work=f"There are 0 to {count - 1}",
+        )
+    where = choose_hosts(options, environ, host)
+    if where.spares and not where.by_slurm:
+        notes.append(f"{count} instances run on {fold(where.hosts)}; {fold(where.spares)}: spare")
+    request = _request(options, environ)
+    if options.vipu_wait and not request.create:
+        notes.append("--vipu-wait has no effect: what the job was given is all there is")
+    gpus = _gpus(options, environ)
+    if gpus or len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
+        cores = None
+    timeout = options.vipu_server_timeout or SERVER_TIMEOUT
+    instances = _instances(options, where.hosts)
+    arguments = [instance.mpi_arguments for instance in instances]
+    cache = cache_path(options.executable_cache_path, count, environ, arguments, notes)
+    own = {TIMEOUT_VARIABLE: f"{timeout:g}"}
+    if cache not in ("", TEMPORARY):
+        own[CACHE_VARIABLE] = cache
+    if options.autoreport_dir:
+        check_profiling(environ, arguments)
+        own[AUTOREPORT_VARIABLE] = options.autoreport_dir
+    if options.offline_target:
+        own[TARGET_VARIABLE] = _offline_target(options)
+    # A socket says who calls, which an address does not: where both are named, it is asked.
+    named = {} if environ.get(SOCKET_VARIABLE) else environ
+    return Plan(
+        program=options.program,
+        replicas=replicas,
+        ipus_per_replica=options.ipus_per_replica,
+        instances=_placed(instances, strategy, cores),
+        request=request,
+        environment=tuple(
+            {
+                **common_environment(replicas, options.ipus_per_replica, count, environ),
+                "LOCAL_WORLD_SIZE": str(count // len(where.hosts)),
+                **own,
+            }.items()
+        ),
+        server_host=options.vipu_server_host or named.get(HOST_VARIABLE, ""),
+        server_port=str(options.vipu_server_port or named.get(PORT_VARIABLE, "")),
+        server_timeout=timeout,
+        server_certs=options.vipu_tls_certs or "",
+        attempts=options.vipu_partition_attempts,
+        mpi_arguments=_split("--mpi-global-args", options.mpi_global_args),
+        run_as_root=options.allow_run_as_root,
+        only_output_from=only,
+        print_topology=options.print_topology,
+        verbosity=2 if options.debug else options.verbosity,
+        cache=cache,
+        offline=options.offline_mode,
+        log_folder=options.log_dir or "",
+        timestamps=options.timestamps,
+        timeout=options.timeout,
+        grace=_grace(options, environ),
+        max_restarts=options.max_restarts,
+        pid_namespace=options.pid_namespace,
+        notes=tuple(notes),
+        launcher="mpirun" if options.launcher == "auto" else options.launcher,
+        by_slurm=where.by_slurm,
+        subnet=options.host_subnet or "",
+        placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
+        gpus=gpus,
+        waits=options.vipu_wait and request.create,
+        spares=where.spares,
+        preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
+    )
+
+
+def _gpus(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
+    """GPUs of each instance and who sees them; nothing where other devices were named."""
+    named = (SOCKET_VARIABLE, HOST_VARIABLE, PARTITION_VARIABLE, LEASE_VARIABLE)
+    told = (options.vipu_partition, options.vipu_allocation, options.vipu_server_host)
+    devices = options.offline_mode or any(told) or any(environ.get(name) for name in named)
+    how = visibility(options, environ, devices=devices)
+    each = options.num_replicas // options.num_instances * options.ipus_per_replica
+    return (each, how) if how else ()
+
+
+def _instances(options: Options, hosts: Sequence[str]) -> tuple[Instance, ...]:
+    count = options.num_instances
+    local = options.num_replicas // count
+    share = count // len(hosts)
+    common = _split("--mpi-local-args", options.mpi_local_args)
+    own: dict[int, tuple[str, ...]] = {}
+    for index, text in options.instance_mpi_local_args:
+        if index >= count:
+            raise InvalidRequest(
+                f"--instance-mpi-local-args={index}:…: there is no such instance",
+                would_work=f"There are 0 to {count - 1}",
+            )
+        own[index] = own.get(index, ()) + _split("--instance-mpi-local-args", (text,))
+    return tuple(
+        Instance(
+            rank=i,
+            host=hosts[i // share],
+            local_index=i % share,
+            first_replica=i * local,
+            replicas=local,
+            environment=tuple(instance_environment(i, i % share, local).items()),
+            mpi_arguments=common + own.get(i, ()),
+        )
+        for i in range(count)
+    )
+
+
+def _offline_target(options: Options) -> str:
+    if not options.offline_mode:
+        raise InvalidRequest(
+            "--offline-target is for launches without devices",
+            would_work="Write --offline-mode=yes too, or leave it out",
+        )
+    devices = options.num_replicas * options.ipus_per_replica
+    target = options.offline_target or ""
+    return offline_options(target, devices, options.num_instances, options.num_ilds)
+
+
+def _grace(options: Options, environ: Mapping[str, str]) -> float:
+    if options.grace is not None:
+        return options.grace
+    return GRACE_IN_SLURM if "SLURM_JOB_ID" in environ else GRACE
+
+
+def places_instances(options: Options) -> bool:
+    """Whether the cores of hosts matter to this launch."""
+    strategy = _strategy(options, [])
+    return strategy != "disabled" and (options.num_instances > 1 or strategy != "spreadnuma")
+
+
+def _strategy(options: Options, notes: list[str]) -> str:
+    """How processes are placed: as told, or as mpirun was told, or spreadnuma."""
+    chosen = options.process_placement
+    if options.numa_aware is not None:
+        old = "spreadnuma" if options.numa_aware else "disabled"
+        notes.append(f"--numa-aware is deprecated; write --process-placement {chosen or old}")
+        chosen = chosen or old
+    words = _split("--mpi-global-args", options.mpi_global_args)
+    own = [w for w in words if w.startswith("-") and w.lstrip("-").split("=")[0] in FLAGS]
+    if not own or chosen == "disabled":
+        return chosen or "spreadnuma"
+    if options.process_placement:
+        raise InvalidRequest(
+            f"--process-placement={chosen} and {own[0]} in --mpi-global-args both place processes",
+            would_work="Write --process-placement=disabled, and mpirun's own options hold",
+        )
+    notes.append(f"{own[0]} in --mpi-global-args places the processes; poprun does not")
+    return "disabled"
+
+
+def _placed(
+    instances: tuple[Instance, ...], strategy: str, cores: Cores | None
+) -> tuple[Instance, ...]:
+    if cores is None or strategy == "disabled":
+        return instances
+    found = []
+    for instance, place in zip(
+        instances, places(strategy, cores, len(instances)) or [None] * len(instances), strict=True
+    ):
+        own = instance.environment + (place.variables if place else ())
+        found.append(instance._replace(place=place, environment=own))
+    return tuple(found)
+
+
+def _granted(environ: Mapping[str, str]) -> str | None:
+    """The partition that a job was given with its start."""
+    return environ.get(PARTITION_VARIABLE) or None
+
+
+def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
+    sync = options.sync_type or SyncType.DEFAULT.value
+    if sync not in SyncType.__members__:
+        raise InvalidRequest(
+            f"--sync-type: there is no sync type {sync!r}",
+            would_work=f"There are {', '.join(f'ST_{name}' for name in SyncType.__members__)}",
+        )
+    spec = PartitionSpec(
+        name=options.vipu_partition or environ.get(PARTITION_VARIABLE, ""),
+        size=options.num_replicas * options.ipus_per_replica,
+        allocation=options.vipu_allocation
+        or options.vipu_cluster
+        or environ.get(ALLOCATION_VARIABLE, ""),
+        num_gcds=options.num_instances,
+        num_replicas=options.num_instances,
+        num_ilds=options.num_ilds or 0,
+        sync_type=SyncType(sync),
+    )
+    parent = environ.get(LEASE_VARIABLE, "")
+    # What a scheduler granted is all there is: more would be taken behind its back.
+    granted = bool(parent) or ("SLURM_JOB_ID" in environ and spec.name == _granted(environ))
+    return AcquireRequest(
+        spec=spec,
+        parent=parent,
+        create=not granted,
+        update=options.update_partition and not granted,
+        keep=not options.remove_partition,
+        reset=options.reset_partition,
+        ttl=_fence_after(environ),
+    )
+
+
+def _fence_after(environ: Mapping[str, str]) -> float:
+    """Seconds without a renewal after which the devices are fenced."""
+    said = environ.get(FENCE_VARIABLE, "")
+    if not said:
+        return LEASE_TTL
+    try:
+        seconds = float(said)
+    except ValueError:
+        seconds = -1.0
+    if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+        raise InvalidRequest(
+            f"{FENCE_VARIABLE}={said!r} is no time after which devices can be fenced",
+            would_work=f"Use seconds from {SHORTEST_TTL:g} to {LONGEST_TTL:g}",
+        )
+    return seconds
+
+
+def _split(option: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    words: list[str] = []
+    for text in texts:
+        try:
+            words += shlex.split(_protected(text))
+        except ValueError as error:
+            raise InvalidRequest(f"{option}={text!r}: {str(error).lower()}") from None
+    return tuple(words)
+
+
+def _protected(text: str) -> str:
+    """Quotes around JSON that follows an equals sign bare, as in `-x NAME={"a": "b"}`.
+
+    The PopRun guide writes such lines, whose quotes are the shell's and do not reach us.
+    """
+    start = text.find("={")
+    if start < 0:
+        return text
+    import json
+
+    decoder = json.JSONDecoder()
+    done = ""
+    while start >= 0:
+        start += 1
+        try:
+            shlex.split(done + text[:start])  # ValueError: quotes are open, so it is not bare
+            _, end = decoder.raw_decode(text, start)
+        except ValueError:
+            end = start + 1
+            done += text[:end]
+        else:
+            done += text[:start] + shlex.quote(text[start:end])
+        text = text[end:]
+        start = text.find("={")
+    return done + text
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:-1])) + (" or " if numbers[1:] else "") + str(numbers[-1])

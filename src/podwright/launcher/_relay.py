@@ -1,0 +1,386 @@
+"""What runs on each other host of a launch: by ssh or srun (_there).
+
+It is to its host what poprun is to its own: it owns a run folder, forks a guardian that starts
+and ends the instances, and passes their output, and how they ended, over the one line to poprun.
+It decides nothing. When the line closes, or poprun has said nothing for SILENCE seconds (unless it
+said PAUSE: Ctrl-Z stops it), all that runs here is ended; the guardian does the same when the relay
+is gone, and the relay when the guardian is. Both ignore signals that a session manager sends: the
+line tells them the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from podwright import __version__
+from podwright.hosts import (
+    become_subreaper,
+    find_program,
+    forbidden_program,
+    free_port,
+    reap,
+    subnets,
+)
+from podwright.launcher._bind import bind
+from podwright.launcher._channel import Channel
+from podwright.launcher._failures import read_said
+from podwright.launcher._folder import (
+    RUN_VARIABLE,
+    SESSION,
+    make_folder,
+    memory_settings,
+    sweep,
+)
+from podwright.launcher._gpus import OF_HOST, TooFewGpus
+from podwright.launcher._guardian import (
+    END,
+    ENDED,
+    LAST_WORDS,
+    ORPHAN_GRACE,
+    START,
+    Ending,
+    fork_guardian,
+)
+from podwright.launcher._keeper import SLACK, boottime
+from podwright.launcher._line import Line
+from podwright.launcher._shim import Own, make_shim, open_status, open_stream, read_events, restore
+
+HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
+WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
+PAUSE, SAID = "pause", "said"
+#: Seconds from one sign of life to the next, and after which the other end counts as gone.
+BEAT_EVERY = 2.0
+SILENCE = 12.0
+_CHUNK = 65536
+#: Bytes that wait for the line before the instances have to.
+_FULL = 1 << 20
+#: What belongs to a host, not to the run: each keeps its own.
+OWN_VARIABLES = frozenset(
+    [
+        *("DISPLAY", "HOSTNAME", "OLDPWD", "PWD", "SHLVL", "TMPDIR", "XDG_RUNTIME_DIR"),
+        *("SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "XDG_SESSION_ID"),
+        *("SLURMD_NODENAME", "SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_GTIDS"),
+        *("SLURM_LAUNCH_NODE_IPADDR", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_PROCID"),
+        *("SLURM_SRUN_COMM_HOST", "SLURM_SRUN_COMM_PORT", "SLURM_TASK_PID"),
+        "SLURM_TOPOLOGY_ADDR",
+    ]
+)
+
+
+def main() -> int:
+    """The relay's whole life."""
+    line = Line(os.dup(0), os.dup(1), greets=__version__)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    hello = _hello(line)
+    if hello is None:
+        return 1
+    try:
+        relay = _Relay(line, **hello)
+    except (_Refused, OSError) as error:
+        line.send(REFUSED, *_reasons(error))
+        _flush(line)
+        return 1
+    return relay.run()
+
+
+class _Refused(Exception):
+    """What poprun wants cannot be done here. Arguments: why, what to do, and an exit code."""
+
+
+def _reasons(error: Exception) -> tuple[str, str, int]:
+    if isinstance(error, OSError):
+        where = f": {error.filename}" if error.filename else ""
+        hint = "Make room there, or set TMPDIR to a folder with room"
+        return f"{error.strerror or error}{where}", hint, 69
+    return error.args[0], error.args[1], error.args[2]
+
+
+def _hello(line: Line) -> dict[str, Any] | None:
+    """What poprun wants; None if it went away instead."""
+    until = time.monotonic() + 60
+    while not line.closed and time.monotonic() < until:
+        _wait(line, 1.0)
+        for kind, *values in line.receive():
+            if kind == HELLO and values and isinstance(values[0], dict):
+                return values[0]
+    return None
+
+
+def _wait(line: Line, seconds: float) -> None:
+    poll = select.poll()
+    poll.register(line.handle, select.POLLIN)
+    poll.poll(seconds * 1000)
+
+
+def _flush(line: Line) -> None:
+    poll = select.poll()
+    poll.register(line.writing, select.POLLOUT)
+    until = time.monotonic() + 5
+    while line.waiting and not line.closed and time.monotonic() < until:
+        poll.poll(1000)
+        line.pump()
+
+
+class _Relay:
+    """Between READY and the end."""
+
+    def __init__(
+        self,
+        line: Line,
+        *,
+        name: str,
+        owns: Sequence[tuple[int, Mapping[str, str]]],
+        folder: str,
+        program: str,
+        placement: str = "disabled",
+        gpus: Sequence[Any] = (),
+        environ: Mapping[str, str],
+        session: str,
+        silence: float = SILENCE,
+        held: bool = True,
+    ) -> None:
+        self._line, self._silence, self._held = line, silence, held
+        self._owns = dict(owns)
+        self._ranks = tuple(self._owns)
+        self._session, self._placement, self._gpus = session, placement, gpus
+        # Which GPUs Slurm granted is told to each host alone.
+        self._mine = OWN_VARIABLES | OF_HOST if gpus else OWN_VARIABLES
+        own = self._environ_of_host()
+        rest = {n: v for n, v in environ.items() if n not in self._mine}
+        self._environ = {**rest, **own}
+        _enter(folder)
+        if program and find_program(program, self._environ) is None:
+            forbidden = forbidden_program(program, self._environ)
+            raise _Refused(
+                f"{forbidden} may not be executed there"
+                if forbidden
+                else f"there is no program {program!r}",
+                "The same files have to be at the same places on all hosts",
+                126 if forbidden else 127,
+            )
+        sweep(self._environ)
+        self._folder = make_folder(self._environ, name)
+        try:
+            self._begin()
+        except BaseException:
+            self._folder.remove()
+            raise
+        line.send(
+            READY,
+            {
+                "shim": [*self._shim],
+                "restore": [*self._restore],
+                "subnets": [list(subnet) for subnet in subnets()],
+                "port": free_port(""),
+            },
+        )
+
+    def _begin(self) -> None:
+        folder = self._folder
+        self._shim = make_shim(folder, self._bind(), memory_settings(folder))
+        self._restore = restore(folder, self._environ)
+        self._status = open_status(folder)
+        self._rest = b""
+        self._open = select.epoll()
+        self._streams: dict[int, tuple[int, int]] = {}
+        for rank in self._ranks:
+            for stream, name in enumerate(("out", "err")):
+                handle = open_stream(folder, f"{name}.{rank}")
+                self._streams[handle] = (rank, stream)
+                self._open.register(handle, select.EPOLLIN)
+        self._words, theirs = os.pipe()
+        os.set_blocking(self._words, False)
+        become_subreaper()
+        self._channel, guardians = Channel.pair()
+        close = [self._words, self._line.handle, self._line.writing, *self._channel.handles]
+        inner = fork_guardian(guardians, folder, theirs, close=close, held=self._held)
+        self._guardian = inner.pid
+        guardians.close()
+        os.close(theirs)
+        self._here: Ending | None = None
+        self._done = self._cut = self._paused = False
+        self._kill_at = math.inf
+        self._heard, self._beat = boottime(), time.monotonic()
+
+    def _silent(self, now: float) -> bool:
+        return not self._paused and now - self._heard > self._silence
+
+    def _bind(self) -> dict[int, Own]:
+        try:
+            return bind(self._owns, self._placement, self._environ, self._gpus)
+        except TooFewGpus as error:
+            raise _Refused(error.problem, error.would_work, error.exit_code) from None
+
+    def run(self) -> int:
+        """Pass on until the end of both."""
+        while not self._done:
+            self._turn()
+        while self._streams:
+            for handle in list(self._streams):
+                while self._read_stream(handle):
+                    _flush(self._line)
+                if handle in self._streams:
+                    self._forget(handle)
+        self._read_words()
+        self._read_status()
+        self._folder.remove()
+        self._line.send(ENDED)
+        _flush(self._line)
+        return 0
+
+    def _turn(self) -> None:
+        line, channel = self._line, self._channel
+        ready = self._ready()
+        now, awake = boottime(), time.monotonic()
+        if line.handle in ready and not line.closed:
+            self._heard, self._paused = now, False
+            self._listen()
+        if line.writing in ready:
+            line.pump()
+        if not self._cut and (line.closed or self._silent(now)):
+            self._cut = line.closed = True
+            self._end(0.0, ORPHAN_GRACE, False)
+        if self._status in ready:
+            self._read_status()
+        if self._words in ready:
+            self._read_words()
+        if self._open.fileno() in ready:
+            for handle, _ in self._open.poll(0):
+                self._read_stream(handle)
+        if not channel.closed and channel.handle in ready:
+            self._read_guardian()
+        if awake > self._kill_at and not channel.closed:
+            os.kill(self._guardian, signal.SIGKILL)  # it may have been stopped
+        if self._here:
+            reap(lambda pid, code: None)
+            self._done = self._done or self._here.step()
+        if awake - self._beat > BEAT_EVERY:
+            self._beat = awake
+            line.send(BEAT)
+
+    def _ready(self) -> set[int]:
+        line, channel = self._line, self._channel
+        poll = select.poll()
+        poll.register(self._status, select.POLLIN)
+        poll.register(self._words, select.POLLIN)
+        if not line.closed:
+            poll.register(line.handle, select.POLLIN)
+            if line.waiting:
+                poll.register(line.writing, select.POLLOUT)
+        if not channel.closed:
+            poll.register(channel.handle, select.POLLIN)
+        if line.waiting < _FULL:
+            poll.register(self._open.fileno(), select.POLLIN)
+        pause = min(self._here.pause if self._here else BEAT_EVERY, BEAT_EVERY)
+        return {handle for handle, _ in poll.poll(pause * 1000)}
+
+    def _listen(self) -> None:
+        for kind, *values in self._line.receive():
+            if kind == START:
+                self._start(*values)
+            elif kind == LAUNCH:
+                # What mpirun wants to be run here, its own daemon, as a line of shell.
+                command = values[1].replace(self._session, self._folder.path)
+                words = [[values[0], ["/bin/sh", "-c", command], {}]]
+                self._channel.send(START, words, self._started)
+            elif kind == SYNC:
+                self._read_status()
+                self._line.send(SYNCED)
+            elif kind == END:
+                self._end(*values)
+            elif kind == PAUSE:
+                self._paused = True
+            elif kind not in (BEAT, HELLO):
+                self._channel.send(kind, *values)
+
+    def _start(
+        self, ranks: Sequence[int], environ: Mapping[str, str], program: Sequence[str]
+    ) -> None:
+        """Start these instances; none, where mpirun will do it."""
+        own = {RUN_VARIABLE: self._folder.name, SESSION: self._folder.path}
+        own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
+        theirs = {n: v for n, v in environ.items() if n not in self._mine}
+        self._started = {**theirs, **self._environ_of_host(), **own}
+        words = [[rank, [*self._shim, str(rank), *self._restore, *program], {}] for rank in ranks]
+        self._channel.send(START, words, self._started)
+
+    def _environ_of_host(self) -> dict[str, str]:
+        return {n: v for n, v in os.environ.items() if n in self._mine}
+
+    def _end(self, patience: float, grace: float, held: bool) -> None:
+        at = time.monotonic() + patience + grace + LAST_WORDS + SLACK
+        self._kill_at = min(self._kill_at, at)
+        if self._here:
+            self._here.sooner(patience, grace)
+        elif self._channel.closed:
+            self._here = Ending(os.getpid(), patience, grace)
+        else:
+            self._channel.send(END, patience, grace, held)
+            if self._line.closed:
+                self._channel.send("release")
+
+    def _read_guardian(self) -> None:
+        for kind, *values in self._channel.receive():
+            if kind == ENDED:
+                self._done = True
+                continue
+            self._read_status()  # what an instance said comes before how its process ended
+            self._line.send(kind, *values)
+        if self._channel.closed and not self._done:
+            with contextlib.suppress(OSError):
+                os.waitpid(self._guardian, 0)
+            self._here = Ending(os.getpid(), 0.0, ORPHAN_GRACE)
+            self._line.send(LOST, "its guardian process was ended")
+
+    def _read_status(self) -> None:
+        events, self._rest = read_events(self._status, self._rest)
+        for event in events:
+            said = read_said(self._folder.stream(f"error.{event.rank}")) if event.failed else ""
+            if said:
+                self._line.send(SAID, event.rank, said)
+        if events:
+            self._line.send(EVENTS, [list(event) for event in events])
+
+    def _read_words(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._words, _CHUNK):
+                self._line.send(WORDS, data.decode(errors="replace"))
+
+    def _read_stream(self, handle: int) -> bool:
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            self._line.send_output(*self._streams[handle], data)
+        else:
+            self._forget(handle)
+        return bool(data)
+
+    def _forget(self, handle: int) -> None:
+        self._open.unregister(handle)
+        os.close(handle)
+        del self._streams[handle]
+
+
+def _enter(folder: str) -> None:
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise _Refused(
+            f"{folder}: {error.strerror}",
+            "The folder that poprun runs in has to be there on all hosts",
+            69,
+        ) from None

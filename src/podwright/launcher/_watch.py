@@ -1,0 +1,510 @@
+"""The time between start and end: passes on output and signals, and notices every ending.
+
+One loop over everything that can happen. What began the end is kept as the cause, and decides
+the exit code: an instance that failed, a signal, mpirun or a watcher gone, the lease lost, or
+nobody left to read the output. Whatever else happens afterwards is a consequence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from podwright.hosts import in_words, marked, outside, reap
+from podwright.launcher._cause import Cause, aborted, described, engine_gone
+from podwright.launcher._failures import Failure, append, line_of, read_said
+from podwright.launcher._folder import RUN_VARIABLE, RunFolder
+from podwright.launcher._guardian import (
+    END,
+    ENDED,
+    ENGINE,
+    GONE,
+    LAST_WORDS,
+    ORPHAN_GRACE,
+    QUIET,
+    RELEASE,
+    SIGNAL,
+    STARTED,
+    Ending,
+)
+from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._keeper import CLEARED, GUARDED, KEPT, LOST, SLACK, Kept, boottime
+from podwright.launcher._logs import Logs, allow_open_files
+from podwright.launcher._output import Output
+from podwright.launcher._plan import Plan
+from podwright.launcher._remote import SLACK as REMOTE_SLACK
+from podwright.launcher._shim import Event, open_status, open_stream, read_events
+from podwright.launcher._signals import ENDING, FORWARDED, stop
+from podwright.launcher._streams import Stream, last_lines
+from podwright.wire import Fenced
+
+#: The exit code after --timeout, as timeout(1) has it.
+TIMED_OUT = 124
+#: Seconds that what instances left running may go on after the last instance.
+PATIENCE = 1.0
+_CHUNK = 65536
+#: How mpirun ends the instances on other hosts once one of its daemons is gone.
+_BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+
+
+def _readable(handle: int) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class Watch:
+    """Watches one run. wake: readable with the numbers of signals.
+
+    fence: seconds without a renewal after which a lease is over; 0: there is none.
+    lost: told of the code and the words when the lease is over.
+    spare: children of this process that are no part of the run.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        kept: Kept,
+        output: Output,
+        *,
+        words: int,
+        wake: int,
+        plan: Plan,
+        fence: float = 0.0,
+        lost: Callable[[str, str], None] = lambda code, message: None,
+        end: float | None = None,
+        remotes: Remotes = NOWHERE,
+        engine: str = "mpirun",
+        spare: Sequence[int] = (),
+    ) -> None:
+        self._spare = spare
+        self._remotes = remotes
+        self._remotes.watch(self)
+        self._engine_name = engine
+        self._kept = kept
+        self._channel = kept.guardian
+        self._guardian = 0
+        self._fence, self._lost, self._renewed = fence, lost, boottime()
+        self._folder = folder
+        self._output = output
+        self._instances = instances = len(plan.instances)
+        self._words, self._wake = words, wake
+        self._only = plan.only_output_from
+        self._grace, self._timeout, self._limit = plan.grace, plan.timeout, end
+        self._log_folder = plan.log_folder or ""
+        self._hosts = [instance.host for instance in plan.instances]
+        self._pids: dict[int, int] = {}
+        self._said: dict[int, str] = {}
+        self._failures: list[Failure] = []
+        self._logs = Logs(plan.log_folder) if plan.log_folder else None
+        allow_open_files(2 * instances + (2 * instances if self._logs else 0))
+        self._status = open_status(folder)
+        self._rest = b""
+        self._engine_words = b""
+        self._streams: dict[int, Stream] = {}
+        self._by_instance: list[list[Stream]] = []
+        self._open = select.epoll()
+        self._codes: dict[int, int] = {}
+        self._started: set[int] = set()
+        self._here: Ending | None = None
+        self._engine = 0
+        self._gone: tuple[int | None, str] | None = None
+        self._done = self._ended = self._quiet = self._released = self._all_ended = False
+        self._cleared = False
+        self._kill_at = math.inf
+        #: Until when something that broke counts as why an instance was ended by a signal.
+        self._suspect = 0.0
+        self.cause: Cause | None = None
+        for index in range(instances):
+            pair = [
+                Stream(index, "stdout", colour=output.out.colour, stamped=plan.timestamps),
+                Stream(index, "stderr", colour=output.err.colour, stamped=plan.timestamps),
+            ]
+            self._by_instance.append(pair)
+            if index in self._remotes.ranks:
+                continue
+            for stream, name in zip(pair, ("out", "err"), strict=True):
+                handle = open_stream(folder, f"{name}.{index}")
+                self._streams[handle] = stream
+                self._open.register(handle, select.EPOLLIN)
+
+    def run(self) -> Cause | None:
+        """See it through. None: all went well."""
+        while not self._done:
+            self._turn()
+        self._drain()
+        return self.cause
+
+    # One turn of the loop
+
+    def _turn(self) -> None:
+        ready = self._wait(self._pause())
+        if self._wake in ready:
+            for number in os.read(self._wake, 64):
+                self._signal(number)
+        # Where the keeper is gone, that is why the guardian ends instances: it comes first.
+        while not self._kept.channel.closed and _readable(self._kept.channel.handle):
+            self._read_keeper()
+        if self._status in ready:
+            self._read_status()
+        if self._words in ready:
+            self._read_words()
+        if self._fence and boottime() - self._renewed > self._fence:
+            self._fence = 0.0
+            self._lost(Fenced.code, "nobody renewed it in time")
+            self._over()
+        if self._open.fileno() in ready:
+            self._read_streams()
+        if self._channel.handle in ready:
+            self._read_guardian()
+        if self._limit is not None and time.monotonic() >= self._limit:
+            self._limit = None
+            self.fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
+        if time.monotonic() > self._kill_at:
+            self._force()
+        if self._remotes:
+            self._remotes.hear(ready)
+            if self._gone and self._remotes.in_step:
+                self._engine_ended(*self._gone)
+                self._gone = None
+            if (self._quiet or self._ended) and self._remotes.quiet and not self._released:
+                self._released = True
+                self._channel.send(RELEASE)
+                self._remotes.send(RELEASE)
+        if self._here:
+            reap(lambda pid, code: None)
+            if self._here.step():
+                self._folder.remove()
+                self._ended = True
+        self._done = self._ended and self._remotes.ended
+
+    def _pause(self) -> float | None:
+        """Seconds until there is something to do though nothing happens."""
+        pauses = [self._here.pause] if self._here else []
+        if self._kill_at < math.inf:
+            pauses.append(max(self._kill_at - time.monotonic(), 0.1))
+        if self._remotes:
+            pauses.append(min(1.0, self._remotes.tick()))
+        if self._fence:
+            pauses.append(self._fence / 10)
+        if self._limit is not None:
+            pauses.append(max(self._limit - time.monotonic(), 0.0))
+        return min(pauses, default=None)
+
+    def _wait(self, pause: float | None) -> set[int]:
+        poll = select.poll()
+        for handle in (self._wake, self._status, self._words):
+            if handle >= 0:
+                poll.register(handle, select.POLLIN)
+        for channel in (self._channel, self._kept.channel):
+            if not channel.closed:
+                poll.register(channel.handle, select.POLLIN)
+        room = not any(sink.full for sink in self._output.sinks)
+        if room:
+            poll.register(self._open.fileno(), select.POLLIN)
+        self._remotes.register(poll, reading=room)
+        for sink in self._output.sinks:
+            if sink.size:
+                poll.register(sink.handle, select.POLLOUT)
+        ready = {handle for handle, _ in poll.poll(None if pause is None else pause * 1000)}
+        for sink in self._output.sinks:
+            if sink.handle in ready:
+                sink.pump()
+                if sink.broken:
+                    self.fail(Cause(128 + signal.SIGPIPE, "nobody reads the output any more"))
+        return ready
+
+    # What instances write
+
+    def _read_streams(self) -> None:
+        for handle, _ in self._open.poll(0):
+            self._read_stream(handle)
+
+    def _read_stream(self, handle: int) -> bool:
+        stream = self._streams[handle]
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return False
+        self._log(stream, data)
+        self._write(stream, stream.feed(data) if data else stream.finish())
+        if not data:
+            self._open.unregister(handle)
+            os.close(handle)
+            del self._streams[handle]
+        return bool(data)
+
+    def _write(self, stream: Stream, lines: bytes) -> None:
+        if not lines:
+            return
+        if self._only is None or stream.index == self._only:
+            sink = self._output.out if stream.name == "stdout" else self._output.err
+            sink.add(stream.tagged(lines))
+
+    def _log(self, stream: Stream, data: bytes) -> None:
+        if self._logs and data and (problem := self._logs.add(stream.index, stream.name, data)):
+            self._output.warn(problem)
+            self._logs = None
+
+    def wrote(self, index: int, number: int, data: bytes) -> None:
+        """What an instance on another host wrote: to standard output (0) or error (1)."""
+        stream = self._by_instance[index][number]
+        self._log(stream, data)
+        self._write(stream, stream.feed(data))
+
+    def _drain(self) -> None:
+        """All writers are gone: what is left in the streams is all there will ever be."""
+        for handle in list(self._streams):
+            while self._read_stream(handle):
+                if self._output.out.full or self._output.err.full:
+                    self._output.flush()
+            if handle in self._streams:
+                os.close(handle)
+        for index in self._remotes.ranks:
+            for stream in self._by_instance[index]:
+                self._write(stream, stream.finish())
+        self._read_words()
+        if self._words >= 0:
+            os.close(self._words)
+        self._open.close()
+        os.close(self._status)
+        if self._logs:
+            self._logs.close()
+        if self._log_folder:
+            self._record()
+        self._output.flush()
+
+    # What the scripts, mpirun and the guardian say
+
+    def _read_status(self) -> None:
+        events, self._rest = read_events(self._status, self._rest)
+        self.happened(events)
+
+    def happened(self, events: Sequence[Event]) -> None:
+        """What scripts of instances said, here or on another host."""
+        for index, kind, number in events:
+            if kind == "daemon":
+                self._remotes.launch(self._folder, number)
+                continue
+            if index >= self._instances:
+                continue
+            if kind == "start":
+                self._started.add(index)
+                self._pids[index] = number
+                if self._output.verbosity > 1 and index not in self._remotes.ranks:
+                    number = self._outside(number)
+                self._output.log("D", f"instance {index} runs as process {number}")
+            elif kind == "end" and index not in self._codes:
+                self._codes[index] = number
+                self._output.log("D", f"instance {index} ended with code {number}")
+                if number:
+                    self._failed(index, number)
+                    who = f"instance {index}{self._remotes.place(index)}"
+                    again = number not in (126, 127)  # it could not even be started
+                    suspect = self.cause is None and self._remotes and number in _BY_MPIRUN
+                    self.fail(Cause(number, f"{who} {described(number)}", index, again))
+                    self._suspect = time.monotonic() + LAST_WORDS if suspect else self._suspect
+        if len(self._codes) == self._instances and not self._here and not self._all_ended:
+            # Once: the guardian does not listen while it tells of each, so neither may fill up.
+            self._all_ended = True
+            self._end(PATIENCE, self._grace)
+
+    def said(self, index: int, text: str) -> None:
+        """What an instance on another host wrote of its end."""
+        self._said[index] = text
+
+    def _failed(self, index: int, code: int) -> None:
+        """Keep what there is to say of it, for the record."""
+        said = self._said.get(index) or read_said(self._folder.stream(f"error.{index}"))
+        pid, first = self._pids.get(index, 0), self.cause is None
+        self._failures.append(Failure(index, time.time(), code, pid, said, first))
+
+    def _record(self) -> None:
+        run, here = self._folder.name, os.uname().nodename
+        lines = []
+        for failure in self._failures:
+            host = self._hosts[failure.rank]
+            host = here if host == "localhost" else host
+            lines.append(line_of(failure, run, host, self.last_words(failure.rank)))
+        if lines and (problem := append(self._log_folder, lines)):
+            self._output.warn(problem)
+
+    def _outside(self, pid: int) -> int:
+        """What a process of this host's instances is called outside their namespace."""
+        return outside(os.getpid(), pid) if self._output.verbosity else pid
+
+    def engine_said(self, data: bytes) -> None:
+        """What mpirun said, or one of its daemons."""
+        self._output.log("D", data.decode(errors="replace"))
+        self._engine_words = (self._engine_words + data)[-_CHUNK:]
+
+    def instance_gone(self, index: int, code: int | None, problem: str) -> None:
+        """The script of an instance that we started ourselves has ended, or could not start."""
+        if index in self._codes or not 0 <= index < self._instances:
+            return
+        if code is None:
+            self._started.add(index)
+            self.fail(Cause(126, f"instance {index} cannot be started: {problem}", index))
+            code = 126
+        if code < 0:  # the script itself: what it started may still run, and has nobody
+            self._grace = min(self._grace, ORPHAN_GRACE)
+        self.happened([Event(index, "end", code if code >= 0 else 128 - code)])
+
+    def _read_words(self) -> None:
+        if self._words < 0:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._words, _CHUNK):
+                self.engine_said(data)
+            os.close(self._words)
+            self._words = -1
+
+    def _read_guardian(self) -> None:
+        for kind, *values in self._channel.receive():
+            if kind == STARTED:
+                self._engine = values[0]
+                pid = self._outside(values[0])
+                self._output.log("I", f"Waiting for {self._engine_name} (PID {pid})")
+            elif kind == GONE:
+                self._read_status()
+                what, code, problem = values
+                if what != ENGINE:
+                    self.instance_gone(what, code, problem)
+                elif self._remotes:
+                    # What its instances on other hosts said may still be on the way.
+                    self._gone = code, problem
+                    self._remotes.step()
+                else:
+                    self._engine_ended(code, problem)
+            elif kind == QUIET:
+                self._quiet = True
+            elif kind == ENDED:
+                self._ended = True
+        if self._channel.closed and not self._ended:
+            self._broken("guardian")
+
+    def _read_keeper(self) -> None:
+        for kind, *values in self._kept.channel.receive():
+            if kind == GUARDED:
+                self._guardian, how, why = values
+                self._output.log("I", f"instances are in {in_words(how, why)}")
+            elif kind == KEPT:
+                self._renewed = boottime()
+            elif kind == LOST:
+                self._lost(values[0], values[1])
+                self._over()
+            elif kind == CLEARED:
+                self._cleared = True
+        if self._kept.channel.closed:
+            self._broken("keeper")
+        elif self._cleared and self._channel.closed:
+            self._ended = True
+
+    def _over(self) -> None:
+        # The devices may soon be somebody else's.
+        self._fence = 0.0
+        self.fail(Cause(75, "the lease on the partition is over", again=True), broken=True)
+
+    def _broken(self, who: str) -> None:
+        """A watcher is gone. The others end what it watched; this one does, if it is alone."""
+        self._grace = min(self._grace, ORPHAN_GRACE)
+        if self._channel.closed and self._kept.channel.closed and not self._here:
+            with contextlib.suppress(OSError):
+                os.waitpid(self._kept.pid, 0)
+            # mpirun may have become our child before we counted those that are spared.
+            run = {process.pid for process in marked(RUN_VARIABLE, self._folder.name)}
+            self._here = Ending(
+                os.getpid(),
+                0.0,
+                self._grace,
+                engine=self._engine,
+                spare=[pid for pid in self._spare if pid not in run],
+            )
+        if not self._ended:
+            text = f"poprun's {who} process was ended"
+            self.fail(Cause(128 + signal.SIGKILL, text), broken=True)
+        if self._cleared and self._channel.closed:
+            self._ended = True
+
+    def _engine_ended(self, code: int | None, problem: str) -> None:
+        if code is None:
+            self.fail(Cause(126, f"{self._engine_name} cannot be started: {problem}"))
+            return
+        self._output.log("I", f"{self._engine_name} terminated with exit code {code}")
+        self._read_words()
+        if self.cause is None or self.cause.instance >= 0:
+            self.cause = aborted(self._engine_words, self._instances) or self.cause
+        left = [i for i in range(self._instances) if i not in self._codes]
+        if left:
+            cause = engine_gone(code, left if self._started else [], self._engine_words)
+            self.fail(cause, broken=True)
+            self._end(0.0, self._grace)
+
+    # Ending
+
+    def _signal(self, number: int) -> None:
+        if number in FORWARDED:
+            self._channel.send(SIGNAL, number)
+            self._remotes.send(SIGNAL, number)
+        elif number == signal.SIGTSTP:
+            self._stop()
+        elif number in ENDING:
+            name = signal.Signals(number).name
+            if self.cause is None:
+                self._output.say(f"{name}: asking the instances to end; once more ends them now")
+                self.fail(Cause(128 + number, f"{name} received"))
+            else:
+                self._end(0.0, 0.0)
+
+    def _stop(self) -> None:
+        """Ctrl-Z: the instances first, then this process, until it is told to go on."""
+        self._channel.send(SIGNAL, int(signal.SIGSTOP))
+        self._remotes.pause()
+        stop()
+        self._channel.send(SIGNAL, int(signal.SIGCONT))
+        self._remotes.go_on()
+
+    def fail(self, cause: Cause, *, broken: bool = False) -> None:
+        """The first cause stands; it begins the end.
+
+        broken: a process of ours was ended by force, so there is little time for politeness.
+        """
+        if broken:
+            self._grace = min(self._grace, ORPHAN_GRACE)
+            if self._suspect and time.monotonic() < self._suspect:
+                self.cause = cause  # this is why that instance was ended
+                self._suspect = 0.0
+        if self.cause is None:
+            self.cause = cause
+            self._end(0.0, self._grace)
+
+    def _force(self) -> None:
+        """The other watchers have not made an end: they may have been stopped."""
+        self._kill_at, self._grace = math.inf, 0.0
+        for pid, channel in ((self._guardian, self._channel), (self._kept.pid, self._kept.channel)):
+            if pid and not channel.closed:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _end(self, patience: float, grace: float) -> None:
+        wish = patience, grace
+        if self._here:
+            self._here.sooner(patience, grace)
+        else:
+            # mpirun would end all instances at once, on all hosts.
+            held = bool(self._remotes) and self._engine > 0
+            self._channel.send(END, patience, grace, held)
+            patience += REMOTE_SLACK if held else 0.0
+            self._kept.channel.send(END, patience, grace)
+            at = time.monotonic() + patience + grace + LAST_WORDS + 2 * SLACK
+            self._kill_at = min(self._kill_at, at)
+        self._remotes.end(*wish, self._engine > 0)
+
+    def last_words(self, index: int) -> list[bytes]:
+        """The last lines that an instance wrote."""
+        return last_lines(self._by_instance[index])

@@ -1,0 +1,58 @@
+"""`--dry-run=server`: whether a launch would be granted its partition now. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from podwright.wire import InvalidRequest, Unavailable
+
+if TYPE_CHECKING:
+    from podwright.launcher._plan import Plan
+
+
+def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
+    """Whether it would, and why or why not, in lines.
+
+    Raises Unavailable where there is no server, InvalidRequest for what can never be granted.
+    """
+    from podwright.client import Places, ServerOptions, find_server
+    from podwright.launcher._lease import VENDORS_ALONE
+
+    if plan.offline:
+        raise InvalidRequest(
+            "--dry-run=server asks a server, and --offline-mode asks none",
+            would_work="Leave one of them out",
+        )
+    found = find_server(
+        ServerOptions(host=plan.server_host, port=plan.server_port),
+        environ,
+        timeout=plan.server_timeout,
+        places=Places(start=_none),
+    )
+    try:
+        if found.info.apis != VENDORS_ALONE:
+            told = found.client.explain_acquire(plan.request)
+            good, lines = told.starts_now, told.lines
+            if not good:
+                lines = [_sentence(told.problem), *lines]
+                lines += [_sentence(told.would_work)] if told.would_work else []
+        else:
+            from podwright.launcher._borrow import would_borrow
+
+            good, lines = would_borrow(found.client, plan.request)
+    finally:
+        found.client.close()
+    return good, [f"server {found.address} ({found.how})", *lines]
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
+    raise Unavailable(
+        "there is no server to ask",
+        would_work="A launch would start one for you, with a simulated pod; or name yours with "
+        "--vipu-server-host",
+    )

@@ -1,0 +1,35 @@
+"""GPU clusters described to Slurm: an inventory in, the lines of its files out."""
+
+from podwright.slurm.gpus.configure._adopt import Grant, adopt, partition_name, read_grant
+from podwright.slurm.gpus.configure._check import Promise, check, commands
+from podwright.slurm.gpus.configure._files import DETECT
+from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
+from podwright.slurm.gpus.configure._read import make_inventory, read_inventory
+from podwright.slurm.gpus.configure._setup import Wishes, configure, take_back
+from podwright.slurm.gpus.configure._topology import TOPOLOGIES, plan_topology, racked, units
+
+__all__ = [
+    "DETECT",
+    "TOPOLOGIES",
+    "Gpu",
+    "Grant",
+    "Inventory",
+    "Kind",
+    "Nic",
+    "Partition",
+    "Promise",
+    "Switch",
+    "Wishes",
+    "adopt",
+    "check",
+    "commands",
+    "configure",
+    "make_inventory",
+    "partition_name",
+    "plan_topology",
+    "racked",
+    "read_grant",
+    "read_inventory",
+    "take_back",
+    "units",
+]

@@ -1,0 +1,209 @@
+"""Which network Slurm is told of: a tree of switches, blocks of NVLink domains, or both. Pure.
+
+Until 25.05 a cluster has one topology. From then on topology.yaml holds several, and a partition
+names its own, so that a rack of 72 GPUs may stand beside nodes on an InfiniBand fabric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from podwright.slurm.gpus.configure._inventory import Inventory, Switch
+from podwright.slurm.gpus.configure._lines import Row, fold
+from podwright.slurm.gpus.requests import Version
+from podwright.wire import InvalidRequest
+
+TOPOLOGIES = ("auto", "tree", "block", "none")
+#: The first Slurm whose topology/block takes several block sizes.
+BLOCKS: Version = (24, 11)
+#: The first Slurm with topology.yaml, and a topology for each partition.
+SEVERAL: Version = (25, 5)
+#: Names in topology.yaml.
+FABRIC, RACKS = "fabric", "racks"
+
+
+class Topology(NamedTuple):
+    """What Slurm is told. kind: tree, block, none, or both: topology.yaml with two topologies."""
+
+    kind: str
+    inventory: Inventory
+
+    @property
+    def plugin(self) -> str:
+        """TopologyPlugin; empty where topology.yaml says it, or nothing does."""
+        return f"topology/{self.kind}" if self.kind in ("tree", "block") else ""
+
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes that it places."""
+        switched = {node for switch in self.inventory.switches for node in switch.nodes}
+        return {
+            "tree": switched,
+            "block": racked(self.inventory),
+            "both": switched | racked(self.inventory),
+        }.get(self.kind, set())
+
+    def of_partition(self, nodes: Iterable[str]) -> str:
+        """The topology that a partition of these nodes names; empty: the cluster's."""
+        inside = self.kind == "both" and set(nodes) <= racked(self.inventory)
+        return RACKS if inside else ""
+
+    def files(self) -> dict[str, list[str]]:
+        """The lines of topology.conf or topology.yaml, by name. Raises InvalidRequest."""
+        if self.kind == "none":
+            return {}
+        if self.kind == "both":
+            return {"topology.yaml": _yaml(self.inventory)}
+        rows = block_rows(self.inventory) if self.kind == "block" else tree_rows(self.inventory)
+        return {"topology.conf": [" ".join(f"{k}={v}" for k, v in row.items()) for row in rows]}
+
+
+def plan_topology(inventory: Inventory, version: Version, wish: str) -> Topology:
+    """The one of TOPOLOGIES that a wish and a release come to. Raises InvalidRequest."""
+    wide = racked(inventory)
+    tree = "tree" if inventory.switches else "none"
+    if wish == "auto":
+        if wide and wide == set(inventory.nodes) and version >= BLOCKS:
+            return Topology("block", inventory)
+        return Topology("both" if wide and version >= SEVERAL else tree, inventory)
+    if wish == "block" and version < BLOCKS:
+        raise InvalidRequest(
+            f"Slurm {version[0]}.{version[1]:02} has no block topology that can be set up here",
+            asked="--topology=block",
+            would_work="Slurm 24.11 or newer; --topology=tree with the switches",
+        )
+    if wish == "block" and not inventory.domains:
+        raise InvalidRequest("the inventory names no domain", asked="--topology=block")
+    if wish == "tree" and not inventory.switches:
+        raise InvalidRequest("the inventory names no switches", asked="--topology=tree")
+    return Topology(wish, inventory)
+
+
+def racked(inventory: Inventory) -> set[str]:
+    """The nodes in NVLink domains of several nodes."""
+    return {node for nodes in inventory.domains.values() if len(nodes) > 1 for node in nodes}
+
+
+def topology_notes(topology: Topology, version: Version) -> list[str]:
+    """What an administrator should hear of it."""
+    inventory = topology.inventory
+    bare = [name for name in inventory.nodes if name not in topology.nodes]
+    notes = []
+    if topology.kind == "none":
+        notes.append("no switches are known: Slurm may scatter a job over distant ones")
+    elif bare and topology.kind != "both":
+        notes.append(f"{fold(bare)}: on no switch, so jobs there get no other node")
+    wide = racked(inventory)
+    if topology.kind in ("tree", "none") and wide:
+        notes.append(
+            f"Slurm {version[0]}.{version[1]:02} keeps no job inside an NVLink domain of "
+            f"{fold(sorted(wide))} here: that takes blocks (24.11, all nodes in domains) or two "
+            "topologies (25.05)"
+        )
+    if topology.kind == "both" and not any(
+        topology.of_partition(partition.nodes) for partition in inventory.partitions
+    ):
+        notes.append(
+            f"no partition has nodes of NVLink domains alone, so none uses their blocks: give "
+            f"{fold(sorted(wide))} a partition in the inventory"
+        )
+    return notes
+
+
+def _yaml(inventory: Inventory) -> list[str]:
+    """topology.yaml: the fabric for all, and the racks for partitions that name them."""
+    lines = [f"- topology: {FABRIC}", "  cluster_default: true"]
+    if inventory.switches:
+        lines += ["  tree:", "    switches:"]
+        for switch in units(inventory.switches):
+            lines.append(f"      - switch: {switch.name}")
+            if switch.nodes:
+                lines.append(f"        nodes: {fold(switch.nodes)}")
+            else:
+                lines.append(f"        children: {fold(switch.switches)}")
+    else:
+        lines.append("  flat: true")
+    domains = _wide(inventory)
+    lines += [f"- topology: {RACKS}", "  cluster_default: false", "  block:", "    block_sizes:"]
+    lines += [f"      - {size}" for size in _block_sizes(domains)]
+    lines.append("    blocks:")
+    for name, nodes in domains.items():
+        lines += [f"      - block: {name}", f"        nodes: {fold(nodes)}"]
+    return lines
+
+
+def _wide(inventory: Inventory) -> dict[str, tuple[str, ...]]:
+    return {name: nodes for name, nodes in inventory.domains.items() if len(nodes) > 1}
+
+
+def units(switches: Iterable[Switch]) -> tuple[Switch, ...]:
+    """The switches as Slurm's tree can have them, in which a node hangs on one switch alone.
+
+    On a fabric of rails a node hangs on a switch of each rail. Switches with the same nodes, or
+    with the same units below them, are one to Slurm: a job inside it stays inside on every rail.
+    No root is made up: fabrics that nothing joins stay apart. Raises InvalidRequest.
+    """
+    left = list(switches)
+    unit: dict[str, Switch] = {}
+    found: dict[tuple[str, ...], Switch] = {}
+    owner: dict[str, str] = {}
+    for switch in [s for s in left if s.nodes]:
+        key = tuple(sorted(switch.nodes))
+        if key not in found:
+            _claim(owner, switch.name, key)
+            found[key] = switch
+        unit[switch.name] = found[key]
+    left = [switch for switch in left if switch.switches]
+    while left:
+        ready = [s for s in left if all(below in unit for below in s.switches)]
+        if not ready:
+            names = ", ".join(switch.name for switch in left)
+            raise InvalidRequest(f"the switches {names} stand below each other in a circle")
+        for switch in ready:
+            below = tuple(sorted({unit[name].name for name in switch.switches}))
+            if below not in found:
+                _claim(owner, switch.name, below)
+                found[below] = switch._replace(switches=below)
+            unit[switch.name] = found[below]
+        left = [switch for switch in left if switch not in ready]
+    return tuple(found.values())
+
+
+def _claim(owner: dict[str, str], switch: str, members: tuple[str, ...]) -> None:
+    for member in members:
+        if member in owner:
+            raise InvalidRequest(
+                f"{member} hangs on the switches {owner[member]} and {switch}, which do not have "
+                "the same members",
+                asked="make a tree for Slurm",
+                would_work="On a fabric of rails, the switches of all rails have the same nodes; "
+                "leave out what joins nodes in another way",
+            )
+        owner[member] = switch
+
+
+def tree_rows(inventory: Inventory) -> list[Row]:
+    """topology.conf for topology/tree."""
+    return [
+        {"SwitchName": s.name, "Nodes": fold(s.nodes)}
+        if s.nodes
+        else {"SwitchName": s.name, "Switches": fold(s.switches)}
+        for s in units(inventory.switches)
+    ]
+
+
+def block_rows(inventory: Inventory) -> list[Row]:
+    """topology.conf for topology/block: a block for each NVLink domain."""
+    rows: list[Row] = [
+        {"BlockName": name, "Nodes": fold(nodes)} for name, nodes in inventory.domains.items()
+    ]
+    sizes = ",".join(map(str, _block_sizes(inventory.domains)))
+    return [*rows, {"BlockSizes": sizes}]
+
+
+def _block_sizes(domains: Mapping[str, tuple[str, ...]]) -> list[int]:
+    sizes = [min(len(nodes) for nodes in domains.values())]
+    while sizes[-1] * 2 <= sizes[0] * len(domains):
+        sizes.append(sizes[-1] * 2)
+    return sizes

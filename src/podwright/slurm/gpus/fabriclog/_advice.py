@@ -1,0 +1,249 @@
+"""What is wrong with the fabric that a job really used, and what to set.
+
+Each finding names its evidence: a variable that NCCL read, a line that it wrote, or the
+transport itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podwright.slurm.gpus.fabriclog._read import Pair, Report
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to mend: an id, what was seen, and what to set or do."""
+
+    id: str
+    problem: str
+    remedy: str
+    pairs: int
+
+
+#: What carries GPU memory by a way of its own: the log does not say GDRDMA of it.
+_OWN_WAY = ("FasTrak", "GPUDirectTCPX", "gIB")
+_LIBFABRIC = ("AWS Libfabric", "Libfabric", "OFI")
+#: Amazon's machines whose adapters do not read GPU memory (EC2's guide to EFA).
+_NO_GPUDIRECT = ("g4dn", "g5", "g6")
+
+
+def judge(report: Report) -> list[Finding]:
+    """The findings of a report, worst first; empty where nothing is seen that could be mended."""
+    far = [p for p in report.pairs if report.between_hosts(p)]
+    near = [p for p in report.pairs if not report.between_hosts(p)]
+    over = {p.transport.partition("/")[2] for p in far if p.transport.startswith("NET/")}
+    sockets = [p for p in far if p.transport == "NET/Socket"]
+    ib = [p for p in far if p.transport.endswith("/IB") and not p.gpudirect]
+    efa = [p for p in far if p.transport[4:] in _LIBFABRIC and not p.gpudirect]
+    found = [
+        _sockets(report, sockets, said=not over and report.several_hosts),
+        _provider(report),
+        _no_gpudirect(report, ib, said=not over and report.several_hosts),
+        _no_gpudirect_efa(report, efa),
+        _one_adapter(report),
+        _rack(report),
+        _near_network(report, [p for p in near if p.transport.startswith("NET/")]),
+        _near_memory(report, [p for p in near if p.transport == "SHM"]),
+    ]
+    return [finding for finding in found if finding]
+
+
+def not_known(report: Report) -> list[str]:
+    """What the log does not tell, though a verdict would need it; empty where it tells all."""
+    far = [p for p in report.pairs if report.between_hosts(p)]
+    out = []
+    if not report.pairs:
+        out.append(
+            "no connection between ranks is in the log: there was one rank alone, the log ends "
+            "before ranks spoke to each other, or NCCL_DEBUG_SUBSYS leaves INIT out"
+        )
+    elif report.several_hosts and not far:
+        out.append("the ranks are on several hosts, and no connection between hosts is in the log")
+    elif not far and (seen := report.seen) < report.world:
+        out.append(f"{seen} of {report.world} ranks are in the log; where the others are it hides")
+    for name in sorted({p.transport.partition("/")[2] for p in far if not p.gpudirect}):
+        if name in ("", "IB", "Socket", *_LIBFABRIC):
+            continue
+        if name.startswith(_OWN_WAY):
+            out.append(f"how {name} carries GPU memory is not in the log")
+        else:
+            out.append(f"{name} is no network that is known here")
+    return out
+
+
+def _off(value: str | None) -> bool:
+    return value is not None and value.strip().lower() not in ("0", "", "no", "false")
+
+
+def _sockets(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None:
+    """said: no connection between the hosts is in the log, so what NCCL chose stands for it."""
+    # Before 2.6 NCCL did not name what it chose, but did say that it found no adapter.
+    chosen = said and (report.networks or ["Socket"] * report.no_adapter) == ["Socket"]
+    if not pairs and not chosen:
+        return None
+    problem = "ranks on different hosts talk over TCP (NET/Socket)"
+    settings = report.settings
+    if _off(settings.get("NCCL_IB_DISABLE")):
+        problem += f": NCCL_IB_DISABLE={settings['NCCL_IB_DISABLE']} switches InfiniBand off"
+        remedy = "unset NCCL_IB_DISABLE, or export NCCL_IB_DISABLE=0"
+    elif settings.get("NCCL_NET", "").lower() == "socket":
+        problem += ": NCCL_NET=Socket asks for it"
+        remedy = "unset NCCL_NET"
+    elif "NCCL_IB_HCA" in settings:
+        problem += f": NCCL_IB_HCA={settings['NCCL_IB_HCA']} leaves no adapter"
+        remedy = "export NCCL_IB_HCA with names that `ibv_devices` shows on the nodes"
+    elif report.no_adapter:
+        problem += ": NCCL found no InfiniBand device"
+        remedy = (
+            "see that `ibv_devices` lists the adapters inside the job (in a container: "
+            "/dev/infiniband and libibverbs must be there), then export NCCL_IB_HCA=their names"
+        )
+    else:
+        remedy = "export NCCL_IB_HCA=the adapters' names and NCCL_IB_DISABLE=0"
+    return Finding("tcp", problem, remedy, len(pairs))
+
+
+def _provider(report: Report) -> Finding | None:
+    names = report.provider.split(";")
+    if not report.provider or "efa" in names or not {"tcp", "sockets", "net"}.intersection(names):
+        return None
+    return Finding(
+        "tcp",
+        f"the plugin for EFA found no EFA and took {report.provider}",
+        "see that `fi_info -p efa` lists adapters inside the job (in a container: "
+        "/dev/infiniband/uverbs* must be there), and export FI_PROVIDER=efa",
+        len([p for p in report.pairs if report.between_hosts(p)]),
+    )
+
+
+def _no_gpudirect_efa(report: Report, pairs: list[Pair]) -> Finding | None:
+    if not pairs or report.platform.startswith(_NO_GPUDIRECT):
+        return None
+    where = f" ({report.platform})" if report.platform else ""
+    return Finding(
+        "no-gpudirect",
+        f"EFA did not read the GPUs' memory{where}: data passed through host memory",
+        "use libfabric 1.18 and aws-ofi-nccl 1.7 or newer, with FI_EFA_USE_DEVICE_RDMA=1 on p4d. "
+        "Machines of the families g4dn, g5 and g6 cannot: there nothing is to be set",
+        len(pairs),
+    )
+
+
+def _one_adapter(report: Report) -> Finding | None:
+    """Several ranks of a host send through one of its adapters, and the others stand idle."""
+    there = report.cards or len(report.adapters)
+    crowded = []
+    for host, ranks in report.sends.items():
+        devices = set().union(*ranks.values())
+        mixed = host in report.one_name
+        if there > 1 and len(ranks) > 1 and len(devices) == 1 and not mixed:
+            crowded.append(f"all {len(ranks)} of {host} that send use number {min(devices)}")
+    if not crowded:
+        return None
+    problem = f"ranks share one of {there} network adapters: {'; '.join(sorted(crowded))}"
+    hca = report.settings.get("NCCL_IB_HCA", "")
+    remedy = (
+        "see `nvidia-smi topo -m`: each GPU should have an adapter near it. In a virtual machine "
+        "that hides PCIe, export NCCL_TOPO_FILE=the provider's topology file"
+    )
+    if hca:
+        remedy += f"; NCCL_IB_HCA={hca} must name all of them"
+    return Finding("one-adapter", problem, remedy, len(report.sends))
+
+
+#: Bits of NVML's fabric health mask (nvml.h): the field's first bit, and what TRUE means.
+_HEALTH = (
+    (0, "fewer NVLinks than there should be"),
+    (2, "routes are being recovered"),
+    (4, "routes are ill"),
+    (6, "accesses timed out and are being recovered"),
+)
+_CONFIGURATION = {2: "wrong system id", 3: "wrong rack", 4: "no partition", 5: "NVLinks missing"}
+
+
+def _rack(report: Report) -> Finding | None:
+    ill: dict[str, list[str]] = {}
+    for one in report.fabric:
+        words = [text for bit, text in _HEALTH if one.health >> bit & 3 == 1]
+        words += [text for number, text in _CONFIGURATION.items() if one.health >> 8 & 15 == number]
+        if one.state in (1, 2):
+            words.append("the GPU had not joined the fabric")
+        for word in words:
+            ill.setdefault(word, []).append(one.gpu)
+    imex = any("MNNVL" in text and "IMEX" in text for text in report.warnings)
+    if imex:
+        ill["IMEX does not answer"] = []
+    if not ill:
+        return None
+    said = "; ".join(
+        f"{word} ({', '.join(gpus[:4])}{', …' * (len(gpus) > 4)})" if gpus else word
+        for word, gpus in ill.items()
+    )
+    return Finding(
+        "rack-fabric",
+        f"the NVLink fabric of the rack is not well: {said}",
+        "see `nvidia-smi -q -d FABRIC` (`nvidia-smi -q | grep -A8 Fabric`) on those nodes, and "
+        "`nvidia-imex-ctl -N`; drain a node whose NVLinks are missing",
+        sum(map(len, ill.values())),
+    )
+
+
+def _no_gpudirect(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None:
+    """said: no connection between the hosts is in the log, so what the driver offers stands."""
+    named = {name.partition(":")[0] for name in report.adapters}
+    none_can = said and bool(named) and named <= set(report.gpudirect_off)
+    if not pairs and not none_can:
+        return None
+    problem = "GPUDirect RDMA was off: data passed through host memory"
+    level = report.settings.get("NCCL_NET_GDR_LEVEL") or report.settings.get("NCCL_IB_CUDA_SUPPORT")
+    if report.gpudirect_off:
+        problem += ", because the driver offers it for none of " + ", ".join(report.gpudirect_off)
+        remedy = "load nvidia_peermem on the nodes (modprobe nvidia_peermem), or use DMA-BUF"
+    elif level is not None and level.upper() in ("0", "LOC", "1", "2", "PIX", "PXB"):
+        problem += f", because NCCL_NET_GDR_LEVEL={level} allows it only at that distance"
+        remedy = "export NCCL_NET_GDR_LEVEL=SYS (PHB where GPU and adapter share a root)"
+    elif report.gpudirect_far:
+        problem += ", because GPU and adapter are too far apart for NCCL's default"
+        remedy = "export NCCL_NET_GDR_LEVEL=SYS, and NCCL_IB_HCA=the adapters near the GPUs"
+    else:
+        remedy = "export NCCL_NET_GDR_LEVEL=SYS and see that nvidia_peermem is loaded"
+    return Finding("no-gpudirect", problem, remedy, len(pairs))
+
+
+def _near_network(report: Report, pairs: list[Pair]) -> Finding | None:
+    if not pairs:
+        return None
+    problem = "ranks on one host talk over the network instead of NVLink or PCIe"
+    if _off(report.settings.get("NCCL_P2P_DISABLE")):
+        return Finding(
+            "near-network",
+            f"{problem}: NCCL_P2P_DISABLE is set",
+            "unset NCCL_P2P_DISABLE",
+            len(pairs),
+        )
+    return Finding("near-network", problem, _VISIBLE, len(pairs))
+
+
+_VISIBLE = (
+    "let each task see all GPUs of its node and choose by SLURM_LOCALID "
+    "(--gpus-per-node instead of --gpus-per-task), and share /dev/shm"
+)
+
+
+def _near_memory(report: Report, pairs: list[Pair]) -> Finding | None:
+    if not pairs:
+        return None
+    problem = "ranks on one host talk through shared memory instead of NVLink or PCIe"
+    if _off(report.settings.get("NCCL_P2P_DISABLE")):
+        problem += ": NCCL_P2P_DISABLE is set"
+        remedy = "unset NCCL_P2P_DISABLE"
+    elif "NCCL_P2P_LEVEL" in report.settings:
+        problem += f": NCCL_P2P_LEVEL={report.settings['NCCL_P2P_LEVEL']} keeps peers apart"
+        remedy = "unset NCCL_P2P_LEVEL"
+    elif report.peers_disabled:
+        problem += ": the driver allows no peer access between these GPUs"
+        remedy = "switch PCIe ACS off on the nodes, and see `nvidia-smi topo -p2p r`"
+    else:
+        remedy = f"{_VISIBLE}; where that is so already, see `nvidia-smi topo -p2p r`"
+    return Finding("near-memory", problem, remedy, len(pairs))

@@ -1,0 +1,248 @@
+"""Reads the log that NCCL or RCCL writes with NCCL_DEBUG=INFO, of NCCL 2.3 to 2.30.
+
+The lines changed over the years: a connection was `Ring 00 :` until 2.6, then `Channel 00 :` and
+now `Channel 00/0 :`; a rank was a number, was followed by its bus id (`0[1a000]`) and now by its
+device (`0[0]`); shared memory was `direct shared memory` and is `SHM/direct/direct`, peers were
+`P2P/IPC` and are `P2P/CUMEM`, over a rack's NVLink `P2P/MNNVL`. What stays is
+`A -> B … via WHAT`. Whatever stands before `NCCL` (mpirun's tags, times, Ray's names) is no matter.
+(Formats: NCCL's own sources, src/transport and src/init.cc of each release.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from podwright.slurm.gpus.requests import invalid
+
+#: Who publishes a log often takes its hosts out.
+_LINE = re.compile(
+    r"(?:(?P<host>[^\s:|\]]+):(?P<pid>\d+):(?P<tid>\d+)\s+)?(?:\[(?P<device>-?\d+)\]\s+)?"
+    r"(?:\S+\s+(?:\(\S*\)\s+)?)?NCCL\s+(?P<level>INFO|WARN)\s+(?P<text>.*)"
+)
+_HOP = re.compile(
+    r"(?:Channel|Ring)\s+(?P<channel>\d+)(?:/\d+)?\s*:\s*(?P<a>\d+)\s*(?:\[(?P<on_a>[0-9a-f:.]+)\])?"
+    r"\s*->\s*(?P<b>\d+)\s*(?:\[(?P<on_b>[0-9a-f:.]+)\])?\s*(?:\[(?P<way>send|receive)\]\s*)?via\s+"
+    r"(?P<via>.+?)(?:\s+comm\s+0x[0-9a-f]+.*)?$"
+)
+_RANK = re.compile(r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)")
+_NODES = re.compile(r"\bnNodes (\d+)")
+_VERSION = re.compile(r"(NCCL|RCCL) version\s*:?\s*(\d+\.\d+(?:\.\d+)?)")
+_REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
+_SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?\s*$")
+_NETWORK = re.compile(r"Using (?:internal )?[nN]etwork (.+?)\s*$")
+_ADAPTERS = re.compile(r"\[\d+\] ?([A-Za-z][\w.+-]*):\d+/(?:IB|RoCE)")
+#: Several ports that are one to NCCL: `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.
+_JOINED = re.compile(r"\[\d+\]=\{")
+_OFF = re.compile(r"GPU Direct RDMA Disabled for HCA \d+ '?([\w.-]+)'?")
+_FABRIC = re.compile(r"MNNVL busId (\S+) .*\bstate (\d+) healthMask 0x([0-9a-fA-F]+)")
+_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]+)")
+_PLATFORM = re.compile(r"NET/OFI Running on ([\w.-]+) platform")
+_FOUND = re.compile(r"NET/OFI .*\(found (\d+) nics?\)")
+_DEVICE = re.compile(r"^NET/[^/]+/(\d+)")
+_PLACED = re.compile(r"GPU Direct RDMA Disabled for GPU .*?/ HCA (\w+)")
+
+
+@dataclass
+class Pair:
+    """Two ranks and what carried their data: P2P, SHM, NET/IB, NET/Socket, COLLNET …"""
+
+    a: int
+    b: int
+    transport: str
+    gpudirect: bool
+    detail: str
+    channels: int = 0
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """What a GPU said of the NVLink fabric of its rack, as NVML numbers it."""
+
+    gpu: str
+    state: int
+    health: int
+
+
+@dataclass
+class Report:
+    """All that the log says. `hosts` maps ranks to host names where the log tells.
+
+    library: NCCL or RCCL. world: as it counts ranks; nodes: hosts; 0 where it does not say. on: the
+    GPU of each rank, by its number or its place on the bus. cards: how many adapters there are to
+    the library. provider, platform: what the plugin of AWS says. sends: by host, which adapters
+    its ranks send through, by their numbers. fabric: GPUs of a rack that spoke of its NVLink.
+    names: of all hosts that wrote. one_name: those that several hosts have, since two ranks there
+    are on one GPU.
+    """
+
+    library: str = "NCCL"
+    version: str = ""
+    ranks: int = 0
+    networks: list[str] = field(default_factory=list)
+    adapters: list[str] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    hosts: dict[int, str] = field(default_factory=dict)
+    pairs: list[Pair] = field(default_factory=list)
+    gpudirect_off: list[str] = field(default_factory=list)
+    gpudirect_far: bool = False
+    no_adapter: bool = False
+    peers_disabled: bool = False
+    warnings: list[str] = field(default_factory=list)
+    world: int = 0
+    nodes: int = 0
+    provider: str = ""
+    platform: str = ""
+    cards: int = 0
+    on: dict[int, str] = field(default_factory=dict)
+    sends: dict[str, dict[int, set[int]]] = field(default_factory=dict)
+    fabric: list[Fabric] = field(default_factory=list)
+    one_name: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+    @property
+    def seen(self) -> int:
+        """How many ranks wrote, or are at an end of a connection."""
+        return len(self.hosts.keys() | {rank for p in self.pairs for rank in (p.a, p.b)})
+
+    @property
+    def several_hosts(self) -> bool:
+        """Whether the ranks are known to be on more than one host."""
+        return self.nodes > 1 or len(self.names) > 1 or bool(self.one_name)
+
+    def between_hosts(self, pair: Pair) -> bool:
+        """Whether the two ranks are known to be on different hosts, or used the network."""
+        a, b = self.hosts.get(pair.a), self.hosts.get(pair.b)
+        if a and b and (a != b or a not in self.one_name):
+            return a != b
+        return pair.transport.startswith(("NET/", "COLLNET"))
+
+
+def transport_of(via: str) -> tuple[str, bool]:
+    """(transport, GPUDirect RDMA) of the words after `via`."""
+    if "shared memory" in via:
+        return "SHM", False
+    words = via.split("/")
+    if words[0] in ("P2P", "SHM"):
+        return words[0], False
+    if words[0] in ("NET", "COLLNET", "RMA") and len(words) > 1:
+        name = re.sub(r"\(\d+\)$", "", words[1]).strip()
+        return f"{words[0]}/{'IB' if name.startswith('IB') else name}", "GDRDMA" in words
+    return words[0], "GDRDMA" in words
+
+
+def read_log(lines: Iterable[str]) -> Report:
+    """The report of one log, or of several joined; InvalidRequest where NCCL says nothing."""
+    report = Report()
+    found: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]] = {}
+    spoke = False
+    for line in lines:
+        if "NCCL" not in line and "RCCL" not in line:
+            continue
+        version = _VERSION.search(line)
+        if version:
+            spoke, report.library, report.version = True, version[1], version[2]
+        match = _LINE.search(line)
+        if not match:
+            continue
+        spoke = True
+        if match["host"]:
+            report.names.add(match["host"])
+        text = _REPEATED.sub("", match["text"].strip())
+        hop = _HOP.search(text)
+        if hop:
+            _add(report, found, hop, match["host"] or "")
+        else:
+            _note(report, text, match["host"] or "", match["level"])
+    if not spoke:
+        raise invalid(
+            "no line of NCCL in this log",
+            would_work="Run the job with NCCL_DEBUG=INFO and give its output",
+        )
+    report.one_name = _one_name(report)
+    for pair, channels in found.values():
+        pair.channels = len(channels)
+        report.pairs.append(pair)
+    report.pairs.sort(key=lambda p: (p.a, p.b, p.transport))
+    report.ranks = max([report.world, *(p.b + 1 for p in report.pairs), *report.hosts, 0])
+    return report
+
+
+def _one_name(report: Report) -> set[str]:
+    seen: set[tuple[str, str]] = set()
+    out = set()
+    for rank, host in report.hosts.items():
+        key = (host, report.on.get(rank, f"rank {rank}"))
+        if key in seen:
+            out.add(host)
+        seen.add(key)
+    return out
+
+
+def _add(
+    report: Report,
+    found: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]],
+    hop: re.Match[str],
+    host: str,
+) -> None:
+    a, b = int(hop["a"]), int(hop["b"])
+    via = hop["via"].strip()
+    # NCCL 2.3 has no [receive], but writes of the network where it receives.
+    way = hop["way"] or ("receive" if via.startswith("NET/") else "send")
+    speaker = b if way == "receive" else a
+    if host:
+        report.hosts.setdefault(speaker, host)
+    for rank, place in ((a, hop["on_a"]), (b, hop["on_b"])):
+        if place:
+            report.on.setdefault(rank, place)
+    transport, gpudirect = transport_of(via)
+    if host and (device := _DEVICE.match(via)) and way == "send":
+        report.sends.setdefault(host, {}).setdefault(a, set()).add(int(device[1]))
+    low, high = min(a, b), max(a, b)
+    key = (low, high, transport, gpudirect)
+    if key not in found:
+        found[key] = (Pair(low, high, transport, gpudirect, via), set())
+    found[key][1].add(hop["channel"])
+
+
+def _note(report: Report, text: str, host: str, level: str) -> None:
+    rank = _RANK.search(text)
+    if rank and host:
+        report.hosts.setdefault(int(rank["rank"]), host)
+    if rank:
+        report.world = max(report.world, int(rank["ranks"]))
+    setting = _SETTING.search(text)
+    if setting:
+        report.settings[setting[1]] = setting[2]
+    if nodes := _NODES.search(text):
+        report.nodes = max(report.nodes, int(nodes[1]))
+    if fabric := _FABRIC.search(text):
+        one = Fabric(f"{host} {fabric[1]}", int(fabric[2]), int(fabric[3], 16))
+        if one not in report.fabric:
+            report.fabric.append(one)
+    if "NET/OFI" in text:
+        _plugin_of_aws(report, text)
+    network = _NETWORK.search(text)
+    if network and network[1] not in report.networks:
+        report.networks.append(network[1])
+    if "NET/IB" in text and ("Using" in text or text.startswith("NET/IB: [")):
+        report.cards = max(report.cards, len(_JOINED.findall(text)))
+        report.adapters += [a for a in _ADAPTERS.findall(text) if a not in report.adapters]
+    off = _OFF.search(text)
+    if off and off[1] not in report.gpudirect_off:
+        report.gpudirect_off.append(off[1])
+    report.gpudirect_far |= bool(_PLACED.search(text))
+    report.no_adapter |= "NET/IB : No device found" in text
+    report.peers_disabled |= "P2P is disabled between" in text
+    if level == "WARN" and text not in report.warnings:
+        report.warnings.append(text)
+
+
+def _plugin_of_aws(report: Report, text: str) -> None:
+    if provider := _PROVIDER.search(text):
+        report.provider = provider[1]
+    if platform := _PLATFORM.search(text):
+        report.platform = platform[1]
+    if found := _FOUND.search(text):
+        report.cards = max(report.cards, int(found[1]))

@@ -1,0 +1,160 @@
+"""Numbers that a script fixes: nodes, tasks and GPUs of the job and of each srun; None for open."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from podwright.slurm.gpus.lint._launch import Launch
+from podwright.slurm.gpus.lint._script import Script
+from podwright.slurm.gpus.lint._shell import CLOSE, OPEN
+from podwright.slurm.gpus.requests import Gpus, invalid_type, read_request
+
+
+@dataclass(frozen=True)
+class Facts:
+    """`nodes` is 1 where the script neither names nodes nor asks for what may need several."""
+
+    nodes: int | None
+    nodes_said: bool
+    tasks: int | None
+    tasks_said: bool
+    tasks_per_node: int | None
+    gpus_per_node: int | None
+    gpus: int | None
+    asks_gpus: bool
+    whole_nodes: bool
+
+    @property
+    def several(self) -> bool:
+        """Whether the job surely has several nodes."""
+        return self.nodes_said and (self.nodes or 0) > 1
+
+
+def facts_of(script: Script) -> Facts:
+    """The job's numbers, as its directives say them."""
+    request = script.request
+    if not script.settled:
+        return Facts(None, False, None, False, None, None, None, request.asks_for_gpus, False)
+    said = request.min_nodes is not None
+    nodes = request.min_nodes if request.min_nodes == request.max_nodes else None
+    sizes = script.option("nodes")
+    if sizes and not said:
+        said, nodes = True, None
+    tasks, each = request.tasks, request.tasks_per_node
+    if not said and (tasks or 1) == 1 and not request.per_job and not script.option("nodelist"):
+        nodes = 1
+    if not each and tasks and nodes and tasks % nodes == 0:
+        each = tasks // nodes
+    if not tasks and nodes:
+        tasks = (each or 1) * nodes
+    plain = not (request.tasks_per_gpu or request.per_task or request.tasks)
+    if not each and nodes and plain:
+        each = 1
+    exclusive = script.option("exclusive")
+    return Facts(
+        nodes=nodes,
+        nodes_said=said,
+        tasks=tasks if plain or request.tasks or request.tasks_per_node else None,
+        tasks_said=bool(request.tasks or request.tasks_per_node),
+        tasks_per_node=each,
+        gpus_per_node=_gpus_per_node(script, nodes, each),
+        gpus=request.per_job.count if request.per_job else None,
+        asks_gpus=request.asks_for_gpus or "gpu" in str(request.other.get("tres-per-task", "")),
+        whole_nodes=bool(exclusive and exclusive.value in ("", "exclusive")),
+    )
+
+
+def _gpus_per_node(script: Script, nodes: int | None, each: int | None) -> int | None:
+    request = script.request
+    ways = [request.per_node, request.per_task, request.per_job, request.per_socket]
+    if sum(bool(way) for way in ways) != 1 or request.tasks_per_gpu:
+        return request.per_node.count if request.per_node and not request.per_task else None
+    if request.per_node:
+        return request.per_node.count
+    if request.per_task and each:
+        return request.per_task.count * each
+    return request.per_job.count if request.per_job and nodes == 1 else None
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """Of one launch: its nodes, tasks, tasks on each node and GPUs on each node."""
+
+    nodes: int | None
+    tasks: int | None
+    tasks_per_node: int | None
+    gpus_per_node: int | None
+
+
+def step_of(launch: Launch, facts: Facts) -> StepFacts:
+    """The numbers of the srun around a launch, the job's where it says none."""
+    if launch.by != "srun":
+        return StepFacts(1, 1, 1, facts.gpus_per_node)
+    if elsewhere(launch):
+        return StepFacts(*_own(launch), None, None)
+    nodes, tasks = _own(launch)
+    per_node = _number_of(launch, "ntasks-per-node", "tasks-per-node")
+    asked = {one.name for one in launch.step}
+    if "nodes" not in asked:
+        nodes = facts.nodes
+    if "ntasks" not in asked and "ntasks-per-node" not in asked:
+        tasks = facts.tasks if "nodes" not in asked else None
+        per_node = facts.tasks_per_node
+    elif "ntasks" in asked and tasks is not None and nodes and tasks <= nodes:
+        nodes = tasks
+        per_node = 1
+    elif "ntasks" in asked and per_node is None and tasks and nodes and tasks % nodes == 0:
+        per_node = tasks // nodes
+    if tasks is None and per_node and nodes:
+        tasks = per_node * nodes
+    gpus = facts.gpus_per_node
+    if asked & {"gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}:
+        gpus = _step_gpus(launch)
+    return StepFacts(nodes, tasks, per_node, gpus)
+
+
+def elsewhere(launch: Launch) -> bool:
+    """Whether srun goes to another job, or to a part of one."""
+    job = launch.asked("jobid")
+    other = job is not None and not re.search(r"SLURM_JOB_?ID", job.value)
+    return other or launch.asked("het-group", "pack-group") is not None
+
+
+def _own(launch: Launch) -> tuple[int | None, int | None]:
+    return _number_of(launch, "nodes"), _number_of(launch, "ntasks")
+
+
+def _number_of(launch: Launch, *names: str) -> int | None:
+    given = launch.asked(*names)
+    return int(given.value) if given and given.value.isdigit() else None
+
+
+def _step_gpus(launch: Launch) -> int | None:
+    named = [one for one in launch.step if one.name in ("gres", "gpus-per-node")]
+    try:
+        request = read_request(named, "srun")
+    except invalid_type():
+        return None
+    held: Gpus | None = request.per_node
+    others = launch.asked("gpus", "gpus-per-task", "gpus-per-socket")
+    return held.count if held and not others else None
+
+
+def number(word: str | None, facts: Facts) -> int | None:
+    """The whole number that a word is, where the script or Slurm fixes it."""
+    if word is None:
+        return None
+    if word.isdigit():
+        return int(word)
+    match = re.fullmatch(f"(?:{OPEN}(\\w+){CLOSE}|\\$\\{{?(\\w+)\\}}?)", word.strip())
+    if not match:
+        return None
+    known = {
+        "SLURM_NNODES": facts.nodes,
+        "SLURM_JOB_NUM_NODES": facts.nodes,
+        "SLURM_NTASKS": facts.tasks if facts.tasks_said else None,
+        "SLURM_NTASKS_PER_NODE": facts.tasks_per_node if facts.tasks_said else None,
+        "SLURM_GPUS_ON_NODE": facts.gpus_per_node,
+    }
+    return known.get(match[1] or match[2])

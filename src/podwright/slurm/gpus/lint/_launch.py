@@ -1,0 +1,242 @@
+"""What a script starts: the launcher (torchrun, accelerate, deepspeed, mpirun, python), the srun
+around it, and the options of both, as far as the script says them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from podwright.slurm.gpus.lint._shell import CLOSE, OPEN, Command, Place
+from podwright.slurm.gpus.requests import Given, invalid_type, known, parse_options
+
+# Words in front of a program, and how many words of their own they take.
+_PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
+_NO_PROGRAM = re.compile(
+    r"(\S*/)?(echo|printf|which|type|pip3?|conda|mamba|ls|cd|cat|grep|sed|awk|module|ml|source|\.|"
+    r"export|mkdir|cp|mv|rm|ps|kill|pkill|wget|curl|git|chmod|tee|true|false|:|set|alias|test|\[)"
+)
+_REMOTE = re.compile(r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|aprun|jsrun|flux)")
+_MPI = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
+_PYTHON = re.compile(r"(\S*/)?python[\d.]*")
+_TORCH = re.compile(r"torch\.distributed\.(run|launch|launcher)|torch\.distributed\.elastic\.\w+")
+# What starts the program behind it as it is: launchers themselves, containers, environments, tools.
+_STARTS = re.compile(
+    r"(\S*/)?(python[\d.]*|torchrun|torch_run|accelerate|deepspeed|singularity|apptainer|shifter|docker|"
+    r"podman|podman-hpc|enroot|ch-run|uv|uvx|poetry|pipenv|pixi|conda|micromamba|hatch|numactl|"
+    r"taskset|nsys|ncu|rocprof\w*|timeout|nice|stdbuf|xvfb-run|bash|sh|env|coverage|scalene)"
+)
+# Options of plugins that take no value, for finding where the program begins. Not judged.
+_FLAGS = {
+    "container-mount-home", "no-container-mount-home", "container-remap-root",
+    "no-container-remap-root", "container-entrypoint", "no-container-entrypoint",
+    "container-entrypoint-log", "container-writable", "container-readonly", "clearenv", "vpn",
+}  # fmt: skip
+_MPI_VALUES = {
+    "n": 1, "np": 1, "c": 1, "x": 1, "H": 1, "host": 1, "hostfile": 1, "machinefile": 1,
+    "map-by": 1, "bind-to": 1, "rank-by": 1, "mca": 2, "gmca": 2, "wdir": 1, "wd": 1, "prefix": 1,
+    "npernode": 1, "N": 1, "npersocket": 1, "path": 1, "output-filename": 1, "output": 1,
+}  # fmt: skip
+_MPI_FLAGS = {
+    "display-map", "report-bindings", "tag-output", "allow-run-as-root", "v", "verbose", "q",
+    "bynode", "bycore", "byslot", "bind-to-core", "bind-to-none", "timestamp-output",
+}  # fmt: skip
+_OPTIONS = {
+    "torchrun": {
+        "nnodes", "nproc-per-node", "node-rank", "rdzv-backend", "rdzv-endpoint", "rdzv-id",
+        "rdzv-conf", "master-addr", "master-port", "max-restarts", "monitor-interval", "role",
+        "start-method", "log-dir", "local-addr", "redirects", "tee", "r", "t", "local-ranks-filter",
+        "logs-specs", "numa-binding", "event-log-handler", "local-rank",
+    },
+    "accelerate": {
+        "config-file", "num-processes", "num-machines", "machine-rank", "main-process-ip",
+        "main-process-port", "mixed-precision", "gpu-ids", "rdzv-backend", "rdzv-conf",
+        "deepspeed-config-file", "deepspeed-hostfile", "deepspeed-multinode-launcher",
+        "dynamo-backend", "zero-stage", "gradient-accumulation-steps",
+        "num-cpu-threads-per-process",
+        "max-restarts", "monitor-interval", "role", "log-dir", "tee", "main-training-function",
+        "gradient-clipping", "offload-optimizer-device", "offload-param-device",
+    },
+    "deepspeed": {
+        "num-gpus", "num-nodes", "hostfile", "include", "exclude", "master-addr", "master-port",
+        "launcher", "launcher-args", "node-rank", "module", "i", "e", "H", "bind-core-list",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start of a program.
+
+    `kind` is torchrun, accelerate, deepspeed, python or other; `by` is srun, mpirun, remote or
+    nothing; `step` the options of srun; `options` those of the launcher, with dashes; `program`
+    is what it starts. `whole`: all options could be told from the program's own.
+    """
+
+    kind: str
+    by: str
+    line: int
+    last: int
+    place: Place
+    step: tuple[Given, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    whole: bool = True
+    foreign: bool = False  # srun has words that could not be read
+
+    @property
+    def distributed(self) -> bool:
+        """Whether the launcher starts several processes that talk to each other."""
+        return self.kind in ("torchrun", "accelerate", "deepspeed")
+
+    def given(self, *names: str) -> str | None:
+        """The value of the first of these options of the launcher that was given."""
+        return next((self.options[name] for name in names if name in self.options), None)
+
+    def asked(self, *names: str) -> Given | None:
+        """The last of these options of srun."""
+        return next((one for one in reversed(self.step) if one.name in names), None)
+
+
+def launch_of(command: Command) -> Launch | None:
+    """What this command starts; None for echo, cd and whatever else starts no program."""
+    words = list(command.words)
+    by, foreign = "", False
+    step: list[Given] = []
+    while words:
+        head = words[0]
+        if head in _PREFIXES or head == "env" or re.fullmatch(r"\w+=.*", head):
+            words = words[1:]
+        elif re.fullmatch(r"(\S*/)?srun", head) and not by:
+            by = "srun"
+            step, words, foreign = read_step(words[1:])
+        elif _MPI.fullmatch(head) and not by:
+            by = "mpirun"
+            break
+        elif _REMOTE.fullmatch(head) and not by:
+            by = "remote"
+            break
+        elif OPEN in head and not by:
+            by = "unknown"
+            break
+        else:
+            break
+    if not words or (not by and _NO_PROGRAM.fullmatch(words[0])):
+        return None
+    kind, options, program, whole = _launcher(words)
+    if not by and kind != "other" and not _STARTS.fullmatch(words[0]):
+        by = "unknown"  # a wrapper of the site
+    return Launch(
+        kind, by, command.line, command.last, command.place, tuple(step), options,
+        tuple(program), tuple(words), whole, foreign,
+    )  # fmt: skip
+
+
+def ranks(words: tuple[str, ...]) -> int | None:
+    """The ranks that mpirun of Open MPI is asked for; None where its options are not all known."""
+    count = None
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        name = words[at].lstrip("-")
+        if name in ("n", "np", "c") and at + 1 < len(words) and words[at + 1].isdigit():
+            count = int(words[at + 1])
+        if name not in _MPI_VALUES and name not in _MPI_FLAGS:
+            return None
+        at += 1 + _MPI_VALUES.get(name, 0)
+    return count
+
+
+def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
+    """(options of srun, the words behind them, whether some could not be read)."""
+    table = known("srun")
+    given: list[Given] = []
+    foreign = False
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest[0]
+        if word == "--":
+            return given, rest[1:], foreign
+        name = word[2:].partition("=")[0] if word.startswith("--") else ""
+        if name and name not in table and sum(k.startswith(name) for k in table) != 1:
+            foreign = True
+            rest = rest[1:]
+            if "=" not in word and name not in _FLAGS and rest and not rest[0].startswith("-"):
+                rest = rest[1:]
+            continue
+        taken = 1
+        try:
+            try:
+                one, _ = parse_options([word], "srun")
+            except invalid_type():
+                one, _ = parse_options(rest[:2], "srun")
+                taken = 2
+            given += one
+        except invalid_type():
+            foreign = True
+        rest = rest[taken:]
+    if rest and rest[0].startswith(OPEN):
+        foreign = True
+    return given, rest, foreign
+
+
+def _launcher(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
+    """(kind, options, program, whole) of the first launcher among the words."""
+    for at, word in enumerate(words):
+        base = word.rpartition("/")[2]
+        if base in ("torchrun", "torch_run"):
+            return ("torchrun", *_options("torchrun", words[at + 1 :]))
+        if base == "accelerate" and words[at + 1 : at + 2] == ["launch"]:
+            return ("accelerate", *_options("accelerate", words[at + 2 :]))
+        if base == "deepspeed" and at + 1 < len(words):
+            return ("deepspeed", *_options("deepspeed", words[at + 1 :]))
+        if _PYTHON.fullmatch(word):
+            return _python(words[at + 1 :])
+        if base.endswith((".py", ".sh")):
+            break
+    return "other", {}, words, True
+
+
+def _python(words: list[str]) -> tuple[str, dict[str, str], list[str], bool]:
+    for at, word in enumerate(words):
+        if word == "-m" and at + 1 < len(words):
+            module = words[at + 1]
+            if _TORCH.fullmatch(module):
+                options, program, whole = _options("torchrun", words[at + 2 :])
+                if module.endswith("launch"):
+                    options = {"launch": "", **options}
+                return "torchrun", options, program, whole
+            if module in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
+                return ("accelerate", *_options("accelerate", words[at + 2 :]))
+            return "python", {}, words[at:], True
+        if word == "-c" or not word.startswith("-"):
+            return "python", {}, words[at:], True
+    return "python", {}, [], True
+
+
+def _options(kind: str, words: list[str]) -> tuple[dict[str, str], list[str], bool]:
+    """The launcher's options, up to the program; `whole` where nothing stood between unread."""
+    table = _OPTIONS[kind]
+    found: dict[str, str] = {}
+    at = 0
+    whole = True
+    while at < len(words):
+        word = words[at]
+        if word in ("-m", "--module") and kind != "deepspeed":
+            return found, words[at + 1 :], whole
+        if not word.startswith("-"):
+            if word.startswith(OPEN) and CLOSE in word and not re.search(r"\.py$", word):
+                whole = False  # options may be in a variable
+                at += 1
+                continue
+            return found, words[at:], whole
+        name, equals, value = word.lstrip("-").partition("=")
+        name = name.replace("_", "-") if len(name) > 1 else name
+        if equals:
+            found[name] = value
+        elif name in table and at + 1 < len(words):
+            at += 1
+            found[name] = words[at]
+        else:
+            found[name] = ""
+        at += 1
+    return found, [], whole

@@ -1,0 +1,104 @@
+"""Findings as text, JSON, SARIF 2.1.0 (code scanning) and GitHub's annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from podwright.slurm.gpus.lint._rules import Finding, rules
+
+Files = Sequence[tuple[str, Sequence[Finding]]]
+_LEVELS = {"mistake": "error", "better": "note"}
+
+
+def as_text(path: str, findings: Iterable[Finding]) -> list[str]:
+    """Lines for people: where, what, and how the line should read."""
+    lines = []
+    for finding in findings:
+        kind = "" if finding.level == "mistake" else " (could be better)"
+        lines.append(f"{path}:{finding.line}: {finding.rule}{kind}: {finding.reason}")
+        if finding.corrected:
+            if not finding.before:
+                lines.append(f"    - {finding.text.strip()}")
+            lines.append(f"    + {finding.corrected.strip()}")
+    return lines
+
+
+def as_rows(files: Files) -> list[dict[str, Any]]:
+    """Rows for programs, with each rule's evidence."""
+    return [
+        {
+            "file": path,
+            "line": one.line,
+            "rule": one.rule,
+            "level": one.level,
+            "reason": one.reason,
+            "text": one.text,
+            "corrected": one.corrected,
+            "before": one.before,
+            "sure": one.sure,
+            "evidence": rules()[one.rule].evidence,
+        }
+        for path, findings in files
+        for one in findings
+    ]
+
+
+def as_sarif(files: Files, version: str) -> dict[str, Any]:
+    """A log of one run in SARIF 2.1.0, as GitHub and editors read it."""
+    used = list(rules().values())
+    index = {rule.id: number for number, rule in enumerate(used)}
+    results = [
+        {
+            "ruleId": one.rule,
+            "ruleIndex": index[one.rule],
+            "level": _LEVELS[one.level],
+            "message": {"text": one.reason},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": path},
+                        "region": {"startLine": max(one.line, 1)},
+                    }
+                }
+            ],
+        }
+        for path, findings in files
+        for one in findings
+    ]
+    driver = {
+        "name": "podwright slurm lint",
+        "version": version,
+        "rules": [
+            {
+                "id": rule.id,
+                "shortDescription": {"text": rule.says},
+                "help": {"text": f"Evidence: {rule.evidence}"},
+                "defaultConfiguration": {"level": _LEVELS[rule.level]},
+            }
+            for rule in used
+        ],
+    }
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def as_annotations(files: Files) -> list[str]:
+    """Commands of a GitHub workflow, one for each finding."""
+    return [
+        f"::{'error' if one.level == 'mistake' else 'notice'} file={_property(path)},"
+        f"line={max(one.line, 1)},title={_property(one.rule)}::{_data(one.reason)}"
+        for path, findings in files
+        for one in findings
+    ]
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,101 @@
+"""A job script as one value: what it asks Slurm for, and what it starts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from podwright.slurm.gpus.lint._directives import Directive, Problem, read_directives
+from podwright.slurm.gpus.lint._launch import Launch, launch_of
+from podwright.slurm.gpus.lint._shell import Shell, parse
+from podwright.slurm.gpus.requests import Given, Request, invalid_type, read_request
+
+_COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
+_SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
+
+
+@dataclass
+class Script:
+    """A script. Line numbers count from 1.
+
+    `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
+    a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open`
+    names the options whose values a template leaves open.
+    """
+
+    text: str
+    lines: list[str]
+    directives: list[Directive] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unknown: list[Problem] = field(default_factory=list)
+    parts: int = 1
+    first_command: int = 0
+    open: set[str] = field(default_factory=set)
+    request: Request = field(default_factory=lambda: Request("sbatch"))
+
+    @property
+    def settled(self) -> bool:
+        """Whether all counts are said: one part, and no value that a template leaves open."""
+        return self.parts == 1 and not any(
+            name in _COUNTS or "gpu" in name or name.startswith("ntasks") for name in self.open
+        )
+
+    @cached_property
+    def shell(self) -> Shell:
+        """Its commands; none where it is no script of a shell."""
+        first = self.lines[0] if self.lines else ""
+        if first.startswith("#!") and not _SHELLS.match(first):
+            return Shell()
+        return parse("\n".join(self.lines) + "\n")
+
+    @cached_property
+    def launches(self) -> list[Launch]:
+        """The programs that it starts, in order."""
+        return [one for one in map(launch_of, self.shell.commands) if one]
+
+    def line_of(self, *options: str) -> int:
+        """The line of the last of these options, 0 where none was given."""
+        found = [line for line, given in self.directives if given.name in options]
+        return found[-1] if found else 0
+
+    def option(self, *names: str) -> Given | None:
+        """The last of these options."""
+        return next((g for _, g in reversed(self.directives) if g.name in names), None)
+
+    def at(self, line: int) -> str:
+        """A line's text."""
+        return self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+
+
+def read_script(text: str) -> Script:
+    """The script; whatever Slurm cannot read in it is told, never raised."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if lines and not lines[-1]:
+        lines.pop()
+    found = read_directives(lines)
+    script = Script(
+        text,
+        lines,
+        found.given,
+        found.problems,
+        found.unknown,
+        found.parts,
+        found.first_command,
+        found.open,
+    )
+    script.request = _request([given for _, given in found.given])
+    return script
+
+
+def _request(given: list[Given]) -> Request:
+    """The request, without values that cannot be read together."""
+    kept = [one for one in given if "$" not in one.value and "," not in _sizes(one)]
+    try:
+        return read_request(kept, "sbatch")
+    except invalid_type():
+        return Request("sbatch", given=tuple(given))
+
+
+def _sizes(given: Given) -> str:
+    return given.value if given.name == "nodes" else ""

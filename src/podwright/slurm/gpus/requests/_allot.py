@@ -1,0 +1,334 @@
+"""What one partition gives to a job: nodes, cores and GPUs, or why it gives nothing.
+
+The order of the checks is Slurm's own: limits of the partition, then whether the job could ever
+run there, then whether it starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podwright.slurm.gpus.requests._choose import choose
+from podwright.slurm.gpus.requests._counts import Held, Wants
+from podwright.slurm.gpus.requests._eligible import counted, eligible, exclusive_sets, modelled
+from podwright.slurm.gpus.requests._job import Job, job_of
+from podwright.slurm.gpus.requests._options import Version
+from podwright.slurm.gpus.requests._pick import pick
+from podwright.slurm.gpus.requests._said import Said
+from podwright.slurm.gpus.requests._spread import Laid, spread
+from podwright.slurm.gpus.requests._tree import leaves_of
+from podwright.slurm.gpus.requests._values import Partition, Refusal, Site
+
+SIZED_LIMITS: Version = (25, 5)  # a job over a limit on nodes or CPUs is no longer tested
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit of a partition that a job exceeds. of_size: on nodes or CPUs."""
+
+    text: str
+    of_size: bool = True
+
+
+@dataclass
+class Allotted:
+    """Nodes of a job, as its tasks are sized for and as it holds them."""
+
+    laid: list[Laid]
+    held: list[Held]
+    whole: bool = False
+
+
+@dataclass
+class Tried:
+    """What a partition says. verdict: takes (it may start there, and does where `start` is set),
+    never, limit (it is over a limit), skips (over a limit that keeps it from being tested)."""
+
+    start: Allotted | None
+    verdict: str
+    reason: str
+
+
+def allot(
+    w: Wants, said: Said, site: Site, partition: Partition, release: Version
+) -> Tried | Refusal:
+    """What one partition says to a job; a Refusal where that is not modelled."""
+    job = _job(w, said, site, partition, release)
+    limit = _limits(job, w, said, site, partition)
+    if counted(said.constraint):
+        job.want_nodes = job.min_nodes
+        if job.implied:
+            return Refusal(
+                "unknown", "not modelled: a count of nodes with a feature, and no --nodes"
+            )
+    wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
+    if isinstance(wishes, Refusal):
+        return wishes
+    if isinstance(preferred, Refusal):
+        return preferred
+    if limit and site.enforce != "NO":
+        return Tried(None, "limit", limit.text)
+    if limit and limit.of_size and release >= SIZED_LIMITS:
+        return Tried(None, "skips", limit.text)
+    if limit and not job.newer:
+        return Tried(None, "limit", limit.text)
+    excluded = frozenset(said.excluded)
+    if _pool(w, release):
+        excluded |= {name for name, _ in site.nodes} - set(w.options.named)
+    if (
+        said.prefer
+        and site.prefers
+        and not _ever(w, said, site, partition, release, excluded, preferred)
+    ):
+        return Tried(None, "never", _never(partition))
+    if not (said.prefer and site.prefers) and not _ever(
+        w, said, site, partition, release, excluded, wishes
+    ):
+        return Tried(None, "never", _never(partition))
+    if limit:
+        return Tried(None, "takes", limit.text)
+    for wish in [*(preferred if said.prefer else []), *wishes]:
+        every = eligible(job, site, partition, excluded, wish, said.disk)
+        if not job.required <= {site.nodes[n][0] for n in every}:
+            continue
+        up = [n for n in every if site.nodes[n][0] not in site.down]
+        found = _start(job, said, site, up)
+        if found is not None:
+            return Tried(found, "takes", "")
+    return Tried(None, "takes", _why_waits(job, said))
+
+
+def _ever(
+    w: Wants,
+    said: Said,
+    site: Site,
+    partition: Partition,
+    release: Version,
+    excluded: frozenset[str],
+    wishes: list[str],
+) -> bool:
+    """Whether the job could start if all nodes were up and idle, as slurmctld tests it."""
+    for wish in wishes:
+        job = _job(w, said, site, partition, release)
+        every = eligible(job, site, partition, excluded, wish, said.disk)
+        if not job.required <= {site.nodes[n][0] for n in every}:
+            continue
+        rooms = choose(job, site, every, trial=True)
+        if rooms is not None and not (job.tasks_said and _too_wide(job, len(rooms))):
+            return True
+    return False
+
+
+def _too_wide(job: Job, nodes: int) -> bool:
+    """Whether more nodes are needed than the tasks that bound them fill."""
+    each = job.tasks_per_node
+    return bool(job.implied and each and nodes > -(-job.tasks // each))
+
+
+def _pool(w: Wants, release: Version) -> bool:
+    """Since 23.02 more named nodes than --nodes wants are those to choose from."""
+    return release >= (23, 2) and len(w.options.named) > (w.asked_nodes or 1)
+
+
+def _job(w: Wants, said: Said, site: Site, partition: Partition, release: Version) -> Job:
+    job = job_of(w, site, partition, release, spread=said.spread)
+    _limit_memory(job, w, site, partition)
+    job.whole = said.share == "none" or partition.share == 0
+    job.whole_user = said.share == "user"
+    job.may_share = not job.whole
+    job.contiguous, job.spread = said.contiguous, said.spread
+    job.enforce = "enforce-binding" in said.flags or (
+        job.newer and "ENFORCE_BINDING_GRES" in site.select and "disable-binding" not in said.flags
+    )
+    job.one_sharing = "one-task-per-sharing" in said.flags or (
+        "ONE_TASK_PER_SHARING_GRES" in site.select
+        and not {"allow-task-sharing", "multiple-tasks-per-sharing"} & said.flags
+    )
+    job.plane = said.plane
+    job.block = said.second == "block" or (
+        "CR_CORE_DEFAULT_DIST_BLOCK" in site.select and said.second in ("", "*")
+    )
+    if said.first == "plane":
+        job.block = True
+    job.required = frozenset() if _pool(w, release) else frozenset(w.options.named)
+    job.switches = said.switches
+    if job.overcommit and job.min_cpus == job.low_said:
+        for count in (job.threads, job.cores, job.sockets):
+            job.min_cpus *= max(count, 1)
+    return job
+
+
+def _limit_memory(job: Job, w: Wants, site: Site, partition: Partition) -> None:
+    """MaxMemPerCPU: more CPUs of a task, or of a node, where the memory is more than theirs."""
+    most, per_cpu = partition.most_memory if partition.most_memory[0] else site.most_memory
+    each, mine_per_cpu = job.memory
+    if not most or not per_cpu:
+        return
+    if mine_per_cpu:
+        if each <= most:
+            return
+        ratio = -(-each // most)
+        job.cpus *= ratio
+        job.memory = (-(-each // ratio), True)
+        tasks = job.tasks or job.low_said * max(job.tasks_per_node, 1)
+        job.min_cpus = tasks * job.cpus
+        return
+    if not each:
+        each = _first_shape(site, partition).memory
+    least = -(-each // most)
+    if job.least < least:
+        job.least = least
+        if job.tasks_per_node:
+            job.cpus = -(-least // job.tasks_per_node)
+
+
+def _first_shape(site: Site, partition: Partition):  # type: ignore[no-untyped-def]
+    for name, kind in site.nodes:
+        if not partition.nodes or name in partition.nodes:
+            return site.shapes[kind]
+    return site.shapes[0]
+
+
+def _limits(job: Job, w: Wants, said: Said, site: Site, partition: Partition) -> Limit | None:
+    """Which limit of the partition the job exceeds."""
+    here = [
+        site.shapes[kind]
+        for name, kind in site.nodes
+        if not partition.nodes or name in partition.nodes
+    ]
+    low, high = w.min_nodes or 1, w.max_nodes or 0
+    cpus = sum(shape.all_cpus for shape in here)
+    where = f"partition {partition.name}" if partition.name else "the cluster"
+    if not partition.up:
+        return Limit(f"{where} is down", of_size=False)
+    if w.min_cpus > cpus:
+        return Limit(f"{w.min_cpus} cores are asked for, {where} has {cpus}")
+    if w.min_cpus > partition.max_cpus_per_node * len(here):
+        return Limit(f"{where} gives {partition.max_cpus_per_node} CPUs of a node at most")
+    if low > len(here):
+        return Limit(f"{low} nodes are asked for, {where} has {len(here)}")
+    if low < partition.min_nodes:
+        return Limit(f"{where} takes jobs of {partition.min_nodes} nodes or more")
+    if (high or low) > partition.max_nodes:
+        return Limit(f"{where} takes jobs of {partition.max_nodes} nodes at most")
+    time = said.time_min if said.time_min is not None else said.time
+    if time is not None and time > partition.max_time:
+        return Limit(
+            f"{time} minutes are asked for, {where} allows {partition.max_time}", of_size=False
+        )
+    most, per_cpu = partition.most_memory if partition.most_memory[0] else site.most_memory
+    each, mine_per_cpu = job.memory
+    if most and not per_cpu:
+        if mine_per_cpu:
+            each *= _cpus_of_memory(job, w, partition, here[0].all_cpus if here else 1)
+        elif not each:
+            each = here[0].memory if here else 0
+        if each > most:
+            return Limit(
+                f"{each} MiB of a node are asked for, {where} allows {most}", of_size=False
+            )
+    return None
+
+
+def _cpus_of_memory(job: Job, w: Wants, partition: Partition, whole: int) -> int:
+    if job.whole:
+        return whole
+    cpus = job.tasks_per_node or 1
+    if job.tasks and w.max_nodes:
+        cpus = max(cpus, -(-job.tasks // w.max_nodes))
+    return max(cpus * job.cpus, job.own_least)
+
+
+def _wishes(text: str) -> list[str] | Refusal:
+    """Features to try, one expression after the other."""
+    if not text:
+        return [""]
+    if modelled(text):
+        return [text]
+    one = counted(text)
+    if one is not None and one[1] == 1:
+        return [one[0]]
+    sets = exclusive_sets(text)
+    if sets is not None:
+        return sets
+    return Refusal("unknown", f"features as in {text} are not modelled")
+
+
+def _start(job: Job, said: Said, site: Site, up: list[int]) -> Allotted | None:
+    if job.max_nodes < job.min_nodes or len(job.required) > job.max_nodes:
+        return None
+    rooms = choose(job, site, up, trial=False)
+    if rooms is None:
+        return None
+    if said.switches and site.leaves and leaves_of(site, {r.number for r in rooms}) > said.switches:
+        return None
+    if _too_wide(job, len(rooms)):
+        return None
+    laid = spread(job, rooms, exclusive=job.whole)
+    if not laid:
+        return None
+    picked = pick(job, laid)
+    return None if picked is None else _hold(job, laid, picked)
+
+
+def _hold(job: Job, laid: list[Laid], picked: list[list[dict[int, int]]]) -> Allotted | None:
+    held = []
+    for node, some in zip(laid, picked, strict=True):
+        shape = node.room.shape
+        gpus: set[int] = set()
+        shares: dict[int, int] = {}
+        for ask, got in zip(job.asks, some, strict=True):
+            if ask.shared:
+                shares.update(got)
+            else:
+                gpus.update(got)
+        if job.whole:
+            gpus = set(range(shape.gpus))
+            shares = {}
+        memory = _memory(job, node, some)
+        if memory > shape.memory:
+            return None
+        held.append(
+            Held(
+                cores=tuple(node.cores),
+                gpus=tuple(sorted(gpus)),
+                shape=shape,
+                name=node.room.name,
+                shares=tuple(sorted(shares.items())),
+                memory=memory,
+                job_cpus=node.cpus,
+            )
+        )
+    return Allotted(laid, held, job.whole)
+
+
+def _memory(job: Job, node: Laid, picked: list[dict[int, int]]) -> int:
+    """MiB of a node that the job holds."""
+    shape = node.room.shape
+    if not job.counts_memory:
+        return 0
+    by_gpus = [a.memory_per_gpu or a.default_memory for a in job.asks]
+    if any(by_gpus) and not job.memory_said:
+        total = 0
+        for each, ask, got in zip(by_gpus, job.asks, picked, strict=True):
+            units = sum(shape.units_of(ask.name).values()) if job.whole else sum(got.values())
+            total += each * units
+        return total
+    each, per_cpu = job.memory
+    if not per_cpu:
+        return each or shape.memory
+    cpus = node.cpus
+    if job.by_core and not job.whole and job.threads and job.threads < node.room.threads:
+        cpus = cpus // node.room.threads * job.threads
+    return cpus * each
+
+
+def _never(partition: Partition) -> str:
+    where = f" of partition {partition.name}" if partition.name else ""
+    return f"no idle set of the nodes{where} can hold it"
+
+
+def _why_waits(job: Job, said: Said) -> str:
+    if said.switches:
+        return f"its nodes hang at more than {said.switches} switches"
+    return "its tasks and GPUs never fit together"

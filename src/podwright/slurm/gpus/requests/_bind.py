@@ -1,0 +1,155 @@
+"""Which of a node's granted GPUs each task sees: --gpu-bind, and what stands in for it.
+
+Without --gpu-bind every task sees all GPUs that its job has on the node, except that
+--gpus-per-task binds as `per_task`, and --ntasks-per-gpu as `single`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from podwright.slurm.gpus.requests._counts import Held, Placed
+from podwright.slurm.gpus.requests._near import Cores, bound_cores, near, per_task, single
+from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._values import Shape, TaskView
+
+
+def binding(request: Request) -> tuple[str, str]:
+    """(way, argument) of the binding in force: way is all, none, closest, single …"""
+    bind = request.bind.removeprefix("verbose,")
+    if bind and bind != "verbose":
+        way, _, argument = bind.partition(":")
+        return way, argument
+    if request.bind == "verbose":
+        return "none", ""
+    if request.tasks_per_gpu:
+        return "single", str(request.tasks_per_gpu)
+    if request.per_task:
+        if request.per_task.kind:
+            return "typed", request.per_task.kind
+        return "per_task", str(request.per_task.count)
+    return "all", ""
+
+
+def _view(
+    request: Request,
+    shape: Shape,
+    tasks: list[Cores],
+    place: Placed,
+    rank: int,
+    local: int,
+    *,
+    newer: bool,
+    alone: bool,
+) -> TaskView:
+    """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES.
+
+    Before 23.02 Slurm unset the variable for --gpu-bind=none, and for a type in --gpus-per-task.
+    """
+    way, argument = binding(request)
+    if newer and way == "none":
+        way = "all"
+    if way == "typed" and request.per_task:
+        first = re.match(r"[1-9]\d*", argument)  # 22.05 reads the count at the front
+        if newer or first:
+            way = "per_task"
+            argument = str(request.per_task.count) if newer or not first else first[0]
+    if place.tasks == 1 and alone:
+        way = "all"  # Slurm bound nothing for a task that is alone on its node
+    gpus = list(place.gpus)
+    if not gpus:
+        return TaskView(rank, place.node, local, (), None)
+    if way in ("none", "typed"):
+        sees = gpus if shape.confined else list(range(shape.gpus))
+        return TaskView(rank, place.node, local, tuple(sees), None)
+    if shape.affinity and request.other.get("cpu-bind") != "none":
+        sees = _beside(way, argument, gpus, shape, tasks, local, newer=newer)
+    else:
+        sees = _bound(way, argument, gpus, shape, local)
+    names = list(range(len(sees))) if shape.confined else sees
+    return TaskView(rank, place.node, local, tuple(sees), ",".join(map(str, names)))
+
+
+def _beside(
+    way: str,
+    argument: str,
+    gpus: list[int],
+    shape: Shape,
+    tasks: list[Cores],
+    local: int,
+    *,
+    newer: bool,
+) -> list[int]:
+    """As _bound, where tasks are bound to cores."""
+    if way == "closest":
+        return near(gpus, tasks[local], shape) or gpus[:1]
+    if way == "single" and newer:
+        return single(gpus, tasks, int(argument), shape, local)
+    if way == "single":
+        mine = near(gpus, tasks[local], shape) or gpus[:1]
+        return [mine[(local // int(argument)) % len(mine)]]
+    if way == "per_task" and newer:
+        return per_task(gpus, tasks, int(argument), shape, local) or gpus[:1]
+    return _bound(way, argument, gpus, shape, local)
+
+
+def _bound(way: str, argument: str, held: list[int], shape: Shape, local: int) -> list[int]:
+    if way == "single":
+        return [held[(local // int(argument)) % len(held)]]
+    if way == "per_task":
+        count = int(argument)
+        return held[local * count : (local + 1) * count] or held[:1]
+    if way in ("map_gpu", "mask_gpu"):
+        return _listed(way, argument, held, shape, local) or held[:1]
+    return held  # all; closest where tasks are not bound to cores
+
+
+def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) -> list[int]:
+    """The entry of this task in a map or a mask; the list is used again from its start."""
+    entries: list[int] = []
+    for item in argument.split(","):
+        value, _, times = item.partition("*")
+        entries += [_number(value)] * (int(times) if times.isdigit() and int(times) else 1)
+    entry = entries[local % len(entries)]
+    wanted = [entry] if way == "map_gpu" else [g for g in range(64) if entry >> g & 1]
+    if way == "mask_gpu" and entry >= 1 << shape.gpus:
+        return []
+    if shape.confined:  # counted within the grant
+        return [held[w] for w in wanted if w < len(held)]
+    return [g for g in wanted if g in held]
+
+
+def tasks_of(
+    request: Request,
+    held: list[Held],
+    placed: list[Placed],
+    cpus: int,
+    *,
+    newer: bool,
+    alone: bool,
+) -> list[TaskView]:
+    """All tasks in the order of ranks, block by block; cpus: of each.
+
+    alone: a task that is alone on its node sees all, as before 25.11.
+    """
+    views: list[TaskView] = []
+    for place in placed:
+        shape = held[place.node].shape
+        tasks = bound_cores(held[place.node].cores, shape, cpus, place.tasks)
+        for local in range(place.tasks):
+            rank = len(views)
+            views.append(_view(request, shape, tasks, place, rank, local, newer=newer, alone=alone))
+    if request.other.get("distribution", "").partition(":")[0] == "cyclic":
+        views.sort(key=lambda task: (task.local_rank, task.node))
+        views = [replace(task, rank=rank) for rank, task in enumerate(views)]
+    return views
+
+
+def _number(text: str) -> int:
+    """As C reads it: 0x is hexadecimal, 0 octal, and what is no digit ends it."""
+    found = re.match(r"0x[\da-fA-F]+|\d+", text)
+    if not found:
+        return 0
+    word = found[0]
+    return int(word, 16) if word.startswith("0x") else int(word, 8 if word[0] == "0" else 10)

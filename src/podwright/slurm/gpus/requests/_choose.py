@@ -1,0 +1,180 @@
+"""Which nodes a job gets, tried as often as Slurm does: without the poorest when all do not do."""
+
+from __future__ import annotations
+
+import copy
+
+from podwright.slurm.gpus.requests._job import Job
+from podwright.slurm.gpus.requests._room import Room, has_gpus, room
+from podwright.slurm.gpus.requests._search import Search, least_cpus
+from podwright.slurm.gpus.requests._side import side_by_side
+from podwright.slurm.gpus.requests._tree import by_switches
+from podwright.slurm.gpus.requests._values import Site
+from podwright.slurm.gpus.requests._ways import least_loaded, spread_newer, spread_out
+
+
+def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
+    """The chosen of some nodes (by number), in order; None where idle ones cannot hold the job.
+
+    trial: only whether the job could ever run, as Slurm asks when it cannot start.
+    """
+    job.least_gpu_cpus, job.job_gpu_cpus = least_cpus(job, job.low_said)
+    if not trial:
+        some = [n for n in some if has_gpus(job, site.shapes[site.nodes[n][1]])]
+        named = {site.nodes[n][0] for n in some}
+        if not job.required <= named or not _memory_first(job, site, some):
+            return None
+    if len(some) < job.min_nodes:
+        return None
+    if job.release >= (26, 5) and job.max_nodes == 1 and site.topology in ("flat", "tree"):
+        return _one_node(job, site, some, trial=trial)
+    rooms: dict[int, Room] = {}
+    for n in some:
+        name, kind = site.nodes[n]
+        found = room(job, n, name, site.shapes[kind], trial=trial)
+        if found is not None:
+            rooms[n] = found
+    if len(rooms) < job.min_nodes or not job.required <= {r.name for r in rooms.values()}:
+        return None
+    low, high = job.min_nodes, job.max_nodes
+    if job.tasks_per_node and job.tasks:
+        low = max(low, -(-job.tasks // job.tasks_per_node))
+    spans = job.tasks_per_node and (job.newer or job.required)
+    if job.tasks and high > job.tasks and not spans:
+        high = max(job.tasks, low)
+    chosen = (_newest if job.newest else _older)(job, site, rooms, low, high)
+    if chosen is None:
+        return None
+    if job.asks:
+        for n in chosen:
+            one = rooms[n]
+            one.cpus = min(one.cpus, sum(one.cores) * one.threads)
+    return [rooms[n] for n in chosen]
+
+
+def _memory_first(job: Job, site: Site, some: list[int]) -> bool:
+    """Leaves out nodes with too little memory for any task; False where a named one is."""
+    if not job.counts_memory:
+        return True
+    by_gpus = max((a.memory_per_gpu or a.default_memory for a in job.asks), default=0)
+    each, per_cpu = job.memory
+    if by_gpus and not job.memory_said:
+        job.memory, least = (0, False), by_gpus
+    elif per_cpu:
+        least = each * max(job.tasks_per_node, job.least, job.cpus)
+    else:
+        least = each
+    short = [n for n in some if site.shapes[site.nodes[n][1]].memory < least]
+    some[:] = [n for n in some if n not in short]
+    return not any(site.nodes[n][0] in job.required for n in short)
+
+
+def _try(search: Search, site: Site) -> list[int] | None:
+    job = search.job
+    if len(search.left) < search.low:
+        search.again = "no"
+        return None
+    if job.spread:
+        return (spread_newer if job.newer else spread_out)(search, len(site.nodes))
+    if job.partition.least_loaded or "CR_LLN" in job.select:
+        return least_loaded(search, len(site.nodes))
+    if site.topology == "tree" and site.leaves and not job.contiguous:
+        return by_switches(search, site)
+    return side_by_side(search, len(site.nodes))
+
+
+def _older(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -> list[int] | None:
+    whole = {n: list(r.cores) for n, r in rooms.items()}
+    left = list(rooms)
+    chosen = _try(Search(job, rooms, low, high, job.want_nodes, True, left), site)
+    if chosen is not None:
+        return chosen
+
+    limit = job.max_nodes if job.newer else high
+
+    def again() -> list[int] | None:
+        for n, r in rooms.items():
+            r.cores = list(whole[n])
+        return _try(Search(job, rooms, low, limit, job.want_nodes, False, list(left)), site)
+
+    if len(left) <= low:
+        return again()
+    most = max(r.worth for r in rooms.values())
+    count = 0
+    while count < most - 1:
+        count += 1
+        changed = False
+        for n in list(left):
+            if 0 < rooms[n].worth <= count and rooms[n].name not in job.required:
+                left.remove(n)
+                changed = True
+                if len(left) <= low:
+                    break
+        if changed and job.newer:
+            count -= 1
+        if not changed and count != 1:
+            continue
+        chosen = again()
+        if chosen is not None or len(left) <= low:
+            return chosen
+    return None
+
+
+def _newest(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -> list[int] | None:
+    whole = {n: list(r.cores) for n, r in rooms.items()}
+    left = list(rooms)
+    chosen = _try(Search(job, rooms, low, high, job.want_nodes, True, list(left)), site)
+    order: list[int] | None = None
+    while chosen is None:
+        for n, r in rooms.items():
+            r.cores = list(whole[n])
+        search = Search(job, rooms, low, job.max_nodes, job.want_nodes, False, list(left))
+        chosen = _try(search, site)
+        if chosen is not None or search.again == "no" or len(left) <= low:
+            break
+        if search.again == "without":
+            left = [n for n in left if n not in search.hint]
+            continue
+        if order is None:
+            order = sorted(
+                (n for n in left if rooms[n].name not in job.required),
+                key=lambda n: rooms[n].worth,
+            )
+        order = [n for n in order if n in left]
+        gone = [n for n in order if search.again != "only" or not search.hint or n in search.hint]
+        if not gone:
+            break
+        left.remove(gone[0])
+        if len(order) <= 1:
+            break
+    return chosen
+
+
+def _one_node(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
+    """Since 25.05 a job of one node takes the first that does, the lightest first."""
+    order = sorted(
+        (n for n in some if not job.required or site.nodes[n][0] in job.required),
+        key=lambda n: site.shapes[site.nodes[n][1]].weight,
+    )
+    fresh: dict[int, Room] = {}
+    for first in (True, False):
+        found_gpus = [0] * len(job.asks)
+        for n in order:
+            if first:
+                name, kind = site.nodes[n]
+                found = room(job, n, name, site.shapes[kind], trial=trial)
+                if found is None:
+                    continue
+                fresh[n] = found
+            if n not in fresh:
+                continue
+            before = found_gpus
+            search = Search(job, {n: copy.deepcopy(fresh[n])}, 1, 1, 1, first, [n])
+            job.found = list(before)
+            cpus = search.look(n)
+            used = search.cut(n, cpus) if cpus else None
+            if used and job.min_cpus <= used and job.satisfied():
+                search.settle([n])
+                return [search.rooms[n]]
+            found_gpus = job.found
+    return None

@@ -1,0 +1,74 @@
+"""Which nodes of a partition may hold a job at all: by name, feature, memory, sockets and cores."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from podwright.slurm.gpus.requests._job import Job
+from podwright.slurm.gpus.requests._values import Partition, Shape, Site
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Features, as an expression of Slurm's: what is read, and whether it is modelled."""
+
+    text: str
+    modelled: bool
+
+
+def modelled(expression: str) -> bool:
+    """Whether features are joined only by & and |: counts and sets ([a|b], a*2) are not."""
+    return not re.search(r"[*\[\]()]", expression)
+
+
+def matches(expression: str, features: frozenset[str]) -> bool:
+    """Whether a node with these features does, read from left to right as Slurm does."""
+    found, join = True, "&"
+    for name, after in re.findall(r"([^&|,]+)([&|,]?)", expression):
+        has = name.strip() in features
+        found = (found or has) if join == "|" else (found and has)
+        join = after
+    return found
+
+
+def exclusive_sets(expression: str) -> list[str] | None:
+    """The choices of `[a|b|c]`, of which all nodes must have the same; None for anything else."""
+    found = re.fullmatch(r"\[([^\[\]()*&]+)\]", expression)
+    return found[1].split("|") if found else None
+
+
+def counted(expression: str) -> tuple[str, int] | None:
+    """(feature, nodes) of `a*2`; None for anything else."""
+    found = re.fullmatch(r"\[?([^\[\]()*&|]+)\*(\d+)\]?", expression)
+    return (found[1], int(found[2])) if found else None
+
+
+def eligible(
+    job: Job, site: Site, partition: Partition, excluded: frozenset[str], wish: str, disk: int
+) -> list[int]:
+    """Numbers of the nodes whose configuration will do, down or not."""
+    found = []
+    for n, (name, kind) in enumerate(site.nodes):
+        if name in excluded or (partition.nodes and name not in partition.nodes):
+            continue
+        shape = site.shapes[kind]
+        if wish and not matches(wish, shape.features):
+            continue
+        if _configured(job, shape, disk):
+            found.append(n)
+    return found
+
+
+def _configured(job: Job, shape: Shape, disk: int) -> bool:
+    cpus = shape.all_cpus
+    if job.tasks_per_core and shape.cores < cpus:
+        cpus = min(cpus, shape.cores * min(shape.threads, job.tasks_per_core * job.cpus))
+    return (
+        job.least <= cpus
+        and job.memory[0] <= shape.memory
+        and disk <= shape.disk
+        and job.sockets <= shape.sockets
+        and job.cores <= shape.cores_per_socket
+        and job.threads <= shape.threads
+    )

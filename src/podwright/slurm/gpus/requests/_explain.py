@@ -1,0 +1,377 @@
+"""The decision: a request and a shape of nodes in, what Slurm gives (or refuses) out.
+
+A model of what Slurm 22.05.8 and 24.11.5 do, written from their sources and held against both.
+Where the two differ, releases from 23.02 on are taken to do as 24.11 does.
+"""
+
+from __future__ import annotations
+
+import re
+
+from podwright.slurm.gpus.requests._allot import Allotted, allot
+from podwright.slurm.gpus.requests._bind import tasks_of
+from podwright.slurm.gpus.requests._counts import Held, Wants
+from podwright.slurm.gpus.requests._notes import notes
+from podwright.slurm.gpus.requests._options import OLDEST, Version, known
+from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._said import Said, read_said
+from podwright.slurm.gpus.requests._step import run_step
+from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_step
+from podwright.slurm.gpus.requests._values import (
+    Grant,
+    NodeGrant,
+    Partition,
+    Refusal,
+    Shape,
+    Site,
+    alone,
+)
+from podwright.slurm.gpus.requests._wants import wants_of
+
+MENDED: Version = (23, 2)
+TASKS_FILL: Version = (26, 5)  # fewer tasks than nodes are refused
+STEP_FORGETS: Version = (25, 5)  # a step no longer reads its job's --cpus-per-task as TRES
+BIND_ALONE: Version = (25, 11)  # a task alone on its node is bound too
+TASKS_ALONE: tuple[Version, Version] = ((22, 5), (23, 11))  # srun ignores its job's -c
+
+_BIND = re.compile(
+    r"(verbose,)?(none|closest|single:[1-9]\d*|per_task:[1-9]\d*"
+    r"|map_gpu:[\dx*,a-fA-F]+|mask_gpu:[\dxa-fA-F*,]+)$"
+)
+
+
+def explain(request: Request, where: Shape | Site, version: Version = OLDEST) -> Grant | Refusal:
+    """What an idle cluster gives for this request: a site, or equal nodes of one shape.
+
+    For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
+    """
+    site = where if isinstance(where, Site) else alone(where)
+    newer = version >= MENDED
+    said = read_said(request.given, version)
+    refused = _options(request, said, version) or _conflict(request)
+    if refused:
+        return refused
+    partitions = _partitions(said, site)
+    if isinstance(partitions, Refusal):
+        return partitions
+    late = _times(said, partitions)
+    if late:
+        return late
+    unsure = unsure_job(request, said, partitions, newer=newer)
+    if unsure:
+        return Refusal("unknown", f"this is not modelled: {unsure}")
+    least = min(partition.min_nodes for partition in partitions)
+    wants = wants_of(request, newer=newer, said=said, least_nodes=least)
+    if isinstance(wants, Refusal):
+        return wants
+    tasks = wants.tasks
+    if request.tasks is None and request.tasks_per_node and least > 1:
+        tasks = (request.min_nodes or 1) * request.tasks_per_node
+    if version >= TASKS_FILL and tasks and tasks < (wants.min_nodes or 1):
+        return Refusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
+    refused = _names(wants, said, site, newer=newer) or _unknown(said, site, partitions)
+    if refused:
+        return refused
+    allotted = _tried(wants, said, site, partitions, version)
+    if isinstance(allotted, Refusal):
+        if allotted.stage == "submit" and not allotted.would_work:
+            smaller = _smaller(wants, site.shapes[0])
+            allotted = Refusal(allotted.stage, allotted.reason, smaller)
+        return allotted
+    return _granted(request, wants, site, allotted, version, named=isinstance(where, Site))
+
+
+def _tried(
+    wants: Wants, said: Said, site: Site, partitions: list[Partition], version: Version
+) -> Allotted | Refusal:
+    """What the partitions say together: the last one decides where none takes the job."""
+    start: Allotted | None = None
+    verdict, why = "limit", ""
+    carried = limited = False
+    for partition in partitions:
+        tried = allot(wants, said, site, partition, version)
+        if isinstance(tried, Refusal):
+            return tried
+        limited = limited or tried.verdict == "limit"
+        if carried and tried.start and not start:
+            return Refusal("unknown", "not modelled: another partition after an exclusive one")
+        carried = carried or (partition.share == 0 and version < MENDED)
+        start = start or tried.start
+        if tried.verdict in ("limit", "skips") and site.enforce == "ALL":
+            return Refusal("submit", tried.reason)
+        if verdict == "limit" and tried.verdict != "skips":
+            verdict, why = tried.verdict, tried.reason
+        elif tried.verdict == "takes":
+            verdict = "takes"
+        why = why or tried.reason
+    if verdict == "takes" and start is not None:
+        return start
+    if limited and version < MENDED and len(partitions) > 1:
+        return Refusal("unknown", "not modelled: one of several partitions has a limit")
+    if said.switches and verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
+        return Refusal("unknown", "not modelled: --switches with a range of nodes")
+    refused = verdict == "never" or (verdict == "limit" and site.enforce != "NO")
+    return Refusal("submit" if refused else "waits", why)
+
+
+def _granted(
+    request: Request,
+    wants: Wants,
+    site: Site,
+    allotted: Allotted,
+    version: Version,
+    *,
+    named: bool,
+) -> Grant | Refusal:
+    newer = version >= MENDED
+    held, laid = allotted.held, allotted.laid
+    alone_ = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
+    again = newer and version < STEP_FORGETS
+    if allotted.whole and not newer:
+        refused = _whole_by_type(request, held)
+        if refused:
+            return refused
+    unsure = unsure_step(request, held, newer=newer)
+    if unsure:
+        return Refusal("unknown", f"this is not modelled: {unsure}")
+    placed = run_step(request, wants, held, newer=newer, alone=alone_, again=again)
+    if isinstance(placed, Refusal):
+        if wants.overcommit:
+            return Refusal("unknown", "this is not modelled: which steps --overcommit lets start")
+        return placed
+    tasks = {one.node: one.tasks for one in placed}
+    nodes = tuple(
+        NodeGrant(
+            one.gpus,
+            tasks.get(n, 0),
+            one.cores,
+            name=one.name if named else "",
+            cpus=numbered(one),
+            shards=tuple(dict(one.shares).get(gpu, 0) for gpu in range(one.shape.gpus))
+            if one.shares
+            else (),
+            memory=one.memory,
+            shape=one.shape,
+        )
+        for n, one in enumerate(held)
+    )
+    cpus = 1 if alone_ and request.command != "srun" else request.cpus_per_task or 1
+    views = tasks_of(request, held, placed, cpus, newer=newer, alone=version < BIND_ALONE)
+    said_too = notes(request, held[0].shape, laid, held, placed, views)
+    if any(one.name in site.assumed and one.gpus for one in held):
+        said_too.append(
+            "which GPUs these are is not known, only how many: no gres.conf says where each sits "
+            "(the numbers are those of GPUs in the order of sockets)"
+        )
+    return Grant(nodes, tuple(views), (*said_too, *site.cautions))
+
+
+def _whole_by_type(request: Request, held: list[Held]) -> Refusal | None:
+    """Before 23.02 a job of whole nodes counts the GPUs of each type by themselves."""
+    for way, gpus in request.step_asked if request.command != "srun" else ():
+        for one in held if way == "node" else ():
+            kinds = [kind for kind in one.shape.types if gpus.kind in ("", kind)]
+            if len(set(kinds)) > 1 and gpus.count > kinds.count(kinds[0]):
+                return Refusal(
+                    "step",
+                    f"the job counts its GPUs by type, {kinds.count(kinds[0])} of a node to one, "
+                    f"and srun asks for {gpus.count}",
+                    "Name the type",
+                )
+    return None
+
+
+def numbered(one: Held) -> tuple[int, ...]:
+    """The CPUs of a job on a node by number: the first free cores of each socket."""
+    shape = one.shape
+    found: list[int] = []
+    for socket, count in enumerate(one.cores):
+        first = socket * shape.cores_per_socket
+        cores = [c for c in range(first, first + shape.cores_per_socket) if c not in shape.reserved]
+        for core in cores[:count]:
+            each = shape.cpus_per_core
+            found += range(core * each, (core + 1) * each)
+    return tuple(found)
+
+
+def _options(request: Request, said: Said, version: Version) -> Refusal | None:
+    """Options that this release does not know, or that exclude each other."""
+    table = known(request.command)
+    for given in request.given:
+        option = table.get(given.name)
+        if option and not option.since <= version < option.until:
+            return Refusal(
+                "submit",
+                f"{request.command} of Slurm {version[0]}.{version[1]:02} has no --{given.name}",
+            )
+    memory = [n for n in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(n)]
+    if len(memory) > 1:
+        return Refusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
+    if said.core_spec is not None and said.thread_spec is not None:
+        return Refusal("submit", "--core-spec and --thread-spec exclude each other")
+    hint = request.other.get("hint", "")
+    beside = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
+    alone = not any(request.option(name) for name in beside)  # else the hint is ignored
+    taken = alone and hint in ("memory_bound", "nomultithread")
+    if version < MENDED and request.per_socket and taken:
+        return Refusal("submit", f"--hint={hint} takes back --sockets-per-node here")
+    refused = _flags(request, said, version) or _plane(request, said) or _segments(request, said)
+    if refused is None and version >= MENDED:
+        return _newer_options(request, said)
+    return refused
+
+
+def _flags(request: Request, said: Said, version: Version) -> Refusal | None:
+    """--gres-flags that exclude each other, or that are for srun alone."""
+    if {"disable-binding", "enforce-binding"} <= said.flags and version >= MENDED:
+        return Refusal("submit", "disable-binding and enforce-binding exclude each other")
+    if {"one-task-per-sharing", "multiple-tasks-per-sharing"} <= said.flags:
+        return Refusal("submit", "one and multiple tasks per sharing exclude each other")
+    if "allow-task-sharing" in said.flags and request.command != "srun":
+        return Refusal("submit", "--gres-flags=allow-task-sharing is for srun alone")
+    return None
+
+
+def _segments(request: Request, said: Said) -> Refusal | None:
+    """--segment that does not divide the nodes."""
+    nodes = request.min_nodes or 0
+    if said.segment and nodes > said.segment and nodes % said.segment:
+        return Refusal("submit", f"{nodes} nodes are no multiple of --segment={said.segment}")
+    return None
+
+
+def _times(said: Said, partitions: list[Partition]) -> Refusal | None:
+    """--time-min beyond the time of the job."""
+    if said.time_min is None or not partitions:
+        return None
+    time = said.time if said.time is not None else partitions[0].default_time
+    if time is not None and said.time_min > time:
+        return Refusal("submit", f"--time-min is {said.time_min} minutes, the job has {time}")
+    return None
+
+
+def _plane(request: Request, said: Said) -> Refusal | None:
+    """A plane that leaves nodes without a task, as the commands check it."""
+    nodes, tasks = request.min_nodes or (len(said.named) or 1), request.tasks or 1
+    if not said.plane or request.command == "srun":
+        return None
+    if tasks // said.plane < nodes and (nodes - 1) * said.plane >= tasks:
+        return Refusal(
+            "submit",
+            f"{tasks} tasks in planes of {said.plane} do not reach {nodes} nodes",
+            f"--ntasks={(nodes - 1) * said.plane + 1} or more",
+        )
+    return None
+
+
+def _newer_options(request: Request, said: Said) -> Refusal | None:
+    if request.option("exclusive") and request.option("oversubscribe"):
+        return Refusal("submit", "--exclusive and --oversubscribe exclude each other")
+    if request.option("tres-per-task") and request.tasks_per_gpu:
+        return Refusal("submit", "--tres-per-task and --ntasks-per-gpu exclude each other")
+    sized = "cpu=" in request.other.get("tres-per-task", "").replace("cpu:", "cpu=")
+    if sized and request.option("cpus-per-task"):
+        return Refusal("submit", "--tres-per-task=cpu=… and --cpus-per-task exclude each other")
+    if request.cpus_per_task and request.cpus_per_gpu:
+        return Refusal("submit", "--cpus-per-task and --cpus-per-gpu exclude each other")
+    shared = any(way == "task" for way, _, _ in request.shares)
+    if "one-task-per-sharing" in said.flags and not shared:
+        return Refusal(
+            "submit", "--gres-flags=one-task-per-sharing needs shards in --tres-per-task"
+        )
+    if said.tasks_per_core and said.threads and said.threads < said.tasks_per_core:
+        return Refusal("submit", "--ntasks-per-core is more than --threads-per-core")
+    return None
+
+
+def _names(w: Wants, said: Said, site: Site, *, newer: bool) -> Refusal | None:
+    """Nodes and GRES that there are not."""
+    there = {name for name, _ in site.nodes}
+    for name in (*said.named, *said.excluded):
+        if name not in there:
+            return Refusal("submit", f"there is no node {name}")
+    if set(w.options.named) & set(said.excluded):
+        return Refusal("submit", "nodes are both asked for and excluded")
+    if not newer and w.max_nodes and len(w.options.named) > w.max_nodes:
+        return Refusal("submit", f"{len(w.options.named)} nodes are named, --nodes allows fewer")
+    for ask in w.asks:
+        kinds = {kind for shape in site.shapes for kind in (*shape.kinds, *shape.types) if kind}
+        if ask.kind and kinds and ask.kind not in kinds:
+            return Refusal(
+                "submit",
+                f"no node has GPUs of type {ask.kind}",
+                "Types here: " + ", ".join(sorted(kinds)),
+            )
+    return None
+
+
+def _unknown(said: Said, site: Site, partitions: list[Partition]) -> Refusal | None:
+    """What decides here and is not modelled."""
+    names = [*said.unmodelled, *site.unmodelled]
+    names += [p.unmodelled for p in partitions if p.unmodelled]
+    if site.core_spec_allowed and (said.core_spec is not None or said.thread_spec is not None):
+        names.append("--core-spec where the site allows it")
+    if said.segment and site.topology not in ("flat", "tree"):
+        names.append("--segment")
+    if not names:
+        return None
+    return Refusal("unknown", f"this is not modelled: {', '.join(dict.fromkeys(names))}")
+
+
+def _partitions(said: Said, site: Site) -> list[Partition] | Refusal:
+    by_name = {p.name: p for p in site.partitions}
+    if not said.partitions:
+        one = by_name.get(site.default) or (site.partitions[0] if site.partitions else None)
+        return [one] if one else Refusal("submit", "there is no default partition")
+    found = []
+    for name in dict.fromkeys(said.partitions):
+        if name not in by_name:
+            if not site.default and by_name.keys() == {""}:
+                return [by_name[""]]
+            return Refusal(
+                "submit", f"there is no partition {name}", "There are: " + ", ".join(by_name)
+            )
+        found.append(by_name[name])
+    return sorted(found, key=lambda p: -p.priority)
+
+
+def _wanted(request: Request, *, newer: bool) -> Wants | Refusal:
+    return _conflict(request) or wants_of(request, newer=newer)
+
+
+def refusal(request: Request) -> Refusal | None:
+    """Why Slurm refuses these options on any nodes whatever; None where it may not."""
+    wants = _wanted(request, newer=False)
+    return wants if isinstance(wants, Refusal) else None
+
+
+def _conflict(request: Request) -> Refusal | None:
+    if request.bind and request.bind != "verbose" and not _BIND.match(request.bind):
+        return Refusal(
+            "submit",
+            f"--gpu-bind={request.bind} is none of the ways to bind",
+            "Write closest, single:N, per_task:N, map_gpu:… , mask_gpu:… or none",
+        )
+    if request.tasks_per_gpu:
+        for name, given in (
+            ("gpus-per-task", request.per_task),
+            ("gpus-per-socket", request.per_socket),
+            ("ntasks-per-node", request.tasks_per_node),
+        ):
+            if given:
+                return Refusal(
+                    "submit",
+                    f"--ntasks-per-gpu and --{name} exclude each other",
+                    f"Keep one of them; --ntasks-per-gpu with --gpus, or --{name} alone",
+                )
+    return None
+
+
+def _smaller(w: Wants, shape: Shape) -> str:
+    for ask in w.asks:
+        here = len(shape.gpus_of(ask.kind))
+        if max(ask.per_node, ask.per_task) > here:
+            return f"At most {here} per node; more nodes give more"
+    if w.tasks_per_gpu and not w.options.nodes_said:
+        return "With --ntasks-per-gpu say --nodes=N: without it all tasks must fit one node"
+    return f"A node here has {shape.cores} cores and {shape.gpus} GPUs"

@@ -1,0 +1,122 @@
+"""What sbatch, salloc and srun make of their options before anything is sent.
+
+The three commands fill in a task count differently, and releases since 23.02 leave more of it to
+slurmctld. An srun inside a job goes through the same steps, with the job's environment as options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._said import Said
+
+
+@dataclass
+class Options:
+    """Counts as a command holds them: `tasks` is 1 where `said` is false, `max_nodes` 0 is none."""
+
+    tasks: int = 1
+    said: bool = False  # by the user or by a rule below
+    min_nodes: int = 1
+    max_nodes: int = 0
+    nodes_said: bool = False
+    tasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    sockets_per_node: int | None = None
+    counted: bool = False  # `tasks` came with --ntasks, not from a rule
+    named: tuple[str, ...] = ()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the count of nodes is no range."""
+        return self.max_nodes in (0, self.min_nodes)
+
+
+def fill(request: Request, *, newer: bool, said: Said | None = None) -> Options:
+    """The options of a command that asks for a job."""
+    said = said or Said(sockets=request.sockets_per_node)
+    options = Options(
+        tasks=request.tasks or 1,
+        said=request.tasks is not None,
+        min_nodes=request.min_nodes or 1,
+        max_nodes=request.max_nodes or 0,
+        nodes_said=request.min_nodes is not None,
+        tasks_per_node=request.tasks_per_node,
+        cpus_per_task=request.cpus_per_task,
+        sockets_per_node=request.sockets_per_node,
+        counted=request.tasks is not None,
+    )
+    _names(options, said, newer=newer)
+    if request.command == "srun":
+        fill_srun(options, newer=newer, in_job=False)
+    else:
+        _fill_job(options, request.command, said, newer=newer)
+    return options
+
+
+def _names(o: Options, said: Said, *, newer: bool) -> None:
+    """--nodelist counts nodes: since 23.02 only where --nodes does not."""
+    o.named = said.named
+    if not said.named or (newer and o.nodes_said):
+        return
+    count = len(said.named)
+    o.min_nodes = max(count, o.min_nodes) if o.nodes_said else count
+    o.nodes_said = True
+
+
+def fill_srun(o: Options, *, newer: bool, in_job: bool) -> None:
+    """As srun fills in; `in_job` says that nodes and tasks came from a job's environment."""
+    each = o.tasks_per_node
+    if o.nodes_said and o.fixed and not o.said and not (newer and each):
+        o.tasks = o.min_nodes * (each or 1)
+        o.said = each is not None
+    elif o.nodes_said and o.said:
+        o.max_nodes = min(o.max_nodes, o.tasks)
+        fewer = o.tasks < o.min_nodes
+        if fewer:
+            o.min_nodes = o.max_nodes = o.tasks
+        if newer:
+            _settle_newer(o, forget_tasks=in_job and fewer, in_job=in_job)
+        elif each and each != o.tasks // o.min_nodes:
+            o.tasks_per_node = None
+    if o.tasks_per_node and not o.said:
+        o.tasks, o.said = o.min_nodes * o.tasks_per_node, True
+
+
+def _settle_newer(o: Options, *, forget_tasks: bool, in_job: bool) -> None:
+    if not o.tasks_per_node:
+        return
+    if forget_tasks:
+        o.tasks, o.said, o.counted = 1, False, False
+    elif in_job and o.max_nodes and o.tasks > o.max_nodes * o.tasks_per_node:
+        o.tasks_per_node = None
+
+
+def _in_order(name: str) -> tuple[str, int]:
+    """n2 before n10."""
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or 0)
+
+
+def _more(o: Options, said: Said) -> None:
+    """Tasks of the sockets, cores and threads that are asked for of each node."""
+    for count in (said.sockets, said.cores, said.threads):
+        if count:
+            o.tasks, o.said = o.tasks * count, True
+
+
+def _fill_job(o: Options, command: str, said: Said, *, newer: bool) -> None:
+    each = o.tasks_per_node
+    if not newer and each and not o.said and (command == "salloc" or o.fixed):
+        o.tasks, o.said = o.min_nodes * each, True
+    counted = o.nodes_said or said.whole_info
+    if counted and o.fixed and not o.said and not (newer and each):
+        o.tasks = max(o.min_nodes, 1)
+        _more(o, said)
+    elif o.nodes_said and o.said:
+        o.max_nodes = min(o.max_nodes, o.tasks)
+        if o.tasks < o.min_nodes:
+            o.min_nodes = o.max_nodes = o.tasks
+            if not newer:
+                o.named = tuple(sorted(o.named, key=_in_order)[: o.tasks])

@@ -1,0 +1,86 @@
+"""The GPUs that the tasks of a step get on each of its nodes, together."""
+
+from __future__ import annotations
+
+from podwright.slurm.gpus.requests._counts import Held, Placed, Share
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Refusal
+
+_ANY = 1 << 16
+
+
+def of_kind(share: Share, node: Held) -> list[int]:
+    """The node's GPUs that this share may come from."""
+    kind = set(node.shape.gpus_of(share.kind))
+    return [gpu for gpu in node.gpus if gpu in kind]
+
+
+def short(shares: list[Share]) -> Refusal:
+    """The answer to a step that wants more than the job has on a node."""
+    return Refusal(
+        "step",
+        "srun asks for more GPUs of a node than the job has there",
+        "Ask for GPUs in one way only, with --gpus-per-node or --gpus-per-task",
+    )
+
+
+def give(
+    held: list[Held],
+    nodes: list[int],
+    tasks: list[int],
+    shares: list[Share],
+    *,
+    newer: bool,
+) -> list[Placed] | Refusal:
+    """GPUs for the tasks of each node: beside the job's cores first where Slurm sees which."""
+    given: list[Placed] = []
+    for at, (n, count) in enumerate(zip(nodes, tasks, strict=True)):
+        taken: set[int] = set()
+        for share in shares:
+            if at == 0:
+                share.found = 0
+            need, most = _needed(share, count, len(nodes) - at, newer=newer)
+            has = [gpu for gpu in of_kind(share, held[n]) if gpu not in taken]
+            near = [g for g in has if _is_near(held, n, g)]
+            got: list[int] = []
+            for some in (near, has):
+                if need == 0 and most <= 0:
+                    break
+                free = [g for g in some if g not in got]
+                limit = len(free) if need is None else (most if most > 0 else need)
+                new = free[:limit]
+                got += new
+                if need is not None:
+                    most -= len(new) if most > 0 else 0
+                    need = max(need - len(new), 0)
+            if need:
+                return short(shares)
+            share.found += len(got)
+            taken.update(got)
+        given.append(Placed(n, count, tuple(sorted(taken))))
+    return given
+
+
+def _is_near(held: list[Held], n: int, gpu: int) -> bool:
+    """Slurm compares the cores of a GPU with those of the whole job, which fails on two nodes."""
+    socket = held[n].shape.socket_of(gpu)
+    return socket == EVERY_SOCKET or (len(held) == 1 and bool(held[n].cores[socket]))
+
+
+def _needed(share: Share, tasks: int, nodes_left: int, *, newer: bool) -> tuple[int | None, int]:
+    """(GPUs that the node must give, how many it may); None: all that the job has there."""
+    if share.node:
+        return share.node, 0
+    if share.task:
+        return share.task * tasks, 0
+    if share.tasks_per_gpu:
+        return tasks // share.tasks_per_gpu, 0
+    if not share.job:
+        return None, 0
+    if nodes_left == 1:
+        return max(share.job - share.found, 0), 0
+    left = share.job - share.found - (nodes_left - 1)
+    if newer and share.found >= share.job:
+        return 0, 0
+    if newer and left <= 0:
+        left = share.job - share.found
+    return 1, left if left >= 0 else _ANY  # before 23.02 an overflow, and no bound

@@ -1,0 +1,271 @@
+"""The nodes of a step, and its tasks on each of them."""
+
+from __future__ import annotations
+
+from podwright.slurm.gpus.requests._counts import Held, Placed, Share, Step, Wants
+from podwright.slurm.gpus.requests._grant import give, of_kind, short
+from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._values import Refusal
+
+
+def lay(
+    step: Step,
+    request: Request,
+    w: Wants,
+    held: list[Held],
+    shares: list[Share],
+    *,
+    newer: bool,
+) -> list[Placed] | Refusal:
+    """Where the tasks start and what they get."""
+    refused = None if newer else _more_than_job(step, w, shares)
+    if refused:
+        return refused
+    each = _cpus_per_task(step, request, held, newer=newer)
+    usable = _usable(step, held, shares, each, newer=newer)
+    if isinstance(usable, Refusal):
+        return usable
+    if step.tasks is None:
+        chosen = sorted(usable)[: step.max_nodes]
+        step.tasks = sum(held[n].cpus // each for n in chosen)
+        step.cpus = step.tasks * each
+    nodes = _nodes(step, held, usable, shares, newer=newer)
+    if isinstance(nodes, Refusal):
+        return nodes
+    tasks = _tasks(step, held, nodes, shares, each)
+    if tasks is None or (newer and 0 in tasks):
+        return Refusal("step", "srun finds no room for its tasks beside the GPUs")
+    refused = _too_many(step, held, nodes, tasks, each, newer=newer)
+    return refused or give(held, nodes, tasks, shares, newer=newer)
+
+
+def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
+    for share in shares:
+        ask = next((a for a in w.asks if share.kind in ("", a.kind)), None)
+        if ask is None:
+            return Refusal("step", "srun asks for GPUs that the job did not ask for")
+        if share.job and share.job < step.min_nodes:
+            return Refusal(
+                "step",
+                f"the job gets {step.min_nodes} nodes for its cores, and srun asks for only "
+                f"{share.job} GPUs: it wants one on every node at least",
+                f"--nodes={share.job}, or fewer tasks",
+            )
+        for mine, jobs, what in (
+            (share.job, ask.per_job, "in all"),
+            (share.node, ask.per_node, "per node"),
+            (share.socket, ask.per_socket, "per socket"),
+            (share.task, ask.per_task, "per task"),
+        ):
+            if jobs and mine > jobs:
+                return Refusal(
+                    "step",
+                    f"the job asks for {jobs} GPUs {what}, and srun then asks for {mine}",
+                    "Keep one of --gres and --gpus-per-node",
+                )
+    return None
+
+
+def _cpus_per_task(step: Step, request: Request, held: list[Held], *, newer: bool) -> int:
+    """0 where Slurm cannot tell, and then counts a core as a task."""
+    if newer and step.cpus_per_task:
+        return step.cpus_per_task
+    if (newer and request.cpus_per_gpu) or not step.tasks:
+        return 0
+    if not step.cpus or step.cpus % step.tasks:
+        return 0
+    each = max(step.cpus // step.tasks, 1)
+    if any(each > node.cpus for node in held):
+        return 0
+    return each if sum(node.cpus // each for node in held) >= step.tasks else 0
+
+
+def _count(share: Share, node: Held) -> int:
+    return len(of_kind(share, node))
+
+
+def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) -> int | None:
+    """CPUs that this node's GPUs can serve: None for any number, 0 where they are too few."""
+    if not count:
+        return 0
+    if first:
+        share.found = 0
+    least = max(share.node, share.socket, share.task, 1)
+    if share.job > share.found and nodes_left == 1:
+        least = max(least, share.job - share.found)
+    if least > count:
+        return 0
+    share.found += count
+    if share.cpus_per_gpu:
+        return share.cpus_per_gpu * count
+    return -(-count // share.task) * max(each, 1) if share.task else None
+
+
+def _usable(
+    step: Step, held: list[Held], shares: list[Share], each: int, *, newer: bool
+) -> dict[int, int] | Refusal:
+    """CPUs of each node that the step may use."""
+    usable: dict[int, int] = {}
+    left, first, without = step.max_nodes, True, 0
+    for n, node in enumerate(held):
+        cpus = node.cpus
+        for share in shares:
+            served = _room(share, _count(share, node), each, first=first, nodes_left=left)
+            if served is not None:
+                cpus = min(cpus, served)
+            if not cpus:
+                break
+        if not cpus:
+            without += 1
+        if cpus // max(each, 1) == 0:
+            if step.min_nodes == len(held):
+                return short(shares)
+            continue
+        usable[n] = cpus
+        first = False
+        left -= 0 if newer else 1
+    if shares and without:
+        never = without > len(held) - step.min_nodes if newer else without >= step.min_nodes
+        if never:
+            return short(shares)
+    return usable
+
+
+def _nodes(
+    step: Step,
+    held: list[Held],
+    usable: dict[int, int],
+    shares: list[Share],
+    *,
+    newer: bool,
+) -> list[int] | Refusal:
+    """The nodes of the step: as many as it may have, where it gave a range."""
+    low, high = step.min_nodes, step.max_nodes
+    some = list(usable)
+    for share in shares:
+        if newer and share.job:
+            some = _richest(some, share, held, low)
+    sizes = {node.cpus for node in held}
+    if step.cpus and len(sizes) == 1:
+        low = max(low, -(-step.cpus // sizes.pop()))
+    if low > high:
+        return _cramped(step, held)
+    if len(some) < low:
+        return Refusal("step", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
+    want = min(high if high > low else low, len(some))
+    picked = _with_cpus(some, usable, want, step.cpus)
+    if picked is None:
+        stage = "step" if newer or len(held) == 1 else "hangs"
+        return _cramped(step, held, stage)
+    have = sum(usable[n] for n in picked)
+    for n in some:
+        if have < step.cpus and n not in picked and len(picked) < high:
+            picked.append(n)
+            have += usable[n]
+    if have < step.cpus:
+        return _cramped(step, held)
+    return sorted(picked)
+
+
+def _cramped(step: Step, held: list[Held], stage: str = "step") -> Refusal:
+    """Before 23.02 Slurm takes some of several nodes for busy, and srun asks again for ever."""
+    return Refusal(
+        stage,
+        f"srun wants {step.cpus} cores for its tasks, and the job has "
+        f"{sum(node.cpus for node in held)}",
+        "Say --ntasks, so that the job is sized for its tasks",
+    )
+
+
+def _richest(some: list[int], share: Share, held: list[Held], low: int) -> list[int]:
+    """The nodes that have an equal share first, until there are GPUs enough."""
+    counts = {n: _count(share, held[n]) for n in some}
+    limit, need = -(-share.job // low), share.job
+    picked: list[int] = []
+    while limit >= 0:
+        below = -1
+        for n in some:
+            if n in picked:
+                continue
+            if counts[n] >= limit:
+                picked.append(n)
+                need -= counts[n]
+            else:
+                below = max(below, counts[n])
+            if need <= 0 and len(picked) >= low:
+                return sorted(picked)
+        limit = below
+    return some
+
+
+def _with_cpus(some: list[int], usable: dict[int, int], want: int, cpus: int) -> list[int] | None:
+    """`want` nodes with so many CPUs together: those with an equal share first."""
+    target = -(-cpus // want)
+    if cpus <= want:
+        return some[:want]
+    picked: list[int] = []
+    for n in some:
+        if usable[n] >= target:
+            picked.append(n)
+            cpus -= usable[n]
+            if len(picked) == want:
+                return picked if cpus <= 0 else None
+    rest = sorted((n for n in some if n not in picked), key=lambda n: (-usable[n], n))
+    rest = rest[: want - len(picked)]
+    if len(picked) + len(rest) < want or sum(usable[n] for n in rest) < cpus:
+        return None
+    return picked + rest
+
+
+def _tasks(
+    step: Step,
+    held: list[Held],
+    nodes: list[int],
+    shares: list[Share],
+    each: int,
+) -> list[int] | None:
+    """Tasks of each node: in turn, while it has CPUs for them; then in turn again."""
+    rooms: list[int] = []
+    for at, n in enumerate(nodes):
+        cpus = held[n].cpus
+        for share in shares:
+            count = _count(share, held[n])
+            served = _room(share, count, each, first=at == 0, nodes_left=len(nodes) - at)
+            cpus = cpus if served is None else min(cpus, served)
+            if not cpus:
+                return None
+        fit = max(cpus // max(each, 1), 1)
+        rooms.append(min(fit, step.tasks_per_node or fit))
+    tasks, left, turn = [0] * len(nodes), step.tasks or 0, 0
+    crowded = False
+    while left:
+        space = False
+        for at, fit in enumerate(rooms):
+            if left and (turn < fit or crowded):
+                tasks[at] += 1
+                left -= 1
+                space = space or turn + 1 < fit
+        crowded = crowded or not space
+        turn += 1
+    return tasks
+
+
+def _too_many(
+    step: Step,
+    held: list[Held],
+    nodes: list[int],
+    tasks: list[int],
+    each: int,
+    *,
+    newer: bool,
+) -> Refusal | None:
+    if step.cpus == sum(node.cpus for node in held):
+        return None
+    for n, count in zip(nodes, tasks, strict=True):
+        cores = held[n].shape.all_cpus
+        whole = not step.exact or count == cores
+        if whole and (not newer or count <= cores):
+            continue
+        if count * max(each, 1) > held[n].cpus:
+            return _cramped(step, held)
+    return None

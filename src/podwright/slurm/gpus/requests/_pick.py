@@ -1,0 +1,285 @@
+"""Which GPUs of its nodes a job gets, once its cores are known: those beside the cores first.
+
+Releases before 23.02 take one beside each socket in use and then fill up socket by socket; later
+ones share the GPUs over the sockets as the cores are shared. Shares of GPUs come from one GPU.
+"""
+
+from __future__ import annotations
+
+from podwright.slurm.gpus.requests._job import Job
+from podwright.slurm.gpus.requests._links import Taking, best_of
+from podwright.slurm.gpus.requests._room import Near
+from podwright.slurm.gpus.requests._spread import Laid
+
+Picked = list[list[dict[int, int]]]  # by node, by ask: units of each GPU
+
+
+def pick(job: Job, laid: list[Laid]) -> Picked | None:
+    """GPUs of each ask on each node; None where Slurm fails to find them."""
+    if job.newer and any(not sum(node.cores) for node in laid) and job.asks:
+        return None
+    tasks = [[0] * len(node.cores) for node in laid]
+    if any(ask.per_task for ask in job.asks):
+        tasks = [_tasks_by_socket(job, node) for node in laid]
+        laid_tasks = sum(min(sum(t), _limit(job, n)) for t, n in zip(tasks, laid, strict=True))
+        if job.newer and laid_tasks < job.tasks and not job.overcommit:
+            return None
+    picked: Picked = [[{} for _ in job.asks] for _ in laid]
+    totals, more = [0] * len(job.asks), [False] * len(job.asks)
+    for n, node in enumerate(laid):
+        held: set[int] = set()
+        for a, one in enumerate(node.room.near):
+            ask = one.ask
+            if ask.shared:
+                got = _shares(job, one, node, tasks[n])
+                if got is None:
+                    return None
+                picked[n][a] = got
+                continue
+            taking = Taking(
+                one, node.room.shape.links, set(), held if one.ask.kind == "" else set()
+            )
+            if not _give(job, one, node, taking, tasks[n], totals[a], len(laid) - n - 1):
+                return None
+            if ask.per_job and not (ask.per_node or ask.per_socket or ask.per_task):
+                more[a] = totals[a] + len(taking.taken) < ask.per_job
+            totals[a] += len(taking.taken)
+            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
+    return picked if _rest(job, laid, picked, totals, more) else None
+
+
+def _rest(job: Job, laid: list[Laid], picked: Picked, totals: list[int], more: list[bool]) -> bool:
+    """GPUs of --gpus that are still missing, from any socket; False where they stay missing."""
+    for n, node in enumerate(laid):
+        for a, one in enumerate(node.room.near):
+            if not more[a] or totals[a] >= one.ask.per_job:
+                continue
+            taking = Taking(one, node.room.shape.links, set(picked[n][a]), set())
+            missing = one.ask.per_job - totals[a]
+            sockets = list(range(len(one.gpus)))
+            places = [*sockets, -1] if job.newer else [-1, *sockets]
+            got = taking.fill(places, missing, newer=job.newer)
+            totals[a] += got
+            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
+    return not any(more[a] and totals[a] < ask.per_job for a, ask in enumerate(job.asks))
+
+
+def _used(node: Laid) -> list[int]:
+    return [s for s, n in enumerate(node.cores) if n]
+
+
+def _unused(node: Laid) -> list[int]:
+    return [s for s, n in enumerate(node.cores) if not n]
+
+
+def _give(
+    job: Job, one: Near, node: Laid, taking: Taking, tasks: list[int], total: int, left: int
+) -> bool:
+    ask, newer = one.ask, job.newer
+    if ask.per_node:
+        missing = (_by_node_newer if newer else _by_node)(job, one, node, taking)
+    elif ask.per_socket:
+        missing = (_by_socket_newer if newer else _by_socket)(job, one, node, taking)
+    elif ask.per_task:
+        count = min(sum(tasks), _limit(job, node))
+        missing = (_by_task_newer if newer else _by_task)(job, one, tasks, count, taking)
+    else:
+        _by_job(job, one, node, taking, total, left)
+        return True
+    return not missing or not newer
+
+
+def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+    need = one.ask.per_node
+    places = [-1, *_used(node)]
+    for place in places:
+        if need:
+            need -= taking.take(place, 1)
+    best = taking.scores()
+    need -= taking.by_score(places, need, best)
+    return need - taking.by_score(_unused(node), need, best)
+
+
+def _by_node_newer(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+    need = one.ask.per_node
+    each = need / node.sum_cores
+    for s in _used(node):
+        need -= taking.take(s, min(need, int(node.cores[s] * each)), sort=True)
+    rest = [] if job.enforce else _unused(node)
+    for place in (-1, *_used(node), *rest):
+        need -= taking.take(place, need, sort=True)
+    return need
+
+
+def _sockets(job: Job, one: Near, node: Laid) -> list[int]:
+    """The sockets that count, where --sockets-per-node says how many."""
+    used, asked = _used(node), job.sockets
+    if not asked or asked == len(used):
+        return used
+    if asked > len(used):
+        for s in _unused(node):
+            if len(used) < asked and len(one.gpus[s]) >= max(one.ask.per_socket, 1):
+                used.append(s)
+    else:
+        used = [s for s in used if one.gpus[s] or not one.has_bits(s)]
+    return sorted(used)
+
+
+def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+    best = taking.all_scores()
+    for s in _sockets(job, one, node):
+        need = one.ask.per_socket
+        need -= taking.level(s, need, best)
+        taking.take(-1, need)
+    return 0
+
+
+def _by_socket_newer(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+    sockets = _sockets(job, one, node)
+    need = max(len(_used(node)), len(sockets)) * one.ask.per_socket
+    if job.sockets and len(_used(node)) > job.sockets:
+        need = len(sockets) * one.ask.per_socket
+    for s in sockets:
+        need -= taking.take(s, min(need, one.ask.per_socket), sort=True)
+    rest = [s for s in range(len(one.gpus)) if s not in sockets]
+    for place in (-1, *sockets, *([] if job.enforce else rest)):
+        need -= taking.take(place, need, sort=True)
+    return need
+
+
+def _limit(job: Job, node: Laid) -> int:
+    return job.tasks_per_node or node.tasks
+
+
+def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
+    """Tasks of each socket; before 23.02 a core counts as tasks for its threads."""
+    threads = node.room.threads
+    each, limit = 1, _limit(job, node)
+    if job.newer:
+        each = max(1, node.cpus // node.tasks) if node.tasks else 1
+        threads = min(threads, job.threads) if job.threads else threads
+    found = [0] * len(node.cores)
+    for s, cores in enumerate(node.cores):
+        core = 0
+        while core < cores:
+            per_core, skip = job.mc_tasks_per_core(), 0
+            if not per_core:
+                per_core = threads // each
+                if per_core < 1:
+                    per_core, skip = 1, each // node.room.threads - 1
+            found[s] += per_core
+            core += 1 + max(skip, 0)
+            if not job.newest and limit and sum(found) >= limit:
+                found[s] -= sum(found) - limit
+                return found
+            if job.tasks_per_socket and found[s] >= job.tasks_per_socket:
+                found[s] = job.tasks_per_socket
+                break
+    return found
+
+
+def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+    each = one.ask.per_task
+    for s in range(len(one.gpus)):
+        if s == 0 or tasks[s]:
+            taking.take(s, sum(tasks[: s + 1]) * each - len(taking.taken))
+    goal = sum(tasks) * each
+    taking.by_score([-1, *range(len(one.gpus))], goal - len(taking.taken), taking.scores())
+    return 0
+
+
+def _by_task_newer(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+    need = count * one.ask.per_task
+    for s in range(len(one.gpus)):
+        need -= taking.take(s, min(need, tasks[s] * one.ask.per_task), sort=True)
+    for place in (-1, *([] if job.enforce else range(len(one.gpus)))):
+        need -= taking.take(place, need, sort=True)
+    return need
+
+
+def _by_job(job: Job, one: Near, node: Laid, taking: Taking, total: int, left: int) -> None:
+    """As many as there are beside the cores, one left for each node still to come."""
+    ask, newer = one.ask, job.newer
+    most = ask.per_job - total - left
+    if newer:
+        most = min(most, one.total)
+    per_gpu = ask.cpus_per_gpu or ask.tasks_per_gpu * job.cpus
+    if per_gpu:
+        threads = node.room.threads
+        if newer and job.threads:
+            threads = min(threads, job.threads)
+        most = min(most, node.sum_cores * threads // per_gpu)
+    wide = most > 1 and bool(taking.links)
+    goal = 1 << 16 if wide else (max(most, 1) if newer else most)
+    used = _used(node)
+    if newer:
+        each = goal / node.sum_cores
+        for s in used:
+            taking.take(s, min(goal - len(taking.taken), int(node.cores[s] * each)))
+    for place in (-1, *used):
+        taking.take(place, goal - len(taking.taken))
+    if not (newer and job.enforce):
+        for s in _unused(node):
+            if not taking.taken:
+                taking.take(s, 1)
+    if len(taking.taken) > most and wide:
+        best_of(taking, most)
+
+
+def _shares(job: Job, one: Near, node: Laid, tasks: list[int]) -> dict[int, int] | None:
+    """Shares of GPUs, as a rule of one; None where no one GPU has enough."""
+    ask = one.ask
+    several = "MULTIPLE_SHARING_GRES_PJ" in job.select
+    if not job.newer:
+        return _shares_older(one, node) if ask.per_node else {}
+    got: dict[int, int] = {}
+    if ask.per_node:
+        if _of_one(job, one, _used(node), ask.per_node, got, single=True):
+            return got
+        if several and _of_one(job, one, _used(node), ask.per_node, got, single=False):
+            return got
+        return None
+    count = min(sum(tasks), _limit(job, node))
+    if not several:
+        used = [s for s, n in enumerate(tasks) if n]
+        return got if _of_one(job, one, used, count * ask.per_task, got, single=True) else None
+    left = count
+    for s in range(len(tasks)):
+        for _ in range(tasks[s]):
+            fits = left and _of_one(
+                job, one, [s], ask.per_task, got, single=True, fresh=job.one_sharing
+            )
+            if not fits:
+                break
+            left -= 1
+    return None if left else got
+
+
+def _shares_older(one: Near, node: Laid) -> dict[int, int]:
+    need = one.ask.per_node
+    for place in (one.anywhere, *(one.gpus[s] for s in _used(node)), sorted(one.each)):
+        for gpu in place:
+            if one.each[gpu] >= need:
+                return {gpu: need}
+    return {}
+
+
+def _of_one(
+    job: Job,
+    one: Near,
+    used: list[int],
+    need: int,
+    got: dict[int, int],
+    *,
+    single: bool,
+    fresh: bool = False,
+) -> bool:
+    rest = [] if job.enforce else [s for s in range(len(one.gpus)) if s not in used]
+    for place in (*(one.gpus[s] for s in used), one.anywhere, *(one.gpus[s] for s in rest)):
+        for gpu in place:
+            free = one.each[gpu] - got.get(gpu, 0)
+            if not need or free < (need if single else 1) or (fresh and gpu in got):
+                continue
+            got[gpu] = got.get(gpu, 0) + min(free, need)
+            need -= min(free, need)
+    return not need

@@ -1,0 +1,284 @@
+"""A request for nodes, tasks and GPUs, as one value: what was asked, not yet what it means.
+
+Six options ask for GPUs, each counting by something else; they meet here as six numbers and
+the type beside each.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.slurm.gpus.requests._options import Given, parse_options
+from podwright.slurm.gpus.requests._said import memory
+
+SHARED = ("shard", "mps")
+MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """A count of GPUs, of one type or of any (`kind` empty)."""
+
+    count: int
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one sbatch, salloc or srun asks for. None is what was not said.
+
+    `asked` has every count of GPUs as (job, node, socket or task; count and type), in the order
+    in which Slurm reads them; `per_job` and the like sum them up. `step_asked` is what an srun
+    inside the job asks for again, by its environment. `bind` is the text of --gpu-bind.
+    `constraint`, `exclusive` and the like are kept in `other`, by name, for those who read more
+    than GPUs.
+    """
+
+    command: str
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    tasks: int | None = None
+    tasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    sockets_per_node: int | None = None
+    per_job: Gpus | None = None
+    per_node: Gpus | None = None
+    by_gres: bool = False
+    per_socket: Gpus | None = None
+    per_task: Gpus | None = None
+    tasks_per_gpu: int | None = None
+    cpus_per_gpu: int | None = None
+    bind: str = ""
+    exclusive: bool = False
+    asked: tuple[tuple[str, Gpus], ...] = ()
+    step_asked: tuple[tuple[str, Gpus], ...] = ()
+    shares: tuple[tuple[str, str, Gpus], ...] = ()
+    other_gres: tuple[str, ...] = ()
+    memory_per_gpu: int = 0
+    given: tuple[Given, ...] = ()
+    other: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def asks_for_gpus(self) -> bool:
+        """Whether any option names GPUs, or shares of them."""
+        counted = self.per_job or self.per_node or self.per_socket or self.per_task
+        return bool(counted or self.tasks_per_gpu or self.shares)
+
+    def kind(self) -> str:
+        """The GPU type asked for, the first of several, or empty."""
+        return next((gpus.kind for _, gpus in self.asked if gpus.kind), "")
+
+    def option(self, name: str) -> Given | None:
+        """The last time that this option was given: the last one counts."""
+        return next((g for g in reversed(self.given) if g.name == name), None)
+
+
+def parse_count(text: str, option: str) -> int:
+    """A positive whole number, with Slurm's multiples ("2k" is 2048)."""
+    suffix = text[-1:].lower() if text[-1:].isalpha() else ""
+    digits = text[: len(text) - len(suffix)]
+    if suffix not in MULTIPLES or not digits.isdigit():
+        raise invalid(f"--{option}={text}: {text!r} is not a count", option=option)
+    return int(digits) * MULTIPLES[suffix]
+
+
+def parse_gpus(text: str, option: str) -> Gpus:
+    """`4`, `a100`, `a100:4` (of --gpus…): a count, a type, or a type and a count."""
+    kind, colon, count = text.rpartition(":")
+    if ":" in kind or not text or (colon and not kind):
+        raise invalid(
+            f"--{option}={text}: at most one type stands before the count",
+            would_work=_type_first(text, ""),
+            option=option,
+        )
+    if not colon and not text[0].isdigit():
+        return Gpus(1, text)
+    if not count[:1].isdigit():
+        raise invalid(
+            f"--{option}={text}: the count comes last",
+            would_work=_type_first(text, ""),
+            option=option,
+        )
+    return Gpus(parse_count(count, option), kind)
+
+
+def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
+    """The GPUs in a --gres list: `gpu`, `gpu:4`, `gpu:a100:4`; one of each type, the last said."""
+    found: dict[str, Gpus] = {}
+    for part in text.removeprefix("gres:").split(","):
+        words = _gres_words(part)
+        if words[0] != name:
+            continue
+        if len(words) > 3 or "" in words[1:]:
+            raise invalid(
+                f"--gres={part}: GRES are name, type and count, in that order",
+                would_work=_type_first(part, "gpu:"),
+                option="gres",
+            )
+        if len(words) == 1:
+            one = Gpus(1)
+        elif len(words) == 2:
+            one = Gpus(int(words[1])) if words[1].isdigit() else _type_or_multiple(words[1])
+        else:
+            if not words[2][:1].isdigit():
+                raise invalid(
+                    f"--gres={part}: the count comes last",
+                    would_work=_type_first(part, "gpu:"),
+                    option="gres",
+                )
+            one = Gpus(parse_count(words[2], "gres"), words[1])
+        if one.count:
+            found[one.kind] = one
+    return list(found.values())
+
+
+def _gres_words(part: str) -> list[str]:
+    """Name, type and count of `gpu:a100:2`, `gres/gpu:2`, `gres:gpu:2`, `gpu=2`."""
+    return re.split("[:=]", part.removeprefix("gres:").removeprefix("gres/"))
+
+
+def gres_names(text: str) -> list[str]:
+    """The names in a --gres list."""
+    return [_gres_words(part)[0] for part in text.removeprefix("gres:").split(",") if part]
+
+
+def _sum(counts: list[Gpus]) -> Gpus | None:
+    """All of them in one; of any type, where there are several."""
+    if not counts:
+        return None
+    return counts[0] if len(counts) == 1 else Gpus(sum(one.count for one in counts))
+
+
+def _type_or_multiple(word: str) -> Gpus:
+    if word[:-1].isdigit() and word[-1].lower() in MULTIPLES:
+        return Gpus(parse_count(word, "gres"))
+    return Gpus(1, word)
+
+
+def _type_first(text: str, prefix: str) -> str:
+    """The same words in Slurm's order, where they leave no doubt: `gpu:1:tesla:v100`."""
+    words = [w for w in text.removeprefix("gpu:").split(":") if w]
+    counts = [w for w in words if w.isdigit()]
+    kinds = [w for w in words if not w.isdigit()]
+    if len(counts) != 1 or not kinds:
+        return ""
+    return f"Write {prefix}{kinds[-1]}:{counts[0]}, with the type that `sinfo -o %G` shows"
+
+
+def parse_nodes(text: str) -> tuple[int, int]:
+    """(minimum, maximum) of `2` or `2-4`."""
+    low, dash, high = text.partition("-")
+    first = parse_count(low, "nodes")
+    last = parse_count(high, "nodes") if dash else first
+    if last < first:
+        raise invalid(f"--nodes={text}: the range runs backwards", option="nodes")
+    return first, last
+
+
+_COUNTS = {
+    "ntasks": "tasks",
+    "ntasks-per-node": "tasks_per_node",
+    "tasks-per-node": "tasks_per_node",
+    "cpus-per-task": "cpus_per_task",
+    "sockets-per-node": "sockets_per_node",
+    "ntasks-per-gpu": "tasks_per_gpu",
+    "ntasks-per-tres": "tasks_per_gpu",
+    "cpus-per-gpu": "cpus_per_gpu",
+}
+_WAYS = {
+    "gpus": "job",
+    "gpus-per-node": "node",
+    "gres": "node",
+    "gpus-per-socket": "socket",
+    "gpus-per-task": "task",
+}
+
+
+def _shares(way: str, text: str) -> list[tuple[str, str, Gpus]]:
+    return [(way, name, one) for name in SHARED for one in parse_gres(text, name)]
+
+
+def _per_task(
+    text: str, values: dict[str, object], gpus: dict[str, list[Gpus]]
+) -> list[tuple[str, str, Gpus]]:
+    """--tres-per-task: what --cpus-per-task and --gpus-per-task say as well; the shares in it."""
+    for part in text.split(","):
+        if part.startswith(("cpu=", "cpu:")):
+            if "cpus_per_task" in values:
+                raise invalid(f"--tres-per-task={text} and --cpus-per-task exclude each other")
+            values["cpus_per_task"] = parse_count(part[4:], "tres-per-task")
+    found = parse_gres(text)
+    if found and "gpus-per-task" in gpus:
+        raise invalid(f"--tres-per-task={text} and --gpus-per-task exclude each other")
+    if found:
+        gpus["gpus-per-task"] = found
+    return _shares("task", text)
+
+
+def read_request(given: list[Given], command: str) -> Request:
+    """The request of these options; InvalidRequest for a value that Slurm cannot read."""
+    values: dict[str, object] = {}
+    other: dict[str, str] = {}
+    gpus: dict[str, list[Gpus]] = {}
+    shares: list[tuple[str, str, Gpus]] = []
+    task_shares: list[tuple[str, str, Gpus]] = []
+    for name, value, _ in given:
+        if name == "nodes":
+            values["min_nodes"], values["max_nodes"] = parse_nodes(value)
+        elif name in _COUNTS:
+            count = parse_count(value, name)
+            if count < 1:
+                raise invalid(f"--{name}={value}: must be 1 or more", option=name)
+            values[_COUNTS[name]] = count
+        elif name == "gres":
+            none = value.lower() == "none"
+            gpus[name] = [] if none else parse_gres(value)
+            shares = [] if none else _shares("node", value)
+            other[name] = value
+        elif name == "tres-per-task":
+            task_shares = _per_task(value, values, gpus)
+            other[name] = value
+        elif name == "mem-per-gpu":
+            values["memory_per_gpu"] = memory(value, name)
+            other[name] = value
+        elif name in _WAYS:
+            gpus[name] = [parse_gpus(part, name) for part in value.split(",")]
+        elif name == "gpu-bind":
+            values["bind"] = value
+        elif name == "tres-bind":
+            found = re.search(r"(?:^|\+)gres/gpu:([^+]*)", value)
+            if found and "bind" not in values:
+                values["bind"] = found[1]
+            other[name] = value
+        elif name == "exclusive":
+            values["exclusive"] = value in ("", "exclusive", "user")
+            other[name] = value
+        else:
+            other[name] = value
+    # --gres stands behind --gpus-per-node in one list, where the last count of a type holds. A
+    # job's environment has the other options, but not --gres.
+    order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")
+    asked = [(name, one) for name in order for one in gpus.get(name, [])]
+    by_gres = gpus.get("gres", [])
+    return Request(
+        command=command,
+        given=tuple(given),
+        other=other,
+        shares=tuple(shares + task_shares),
+        asked=tuple((_WAYS[name], one) for name, one in asked),
+        step_asked=tuple((_WAYS[n], one) for n, one in asked if n != "gres" or command == "srun"),
+        per_job=_sum(gpus.get("gpus", [])),
+        per_node=_sum(by_gres or gpus.get("gpus-per-node", [])),
+        per_socket=_sum(gpus.get("gpus-per-socket", [])),
+        per_task=_sum(gpus.get("gpus-per-task", [])),
+        by_gres=bool(by_gres) and "gpus-per-node" not in gpus,
+        **values,  # type: ignore[arg-type]
+    )
+
+
+def parse_request(words: list[str], command: str = "sbatch") -> Request:
+    """The request of a command line's options. What follows them is the program, and ignored."""
+    given, _ = parse_options(words, command)
+    return read_request(given, command)

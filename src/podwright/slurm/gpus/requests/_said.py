@@ -1,0 +1,275 @@
+"""What a request says beside GPUs and tasks: cores, memory, nodes, time, and how to choose.
+
+Values are read as Slurm reads them; InvalidRequest where it would refuse the command line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.slurm.gpus.requests._options import Given, Version
+
+_SIZES = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024, "p": 1024.0**3}
+_FLAGS = {
+    "disable-binding": (0, 0),
+    "enforce-binding": (0, 0),
+    "one-task-per-sharing": (23, 11),
+    "multiple-tasks-per-sharing": (23, 11),
+    "allow-task-sharing": (25, 5),
+}
+_FIRST = {"": "", "block": "block", "cyclic": "cyclic", "arbitrary": "arbitrary", "*": ""}
+
+
+@dataclass
+class Said:
+    """None and "" are "not said". Memory is in MiB, times are in minutes."""
+
+    tasks_per_socket: int | None = None
+    tasks_per_core: int | None = None
+    sockets: int | None = None
+    cores: int | None = None
+    threads: int | None = None
+    whole_info: bool = False  # -B
+    mincpus: int | None = None
+    memory: int | None = None
+    memory_per_cpu: int | None = None
+    memory_per_gpu: int | None = None
+    disk: int = 0
+    overcommit: bool = False
+    share: str = ""  # none, ok, user or mcs
+    constraint: str = ""
+    prefer: str = ""
+    named: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    contiguous: bool = False
+    spread: bool = False
+    use_min_nodes: bool = False
+    switches: int = 0
+    first: str = ""  # --distribution, over nodes
+    second: str = ""  # over sockets
+    plane: int = 0
+    core_spec: int | None = None
+    thread_spec: int | None = None
+    time: int | None = None
+    time_min: int | None = None
+    segment: int = 0
+    held: bool = False
+    flags: frozenset[str] = frozenset()
+    tres_bind: str = ""
+    unmodelled: list[str] = field(default_factory=list)
+
+
+# Options that change what a job gets, in ways that are not modelled.
+_UNMODELLED = {
+    "reservation": "reservations",
+    "nodefile": "node files",
+    "licenses": "licences",
+    "clusters": "other clusters",
+    "cluster": "other clusters",
+    "cluster-constraint": "other clusters",
+    "bb": "burst buffers",
+    "bbf": "burst buffers",
+    "resources": "hierarchical resources",
+    "consolidate-segments": "segments",
+    "spread-segments": "segments",
+    "reboot": "nodes that are to be rebooted",
+    "relative": "--relative",
+    "het-group": "heterogeneous jobs",
+    "pack-group": "heterogeneous jobs",
+}
+
+
+def memory(text: str, option: str) -> int:
+    """MiB of `4000`, `4G`, `512K`: rounded up."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.strip(), re.I)
+    if not found:
+        raise invalid(f"--{option}={text}: {text!r} is no amount of memory", option=option)
+    exact = int(found[1]) * _SIZES[found[2].lower()]
+    return int(exact) + (exact > int(exact))
+
+
+def minutes(text: str, option: str) -> int:
+    """Minutes, rounded up, of `30`, `1:30:00`, `2-0`, `2-12:30`."""
+    if text.lower() in ("infinite", "unlimited", "-1"):
+        return 1 << 30
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if len(parts) > 3 or not all(p.isdigit() for p in parts) or (dash and not days.isdigit()):
+        raise invalid(f"--{option}={text}: {text!r} is no time", option=option)
+    numbers = [int(p) for p in parts]
+    if dash:
+        hours, mins, secs = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:
+        hours, mins, secs = numbers
+    else:
+        hours, mins, secs = (0, *numbers, 0)[:3]
+    return (int(days or 0) * 24 + hours) * 60 + mins + (secs > 0)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in `n[1-3,7],m2`, in order."""
+    found: list[str] = []
+    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", text):
+        if part:
+            found += _spread_out(part)
+    return tuple(dict.fromkeys(found))
+
+
+def _spread_out(text: str) -> list[str]:
+    found = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", text)
+    if not found:
+        return [text]
+    heads: list[str] = []
+    for piece in found[2].split(","):
+        low, dash, high = piece.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            raise invalid(f"{text!r} is no list of nodes")
+        last = int(high) if dash else int(low)
+        heads += [
+            f"{found[1]}{n:0{len(low)}d}" for n in range(int(low), min(last, int(low) + 65536) + 1)
+        ]
+    return [head + tail for tail in _spread_out(found[3]) for head in heads]
+
+
+def _count(text: str, option: str) -> int:
+    if not text.isdigit():
+        raise invalid(f"--{option}={text}: {text!r} is not a count", option=option)
+    return int(text)
+
+
+def read_said(given: tuple[Given, ...], version: Version) -> Said:
+    """All of it. Options that the model lacks are named in `unmodelled`."""
+    said = Said()
+    hint = ""
+    for name, value, _ in given:
+        if name in _UNMODELLED:
+            said.unmodelled.append(f"--{name} ({_UNMODELLED[name]})")
+        elif name == "hint":
+            hint = value
+        else:
+            _one(said, name, value, version)
+    if hint:
+        _hint(said, hint, given, version)
+    return said
+
+
+def _one(said: Said, name: str, value: str, version: Version) -> None:
+    counts = {
+        "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
+        "sockets-per-node": "sockets", "cores-per-socket": "cores", "threads-per-core": "threads",
+        "mincpus": "mincpus", "core-spec": "core_spec", "thread-spec": "thread_spec",
+        "segment": "segment",
+    }  # fmt: skip
+    sizes = {
+        "mem": "memory", "mem-per-cpu": "memory_per_cpu", "mem-per-gpu": "memory_per_gpu",
+        "tmp": "disk",
+    }  # fmt: skip
+    flags = {
+        "contiguous": "contiguous", "spread-job": "spread", "use-min-nodes": "use_min_nodes",
+        "overcommit": "overcommit", "hold": "held",
+    }  # fmt: skip
+    texts = {"constraint": "constraint", "prefer": "prefer", "tres-bind": "tres_bind"}
+    lists = {"nodelist": "named", "exclude": "excluded"}
+    if name in counts:
+        setattr(said, counts[name], _count(value, name))
+    elif name in sizes:
+        setattr(said, sizes[name], memory(value, name))
+    elif name in flags:
+        setattr(said, flags[name], True)
+    elif name in texts:
+        setattr(said, texts[name], value)
+    elif name in lists:
+        if "/" in value or "{" in value:
+            said.unmodelled.append(f"--{name} with a file or a node set")
+        setattr(said, lists[name], names(value))
+    elif name == "partition":
+        said.partitions = tuple(part for part in value.split(",") if part)
+    elif name in ("time", "time-min"):
+        setattr(said, name.replace("-", "_"), minutes(value, name))
+    elif name == "extra-node-info":
+        _sockets_cores_threads(said, value)
+    elif name == "exclusive":
+        known = {
+            "": "none",
+            "exclusive": "none",
+            "oversubscribe": "ok",
+            "user": "user",
+            "mcs": "mcs",
+        }
+        if value.lower() not in known and value.lower() != "topo":
+            raise invalid(f"--exclusive={value}: unknown", option=name)
+        said.share = known.get(value.lower(), "")
+        if value.lower() in ("mcs", "topo"):
+            said.unmodelled.append(f"--exclusive={value}")
+    elif name == "oversubscribe":
+        said.share = "ok"
+    elif name == "switches":
+        said.switches = _count(value.partition("@")[0], name)
+    elif name == "distribution":
+        _distribution(said, value)
+    elif name == "gres-flags":
+        said.flags |= _flags(value, version)
+
+
+def _sockets_cores_threads(said: Said, value: str) -> None:
+    said.whole_info = True
+    parts = value.split(":")
+    if len(parts) > 3:
+        raise invalid(f"--extra-node-info={value}: sockets:cores:threads", option="extra-node-info")
+    said.sockets = said.cores = said.threads = None
+    for field_name, part in zip(("sockets", "cores", "threads"), parts, strict=False):
+        if part not in ("*", ""):
+            setattr(said, field_name, _count(part, "extra-node-info"))
+
+
+def _distribution(said: Said, value: str) -> None:
+    words = value.lower().split(",")
+    said.unmodelled += [f"--distribution={w}" for w in words[1:] if w == "pack"]
+    first, _, rest = words[0].partition(":")
+    if first.startswith("plane"):
+        _, _, size = first.partition("=")
+        said.first, said.plane = "plane", _count(size or "0", "distribution")
+        return
+    if first not in _FIRST:
+        raise invalid(f"--distribution={value}: {first!r} is no way to lay tasks")
+    said.first = _FIRST[first]
+    said.second = rest.partition(":")[0]
+    if said.second not in ("", "*", "block", "cyclic", "fcyclic"):
+        raise invalid(f"--distribution={value}: {said.second!r} is no way to lay tasks")
+    if said.first == "arbitrary":
+        said.unmodelled.append("--distribution=arbitrary")
+
+
+def _flags(value: str, version: Version) -> frozenset[str]:
+    found = set()
+    for word in value.lower().split(","):
+        if word not in _FLAGS or _FLAGS[word] > version:
+            raise invalid(
+                f"--gres-flags={word}: this release does not know it", option="gres-flags"
+            )
+        found.add(word)
+    return frozenset(found)
+
+
+def _hint(said: Said, hint: str, given: tuple[Given, ...], version: Version) -> None:
+    """--hint, which Slurm ignores beside an option that says the same."""
+    beside = {"ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind"}
+    if version >= (23, 2):
+        beside |= {"cores-per-socket", "sockets-per-node"}
+    if any(g.name in beside for g in given):
+        return
+    for word in hint.lower().split(","):
+        if word == "compute_bound":
+            said.sockets = said.cores = None
+            said.threads = 1
+        elif word == "memory_bound":
+            said.cores = said.threads = 1
+        elif word == "multithread":
+            said.threads = said.tasks_per_core = None
+        elif word == "nomultithread":
+            said.threads = 1
+        else:
+            raise invalid(f"--hint={word}: unknown", option="hint")

@@ -1,0 +1,197 @@
+"""What an srun makes of a job: on which nodes its tasks start, and which of the GPUs they get.
+
+An srun inside a job reads the job's environment as options, and asks for GPUs again; where it asks
+for none, it gets what the job asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podwright.slurm.gpus.requests._counts import Held, Placed, Share, Step, Wants
+from podwright.slurm.gpus.requests._fill import Options, fill_srun
+from podwright.slurm.gpus.requests._layout import lay
+from podwright.slurm.gpus.requests._request import Gpus, Request
+from podwright.slurm.gpus.requests._values import Refusal
+
+
+def step_of(
+    request: Request,
+    w: Wants,
+    held: list[Held],
+    *,
+    newer: bool,
+    alone: bool,
+    again: bool,
+) -> Step | Refusal:
+    """What srun sends: for itself, or inside the job that sbatch or salloc got."""
+    nodes, in_job = len(held), request.command != "srun"
+    if not newer and request.cpus_per_gpu and not request.asks_for_gpus and not request.exclusive:
+        return Refusal("step", "srun asks for cores of GPUs, and the job has no GPU")
+    if again and in_job and request.tasks_per_gpu and request.cpus_per_task:
+        return Refusal(
+            "step",
+            "this Slurm's srun reads --cpus-per-task from its job as --tres-per-task, and refuses "
+            "that beside --ntasks-per-gpu",
+            "In the job: `unset SLURM_TRES_PER_TASK` before srun; or ask with --ntasks-per-node",
+        )
+    o = _inside(request, w, nodes, newer=newer, alone=alone) if in_job else replace(w.options)
+    sized = o.cpus_per_task if in_job else request.cpus_per_task
+    tasks: int | None = o.tasks
+    if not o.said or (newer and not o.counted and o.tasks_per_node):
+        each = (o.tasks_per_node or 0) * nodes
+        if sized and not o.tasks_per_node:
+            each = sum(node.cpus // sized for node in held)
+            o.said = True
+        tasks = None if newer and sized and not o.tasks_per_node else max(each, nodes)
+        o.said = o.said or bool(o.tasks_per_node)
+    by_gpus = _cpus_of_gpus(request, o, tasks or 0, newer=newer) if request.cpus_per_gpu else None
+    if sized:
+        cpus = (tasks or 0) * sized
+    elif by_gpus is not None:
+        cpus = by_gpus
+    elif o.said or request.tasks_per_gpu or in_job:
+        cpus = tasks or 0
+    else:
+        cpus = sum(node.cpus for node in held)
+    if w.overcommit:
+        cpus = min(cpus, nodes)
+    step = Step(
+        tasks=tasks,
+        min_nodes=min(nodes, o.min_nodes) if o.nodes_said else nodes,
+        max_nodes=min(nodes, o.max_nodes or nodes),
+        cpus=cpus,
+        tasks_per_node=o.tasks_per_node,
+        cpus_per_task=sized,
+        exact=bool(sized or (newer and request.cpus_per_gpu)),
+        asked=request.step_asked,
+    )
+    return _grow(step, request, newer=newer) or step
+
+
+def _inside(request: Request, w: Wants, nodes: int, *, newer: bool, alone: bool) -> Options:
+    """The options that srun reads from its job's environment."""
+    sent = _batch if request.command == "sbatch" else _shell
+    tasks, each = sent(request, w, nodes, newer=newer)
+    o = Options(
+        tasks=tasks or 1,
+        said=bool(tasks),
+        counted=bool(tasks),
+        min_nodes=nodes,
+        max_nodes=nodes,
+        nodes_said=True,
+        tasks_per_node=each,
+        cpus_per_task=None if alone else request.cpus_per_task,
+    )
+    fill_srun(o, newer=newer, in_job=True)
+    return o
+
+
+def _shell(request: Request, w: Wants, nodes: int, *, newer: bool) -> tuple[int | None, int | None]:
+    """Tasks and tasks per node in the environment that salloc makes: it fits them to the nodes."""
+    tasks, each = w.sent_tasks, w.sent_tasks_per_node
+    if each and (not newer if w.options.said else tasks is None and newer):
+        tasks = nodes * each
+    elif w.options.said and tasks is not None:
+        tasks = max(tasks, nodes)
+    return tasks, each
+
+
+def _batch(request: Request, w: Wants, nodes: int, *, newer: bool) -> tuple[int | None, int | None]:
+    """The same in a batch script: as they were asked for."""
+    tasks, each = w.sent_tasks, request.tasks_per_node
+    if w.options.said and not newer:
+        tasks = w.options.tasks
+    if tasks is None:
+        tasks = nodes * each if each else w.tasks
+    return tasks, each
+
+
+def _cpus_of_gpus(request: Request, o: Options, tasks: int, *, newer: bool) -> int | None:
+    each = request.cpus_per_gpu or 0
+    own = dict(request.step_asked)
+    if not newer:
+        return tasks * own["task"].count * each if "task" in own else None
+    if "job" in own:
+        return own["job"].count * each
+    if "node" in own and not request.by_gres:
+        return o.min_nodes * own["node"].count * each
+    if "task" in own:
+        return tasks * own["task"].count * each
+    if "node" in own:
+        return o.min_nodes * own["node"].count * each
+    return 0
+
+
+def _grow(step: Step, request: Request, *, newer: bool) -> Refusal | None:
+    """--ntasks-per-gpu: more tasks where there are more GPUs."""
+    each = request.tasks_per_gpu
+    if not each:
+        return None
+    shares = shares_of(step.asked)
+    if step.tasks is None:
+        if shares:
+            return None
+        return Refusal(
+            "step",
+            "with --cpus-per-task srun leaves its tasks to be counted later, and --ntasks-per-gpu "
+            "needs them now",
+            "Add --ntasks=N",
+        )
+    if not shares:
+        if step.tasks % each:
+            return Refusal(
+                "step",
+                f"srun starts {step.tasks} tasks, which is no multiple of the {each} per GPU",
+                f"--ntasks={-(-step.tasks // each) * each}",
+            )
+        return None
+    gpus = 0
+    for share in shares:
+        by_node = share.node * (step.min_nodes if newer else 1)
+        gpus += max(share.job, by_node, share.task * step.tasks)
+    if step.tasks < gpus * each:
+        cpus = step.cpus // step.tasks
+        step.tasks = gpus * each
+        step.cpus = max(step.cpus, step.tasks * cpus) if step.cpus else 0
+    return None
+
+
+def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
+    """Counts of GPUs, by type."""
+    found: dict[str, Share] = {}
+    for way, gpus in asked:
+        share = found.setdefault(gpus.kind, Share(gpus.kind))
+        setattr(share, way, gpus.count)
+    return list(found.values())
+
+
+def run_step(
+    request: Request,
+    w: Wants,
+    held: list[Held],
+    *,
+    newer: bool,
+    alone: bool,
+    again: bool = False,
+) -> list[Placed] | Refusal:
+    """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
+    step = step_of(request, w, held, newer=newer, alone=alone, again=again)
+    if isinstance(step, Refusal):
+        return step
+    asked = step.asked or request.asked
+    if not step.asked:
+        step.asked = asked
+        refused = _grow(step, request, newer=newer)
+        if refused:
+            return refused
+    shares = shares_of(asked)
+    if not shares and request.tasks_per_gpu and step.tasks:
+        gpus = step.tasks // request.tasks_per_gpu
+        shares = [Share("", job=gpus, tasks_per_gpu=request.tasks_per_gpu)]
+    for share in shares:
+        share.cpus_per_gpu = (request.cpus_per_gpu or 0) if newer else 0
+    placed = lay(step, request, w, held, shares, newer=newer)
+    if isinstance(placed, Refusal) or not request.shares:
+        return placed
+    return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

@@ -1,0 +1,125 @@
+"""What of a site goes into a job script: how large its nodes are, and what its fabric needs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from podwright.hosts import expand
+from podwright.slurm.gpus.configure import Inventory, Kind, plan_topology, racked, units
+from podwright.slurm.gpus.requests import Shape, Version
+from podwright.wire import InvalidRequest
+
+
+class Wishes(NamedTuple):
+    """What the user said. memory: GiB that a GPU must have."""
+
+    nodes: int = 2
+    partition: str = ""
+    type: str = ""
+    memory: int = 0
+    image: str = "nvcr.io#nvidia/pytorch:25.01-py3"
+
+
+class Fit(NamedTuple):
+    """What a script is made of. adapters: as NCCL names them. sizes: GiB of GPU memory that
+    nodes name in a feature. nodes: how many there are, 0 if nobody says. groups: how many of
+    them hang on each leaf switch, or are in each block; empty if nobody says."""
+
+    gpus: int = 8
+    cores: int = 64
+    topology: str = ""
+    version: Version | None = None
+    nodes: int = 0
+    groups: tuple[int, ...] = ()
+    adapters: tuple[str, ...] = ()
+    interface: str = ""
+    sizes: tuple[int, ...] = ()
+
+
+def of_inventory(inventory: Inventory, wishes: Wishes, version: Version | None = None) -> Fit:
+    """From an inventory: the commonest kind of node that has what is wished for."""
+    mine = next((set(p.nodes) for p in inventory.partitions if p.name == wishes.partition), None)
+    inside = {
+        kind: [name for name in names if mine is None or name in mine]
+        for kind, names in inventory.kinds().items()
+    }
+    fitting = {
+        kind: names
+        for kind, names in inside.items()
+        if names
+        and (not wishes.type or any(gpu.type == wishes.type for gpu in kind.gpus))
+        and all(gpu.memory >= wishes.memory for gpu in kind.gpus)
+    }
+    if not fitting:
+        raise InvalidRequest(
+            "no node of the inventory has such GPUs",
+            asked=_asked(wishes),
+            would_work=f"there are {_there(inventory)}",
+        )
+    kind = max(fitting, key=lambda k: len(fitting[k]))
+    there = set(fitting[kind])
+    topology, groups = _network(inventory, there, mine, version)
+    sizes = {gpu.memory for some in inventory.kinds() for gpu in some.gpus} - {0}
+    rails = sorted((nic for nic in kind.nics if nic.device), key=lambda nic: nic.rail)
+    plain = [nic.interface for nic in kind.nics if nic.interface]
+    return Fit(
+        gpus=len(kind.gpus),
+        cores=kind.sockets * kind.cores_per_socket,
+        topology=topology,
+        version=version,
+        nodes=len(there),
+        groups=groups,
+        adapters=tuple(nic.device for nic in rails),
+        interface=plain[0] if plain else "",
+        sizes=tuple(sorted(sizes)),
+    )
+
+
+def _network(
+    inventory: Inventory, there: set[str], partition: set[str] | None, version: Version | None
+) -> tuple[str, tuple[int, ...]]:
+    """(tree, block or nothing; how many of these nodes are on each leaf or in each block)."""
+    # Who does not say his release gets what every release has.
+    kind = plan_topology(inventory, version or (22, 5), "auto").kind
+    if kind == "both":
+        wide = racked(inventory)
+        kind = "block" if partition is not None and partition <= wide else "tree"
+    if kind == "block":
+        members = list(inventory.domains.values())
+    else:
+        members = [switch.nodes for switch in units(inventory.switches) if switch.nodes]
+    counts = [len(there.intersection(names)) for names in members]
+    if kind not in ("tree", "block") or not any(counts):
+        return "", ()
+    return kind, tuple(sorted((count for count in counts if count), reverse=True))
+
+
+def of_slurm(shape: Shape | None, config: str, features: str, network: str = "") -> Fit:
+    """From what this site's Slurm says: scontrol's configuration and topology, sinfo's features."""
+    found = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
+    sizes = {int(size) for size in re.findall(r"\bgpumem(\d+)g\b", features)}
+    leaf = r"^SwitchName=\S+ Level=0 .*?Nodes=(\S+)|^BlockName=\S+ .*?Nodes=(\S+)"
+    groups = [len(expand(tree or block)) for tree, block in re.findall(leaf, network, re.M)]
+    common = Fit(
+        topology=found[1] if found else "",
+        sizes=tuple(sorted(sizes)),
+        groups=tuple(sorted(groups, reverse=True)),
+    )
+    if shape is None:
+        return common
+    return common._replace(gpus=shape.gpus, cores=shape.cores, nodes=shape.nodes)
+
+
+def _asked(wishes: Wishes) -> str:
+    said = [f"--gpu-type={wishes.type}"] if wishes.type else []
+    return " ".join([*said, *([f"--gpu-memory={wishes.memory}"] if wishes.memory else [])])
+
+
+def _there(inventory: Inventory) -> str:
+    def words(kind: Kind) -> str:
+        counted = Counter((gpu.type, gpu.memory) for gpu in kind.gpus)
+        return ", ".join(f"{n} {t} of {m} GiB" for (t, m), n in counted.items())
+
+    return "; ".join(f"nodes with {words(kind)}" for kind in inventory.kinds())

@@ -1,0 +1,164 @@
+"""Fills a template: plain text with a few words between @s, and lines that a site needs or not."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from podwright.slurm.gpus.templates._fit import Fit, Wishes
+from podwright.wire import InvalidRequest
+
+#: By name, what each is for.
+TEMPLATES = {
+    "torchrun": "training over several nodes by torchrun, ready for FSDP",
+    "accelerate": "training over several nodes by Hugging Face Accelerate",
+    "deepspeed": "training by DeepSpeed, a task for each GPU",
+    "lightning": "training by Lightning, a task for each GPU",
+    "finetune": "distributed fine-tuning that goes on after its time limit",
+    "rl": "RL post-training over Ray",
+    "ray": "a Ray cluster for one program",
+    "mpi": "an MPI program, a rank for each GPU, over PMIx",
+    "sweep": "an array of runs, one for each line of a file",
+    "pipeline": "jobs that wait for each other",
+    "inference": "offline inference in shards that are done once",
+    "vllm": "offline inference by vLLM, a node's GPUs for each shard",
+    "container": "training in a container through Pyxis",
+}
+_ON_ONE = ("sweep", "inference", "pipeline", "vllm")
+
+
+def render(name: str, fit: Fit, wishes: Wishes) -> str:
+    """The script. Raises InvalidRequest for a wish that the site cannot fulfil."""
+    nodes = 1 if name in _ON_ONE else wishes.nodes
+    if fit.nodes and nodes > fit.nodes:
+        raise InvalidRequest(
+            f"there are {fit.nodes} such nodes",
+            asked=f"--nodes={nodes}",
+            would_work=f"--nodes={fit.nodes} or fewer",
+        )
+    words = {
+        "RAY": _text("parts/ray.sh"),
+        "TORCHRUN": _text("parts/torchrun.sh"),
+        "EXIT": _text("parts/exit.sh"),
+        "HEAD": _head(fit, wishes, nodes),
+        "FABRIC": _fabric(fit) if nodes > 1 else "",
+        "MEMORY": _memory(wishes, nodes),
+        "NODES": str(nodes),
+        "GPUS": str(fit.gpus),
+        "TYPE": f"{wishes.type}:" if wishes.type else "",
+        "CPUS": str(fit.cores),
+        "CPUS_PER_GPU": str(max(fit.cores // fit.gpus, 1)),
+        "PARTITION": f"--partition={wishes.partition} " if wishes.partition else "",
+        "IMAGE": wishes.image,
+    }
+    text = _text(f"{name}.sh")
+    for word, value in words.items():
+        if not value:
+            text = text.replace(f"@{word}@\n", "")
+        text = text.replace(f"@{word}@", value.rstrip("\n"))
+    return text
+
+
+def _text(name: str) -> str:
+    return files("podwright.slurm.gpus.templates").joinpath(name).read_text()
+
+
+def _head(fit: Fit, wishes: Wishes, nodes: int) -> str:
+    lines = []
+    if wishes.partition:
+        lines.append(f"#SBATCH --partition={wishes.partition}")
+    if wishes.memory:
+        lines += _constraint(fit, wishes)
+    if nodes > 1:
+        lines += _together(fit, nodes)
+    return "\n".join(lines)
+
+
+def _together(fit: Fit, nodes: int) -> list[str]:
+    """What keeps a job's nodes close: as few switches as hold it, or parts that a block holds."""
+    if fit.topology == "block" and (fit.version or (0, 0)) >= (24, 5):
+        most = fit.groups[0] if fit.groups else nodes
+        part = max(size for size in range(1, nodes + 1) if nodes % size == 0 and size <= most)
+        if part == 1:
+            return []
+        inside = "in one block" if part == nodes else f"{part} and {part} in a block"
+        return [f"# Its nodes lie {inside}, or it waits.", f"#SBATCH --segment={part}"]
+    if fit.topology != "tree":
+        return []
+    least, held = 0, 0
+    while held < nodes and least < len(fit.groups):
+        held += fit.groups[least]
+        least += 1
+    least = max(least, 1)
+    where = "one switch" if least == 1 else f"{least} switches, as few as hold it"
+    return [
+        f"# Under {where}; after an hour of waiting, wherever there is room.",
+        f"#SBATCH --switches={least}@01:00:00",
+    ]
+
+
+def _constraint(fit: Fit, wishes: Wishes) -> list[str]:
+    """Slurm counts no GPU memory: a feature stands for it, or a type that has it."""
+    enough = [size for size in fit.sizes if size >= wishes.memory]
+    if wishes.type and not enough:
+        return []  # the type says it; the job checks it
+    if not enough:
+        sizes = ", ".join(f"{size} GiB" for size in fit.sizes) or "none"
+        raise InvalidRequest(
+            f"the sizes that nodes name in a feature are: {sizes}",
+            asked=f"--gpu-memory={wishes.memory}",
+            would_work="--gpu-type names a kind of GPU instead; podwright slurm configure --gpus "
+            "writes such features",
+        )
+    either = "|".join(f"gpumem{size}g" for size in enough)
+    return [
+        f"# Slurm counts GPUs and not their memory. A feature stands for at least {wishes.memory} "
+        "GiB:",
+        f'#SBATCH --constraint="{either}"',
+    ]
+
+
+def _memory(wishes: Wishes, nodes: int) -> str:
+    if not wishes.memory:
+        return ""
+    # nvidia-smi counts MiB, of which a part is the driver's own.
+    least = wishes.memory * 1024 * 9 // 10
+    over = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
+    return f"""\
+# A feature is a word that somebody wrote: look whether the GPUs have what was asked for.
+{over if nodes > 1 else ""}bash -c '
+    for size in $(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits); do
+        [ "$size" -ge {least} ] && continue
+        echo "$(hostname): a GPU of $size MiB, and {wishes.memory} GiB were asked for" >&2
+        exit 1
+    done'
+"""
+
+
+def _fabric(fit: Fit) -> str:
+    if not fit.adapters and not fit.interface:
+        return (
+            "# NCCL and Gloo look for the fabric themselves. `podwright inventory` on a node names "
+            "its\n# adapters, and a template made with --inventory sets them."
+        )
+    lines = []
+    if fit.adapters:
+        names = ",".join(fit.adapters)
+        ports = ",".join(f"{name}:1" for name in fit.adapters)
+        lines += [
+            "# The adapters of the training network and no others: = takes the names as they are.",
+            f"export NCCL_IB_HCA=={names}",
+            "# GPUs and adapters exchange data without the host's memory, however far apart.",
+            "export NCCL_NET_GDR_LEVEL=SYS",
+            f"export UCX_NET_DEVICES={ports}",
+        ]
+    if fit.interface:
+        lines += [
+            "# Where ranks find each other; Gloo sends its data there as well.",
+            f"export NCCL_SOCKET_IFNAME={fit.interface}",
+            f"export GLOO_SOCKET_IFNAME={fit.interface}",
+        ]
+    lines += [
+        "# podwright slurm check-fabric reads what this writes: was it RDMA, and from the GPUs?",
+        "export NCCL_DEBUG=${NCCL_DEBUG:-INFO} NCCL_DEBUG_SUBSYS=INIT,NET",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Devices behind a fabric, which Slurm counts and Podwright places."""

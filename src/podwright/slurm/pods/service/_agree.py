@@ -1,0 +1,121 @@
+"""What a job asked for, held against what Slurm counts for it. Pure.
+
+The request is what SPANK handed over at submission: job_submit checked it, Slurm keeps it over
+every restart, and nobody can change it. Licences are only its count: a user may take his off a
+running job, `scontrol update` changes them, releases before 25.11.7 lose them at a requeue, and a
+slurm.conf without ours drops them. Where the two differ, nothing is given: the job is held, and
+reads why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from podwright.slurm.pods.service._asked import Asked
+from podwright.slurm.pods.service._pods import GCDS, HET_WAIT, MARK, Pod, Site, parse_licences
+from podwright.slurm.pods.service._queue import Listed
+from podwright.wire import InvalidRequest
+
+
+class Wanted(NamedTuple):
+    """Of which pod a job gets how many devices, as how many GCDs (0: it is open)."""
+
+    pod: Pod
+    size: int
+    gcds: int
+
+
+class Differs(InvalidRequest):
+    """What the job asked for is not what Slurm counts for it: it is held."""
+
+
+def wanted(asked: Asked, known: Listed | None, site: Site) -> Wanted | None:
+    """What the job gets; None: nothing, as it asked for nothing. Raises Differs, InvalidRequest."""
+    asks = _option(asked)
+    if known is not None:
+        _same_job(asked, known)
+    if asked.het_job:
+        return _part(asked, asks, known, site)
+    if asks == 0 or (asks is None and site.mode != "shared"):
+        raise Differs(
+            f"its licences say {_said(asked.licences, site)}, and it did not ask by --ipus=N",
+            asked=f"devices for job {asked.job}",
+        )
+    licences = _ours(asked.licences, site)
+    pod = next((one for one in site.pods if licences.get(one.licence)), None)
+    # Who does not say gets what the site had as its default when he submitted.
+    size = asks or (licences[pod.licence] if pod else 0)
+    if pod is None or licences != licences_of(pod, size):
+        right = licences_of(pod or site.pods[0], size)
+        raise Differs(
+            f"it asked for {size} devices by --ipus, and Slurm counts "
+            f"{_said(asked.licences, site)} for it",
+            asked=f"devices for job {asked.job}",
+            would_work="submit it anew; or, as root: scontrol update "
+            f"jobid={asked.job} licenses={','.join(f'{k}:{v}' for k, v in right.items())}",
+        )
+    gcds = parse_licences(asked.licences).get(GCDS, 0)
+    return Wanted(pod, size, gcds)
+
+
+def licences_of(pod: Pod, size: int) -> dict[str, int]:
+    """The licences by which Slurm counts a job of `size` devices, the number of its GCDs aside."""
+    blocks = {pod.block_licence(k): size for k in range(pod.orders) if 1 << k <= size}
+    return {pod.licence: size, MARK: 1, **blocks}
+
+
+def _part(asked: Asked, asks: int | None, known: Listed | None, site: Site) -> Wanted | None:
+    """A part of a heterogeneous job: its leader's licences count for all parts, so what job_submit
+    noted for each is held against what the part itself asked for."""
+    noted = known.wants(site.pods) if known and known.head else None
+    if not asks:
+        if noted:
+            raise Differs(
+                f"{noted[1]} devices were noted for it, and it did not ask by --ipus=N",
+                asked=f"devices for job {asked.job}",
+            )
+        return None
+    if noted is None and len(site.pods) > 1:
+        raise Differs(
+            "of which pod its devices are to be is not noted in its AdminComment any more",
+            asked=f"{asks} devices for job {asked.job}",
+        )
+    if noted is not None and noted[1] != asks:
+        raise Differs(
+            f"it asked for {asks} devices by --ipus, and {noted[1]} were noted for it",
+            asked=f"devices for job {asked.job}",
+            would_work="submit it anew",
+        )
+    return Wanted(noted[0] if noted else site.pods[0], asks, noted[2] if noted else 0)
+
+
+def _same_job(asked: Asked, known: Listed) -> None:
+    """Raises InvalidRequest where Slurm's job of this number is another, or has moved on."""
+    if known.uid != -1 and asked.uid and known.uid != asked.number("uid"):
+        raise Differs(f"job {asked.job} is of user {known.uid}, and this is user {asked.uid}'s")
+    if known.restart > asked.number("restart"):
+        raise InvalidRequest(
+            f"this is start {asked.number('restart')} of job {asked.job}, which is over: Slurm has "
+            f"begun start {known.restart}"
+        )
+
+
+def _option(asked: Asked) -> int | None:
+    """What was asked for by --ipus; None: nothing was said. Raises Differs."""
+    if not asked.ipus:
+        return None
+    if not asked.ipus.isascii() or not asked.ipus.isdecimal():
+        raise Differs(f"--ipus={asked.ipus[:40]} is no number of devices")
+    return int(asked.ipus)
+
+
+def _ours(text: str, site: Site) -> Mapping[str, int]:
+    """Those of a job's licences that are ours, but for the number of GCDs."""
+    names = {name for pod in site.pods for name in pod.totals()} | {MARK, HET_WAIT}
+    return {name: n for name, n in parse_licences(text).items() if name in names}
+
+
+def _said(text: str, site: Site) -> str:
+    words = ",".join(f"{name}:{count}" for name, count in _ours(text, site).items())
+    return words or "no licences of ours"

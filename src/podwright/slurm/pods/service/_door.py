@@ -1,0 +1,93 @@
+"""The Unix socket that hooks come by, and who may: root, Slurm's user, and the service's own.
+
+PrologSlurmctld and EpilogSlurmctld run as SlurmUser, and steps ask as root. So the socket is given
+to SlurmUser where the service is root; where it is neither, everybody may knock. The kernel says
+who comes (SO_PEERCRED), and others are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import socket
+from pathlib import Path
+
+from podwright.slurm.pods.service._pods import Site
+from podwright.wire import AlreadyExists, InvalidRequest, Unavailable
+
+
+def callers(site: Site) -> frozenset[int]:
+    """The uids of hooks. Raises InvalidRequest where this host has no such SlurmUser."""
+    return frozenset({0, os.geteuid(), slurm_uid(site)})
+
+
+def slurm_uid(site: Site) -> int:
+    """Who slurmctld and its hooks run as. Raises InvalidRequest."""
+    if site.slurm_user.isdecimal():
+        return int(site.slurm_user)
+    try:
+        return pwd.getpwnam(site.slurm_user).pw_uid
+    except KeyError:
+        raise InvalidRequest(
+            f"this host has no user {site.slurm_user}",
+            asked="let Slurm's hooks in",
+            would_work="podwright slurm configure --write, which reads SlurmUser in slurm.conf",
+        ) from None
+
+
+async def nobody_at(path: Path) -> None:
+    """Raises AlreadyExists where another service answers; what a killed one left is removed."""
+    try:
+        _, writer = await asyncio.open_unix_connection(str(path))
+    except PermissionError:
+        raise _closed(path) from None
+    except OSError:
+        with contextlib.suppress(PermissionError):  # then listening says so
+            gone(path)
+        return
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    raise AlreadyExists(f"another service answers at {path}", would_work="stop it first")
+
+
+def gone(path: Path) -> None:
+    """The socket is there no more."""
+    path.unlink(missing_ok=True)
+
+
+def listen(path: Path, owner: int) -> socket.socket:
+    """The listening socket, open to `owner` (SlurmUser's uid). Raises Unavailable."""
+    listener = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o755, parents=True)
+            path.parent.chmod(0o755)
+        listener.bind(str(path))
+        if os.geteuid() == 0:
+            os.chown(path, owner, -1)
+        elif os.geteuid() != owner:
+            os.chmod(path, 0o666)
+        listener.listen(4096)
+        listener.setblocking(False)
+    except PermissionError:
+        listener.close()
+        raise _closed(path) from None
+    except OSError as error:
+        listener.close()
+        raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _closed(path: Path) -> Unavailable:
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    return Unavailable(
+        f"{path}: {me} may not make a socket there",
+        asked="listen for hooks",
+        would_work=f"as root, once a boot: install -d -o {me} {path.parent} (the unit does it)",
+    )

@@ -1,0 +1,147 @@
+"""The front for hooks: a POST and an answer over a Unix socket, for root and Slurm's user alone.
+
+The hook speaks HTTP/1.0, one request a connection. What it asked for goes on although it goes
+away: it asks again, and finds the work done. A hook on another host comes over TCP and shows a
+MUNGE credential of Slurm's user, whose payload is the request's body: neither can be used without
+the other, and both only once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+import msgspec
+
+from podwright.hosts import MungeError, Vouches
+from podwright.http import HttpServer, Limits, Reply, Request
+from podwright.slurm.pods.service._asked import Asked
+from podwright.wire import InvalidRequest, PodwrightError
+
+_log = logging.getLogger("podwright.slurm")
+#: A hook asks once and goes. Slurm's hooks of a whole machine may come at once, all as one user.
+LOCAL = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
+#: Whoever has no credential must not take all of the service.
+REMOTE = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
+_DECIDED = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
+Handler = Callable[[Asked], Awaitable[str]]
+
+
+class Proofs:
+    """Whom hooks over TCP must be. uids: root and Slurm's user."""
+
+    def __init__(self, munge: Vouches, uids: Collection[int]) -> None:
+        self._munge, self._uids = munge, uids
+
+    async def problem(self, shown: str, body: bytes) -> str:
+        """Why a request is not to be believed; empty: it is. shown: its Authorization.
+
+        Raises MungeError without MUNGE.
+        """
+        scheme, _, credential = shown.partition(" ")
+        if scheme.lower() != "munge":
+            return "over TCP a request needs a MUNGE credential"
+        try:
+            proven = await asyncio.to_thread(self._munge.decode, credential.strip())
+        except MungeError as error:
+            if error.absent:
+                raise
+            return f"MUNGE credential: {error}"
+        if proven.payload != body:
+            return "the MUNGE credential is that of another request"
+        if proven.uid not in self._uids:
+            return f"user {proven.uid} is not Slurm's"
+        return ""
+
+
+class Front:
+    """Answers hooks, and steps. failed: the site's own prolog did. state: what GET
+    /slurm.v1/State shows. proofs: what those over TCP show. uids: who may come by the socket;
+    None: whom its mode lets in. steps: may a step begin.
+    """
+
+    def __init__(
+        self,
+        begins: Handler,
+        ended: Handler,
+        failed: Handler,
+        state: Callable[[], Any],
+        proofs: Proofs | None = None,
+        uids: Collection[int] | None = None,
+        steps: Handler | None = None,
+    ) -> None:
+        self._proofs = proofs
+        self._uids = uids
+        self._methods: dict[str, Handler] = {
+            "/slurm.v1/JobBegins": begins,
+            "/slurm.v1/JobEnded": ended,
+            "/slurm.v1/PrologFailed": failed,
+            **({"/slurm.v1/StepBegins": steps} if steps else {}),
+        }
+        self._state = state
+        self._servers: list[HttpServer] = []
+
+    async def start(self, listener: socket.socket) -> None:
+        """Answer those who come by a Unix socket."""
+        await self._start(listener, self._local, LOCAL)
+
+    async def start_remote(self, listener: socket.socket) -> None:
+        """Answer those over TCP who prove themselves."""
+        await self._start(listener, self._remote, REMOTE)
+
+    async def finish(self, seconds: float) -> None:
+        """Accept no more; let what was asked come to its end."""
+        await asyncio.gather(*(server.stop(seconds) for server in self._servers))
+
+    async def _start(
+        self, listener: socket.socket, handler: Callable[[Request], Awaitable[Reply]], most: Limits
+    ) -> None:
+        server = HttpServer(handler, most)
+        await server.start(listener)
+        self._servers.append(server)
+
+    async def _local(self, request: Request) -> Reply:
+        if self._uids is not None and request.uid not in self._uids:
+            return _said(403, f"user {request.uid} is not Slurm's\n")
+        if (request.method, request.path) == ("GET", "/slurm.v1/State"):
+            return Reply(200, msgspec.json.encode(self._state()) + b"\n")
+        return await self._answer(request, None)
+
+    async def _remote(self, request: Request) -> Reply:
+        return await self._answer(request, self._proofs)
+
+    async def _answer(self, request: Request, proofs: Proofs | None) -> Reply:
+        handler = self._methods.get(request.path)
+        if request.method != "POST" or handler is None:
+            return _said(404, f"there is no {request.method} {request.path[:80]}\n")
+        if proofs is not None:
+            try:
+                shown = request.header("authorization")
+                problem = await proofs.problem(shown, request.body)
+            except MungeError as error:
+                return _said(503, f"MUNGE does not answer here: {error}\n")  # the hook asks again
+            if problem:
+                _log.warning("a hook over TCP was refused: %s", problem)
+                return _said(401, f"{problem}\n")
+        return _said(*await self._call(handler, request.body))
+
+    async def _call(self, handler: Handler, body: bytes) -> tuple[int, str]:
+        try:
+            asked = msgspec.json.decode(body, type=Asked)
+            return 200, await handler(asked)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return 400, f"{error}\n"
+        except InvalidRequest as error:
+            return 400, f"{error}\n"
+        except PodwrightError as error:
+            return _DECIDED.get(error.code, 503), f"{error}\n"
+        except Exception:
+            _log.exception("a hook's request failed")
+            return 500, "a fault in the service: see its log\n"
+
+
+def _said(status: int, text: str) -> Reply:
+    return Reply(status, text.encode(), "text/plain", ((b"connection", b"close"),))

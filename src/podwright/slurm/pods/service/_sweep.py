@@ -1,0 +1,198 @@
+"""The sweep: Slurm's own list of jobs against the book, for what hooks missed.
+
+It never touches a job that lives, and where slurmctld does not answer, nothing at all. It also
+says in each waiting job's AdminComment what it waits for, as squeue has no words for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from podwright.slurm.pods.service._book import Book, Holding
+from podwright.slurm.pods.service._fallen import Fallen
+from podwright.slurm.pods.service._queue import Listed, listed
+from podwright.slurm.pods.service._room import Room
+from podwright.slurm.pods.service._tries import refused, tried
+from podwright.wire import PodwrightError
+
+if TYPE_CHECKING:
+    from podwright.slurm.pods.service._service import Service
+
+_log = logging.getLogger("podwright.slurm")
+#: Comments written in one sweep: each is a call to slurmctld.
+COMMENTS = 20
+#: Seconds between looks at the server, so that a failed machine is counted out soon.
+LOOK_S = 2.0
+_STARTED = ("CONFIGURING", "RUNNING", "SUSPENDED")
+_WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None", "BeginTime")
+
+
+class Sweep:
+    """Every `site.sweep_s` seconds, and whenever the service asks for it."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._fallen = Fallen(service)
+        self._room = Room(service)
+        self._said: dict[int, str] = {}
+        self._had: set[tuple[int, int]] = set()
+        self._bare: set[tuple[int, int]] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        service = self._service
+        last = 0.0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(service.look.wait(), LOOK_S)
+            asked = service.look.is_set()
+            service.look.clear()
+            try:
+                await service.refresh()
+                if asked or service.clock() - last >= service.site.sweep_s:
+                    last = service.clock()
+                    await self.once()
+                await self._fallen.look()
+            except PodwrightError as error:
+                _log.warning("sweep: %s", error)
+            await asyncio.sleep(0.2)
+
+    async def once(self) -> None:
+        """One sweep. Raises PodwrightError; then what is left over is the next one's."""
+        service = self._service
+        since = {pod: book.tick() for pod, book in service.books.items()}
+        busy = service.het.busy()
+        jobs = await listed(service.slurm)
+        for pod, book in service.books.items():
+            for holding in list(book.holdings.values()):
+                if holding.changed < since[pod] and self._is_over(holding, jobs, busy):
+                    await self._end(book, holding)
+        await self._bare_jobs(jobs)
+        await self._heterogeneous(jobs)
+        self._room.look(jobs)
+        service.counts.poke()  # renews the reservation, and makes it anew if it is missing
+        await self._comments(jobs)
+
+    def _is_over(self, holding: Holding, jobs: Mapping[int, Listed], busy: Collection[int]) -> bool:
+        """Is it sure that no job of this life holds it? busy: since before jobs were listed."""
+        if not holding.made and (holding.job in busy or not holding.leader):
+            return False  # set aside, or on its way: its own task decides
+        job = jobs.get(holding.job)
+        if job is None or job.over:
+            return True
+        if holding.submitted and job.restart == holding.restart and job.state in _STARTED:
+            # Slurm has lost its state, and gave the number out again.
+            return job.submitted not in (0, holding.submitted)
+        return job.waits and job.het not in self._service.het.offered
+
+    async def _end(self, book: Book, holding: Holding) -> None:
+        service = self._service
+        made = holding.made
+        async with service.lock(holding.job):
+            if book.holdings.get(holding.job) is holding and holding.made == made:
+                _log.warning("job %d is over and held %d devices", holding.job, holding.size)
+                await service.give_back(book, holding)
+                service.figures.swept += 1
+
+    async def _bare_jobs(self, jobs: Mapping[int, Listed]) -> None:
+        """What runs and never held its devices does not run on: what salloc started, say, where no
+        step asks. Twice in a row it must be so; one whose devices were taken from it is let be."""
+        service = self._service
+        holds = {job for book in service.books.values() for job in book.holdings}
+        self._had |= {(job, jobs[job].restart) for job in holds if job in jobs}
+        self._had &= {(job, one.restart) for job, one in jobs.items()}
+        bare = {
+            (one.job, one.restart)
+            for one in jobs.values()
+            if one.state == "RUNNING" and one.job not in holds and one.wants(service.site.pods)
+        } - self._had
+        again, self._bare = bare & self._bare, bare
+        if again:  # one that was cancelled just now must not come back by being requeued
+            now = await listed(service.slurm)
+            again = {one for one in again if one[0] in now and now[one[0]].state == "RUNNING"}
+        for job, _ in sorted(again):
+            words = f"{jobs[job].head}it ran without its devices: its PrologSlurmctld did not end"
+            _log.warning("job %d runs and holds no devices: it is ended", job)
+            await service.slurm.run(
+                "scontrol", "update", f"jobid={jobs[job].alone}", f"admincomment={words}"
+            )
+            whole = str(jobs[job].het or job)
+            said = await service.slurm.run("scontrol", "requeuehold", whole)
+            if said.code:  # srun and salloc cannot start again by themselves
+                await service.slurm.run("scancel", whole)
+            service.figures.bare += 1
+
+    async def _heterogeneous(self, jobs: Mapping[int, Listed]) -> None:
+        het = self._service.het
+        waiting = het.waiting(jobs.values())
+        if waiting:
+            het.some.set()
+        for leader in waiting:
+            job = jobs.get(leader)
+            if (
+                job
+                and not het.offered
+                and any(f"{pod.licence}:" in job.licences for pod in self._service.site.pods)
+            ):
+                await het.wait_again(leader)
+
+    # -- words -------------------------------------------------------------------------------
+
+    async def _comments(self, jobs: Mapping[int, Listed]) -> None:
+        left = COMMENTS
+        waiting = [job for job in jobs.values() if job.state == "PENDING"]
+        whole: Counter[tuple[int, str]] = Counter()
+        for job in waiting:
+            if job.het and (wants := job.wants(self._service.site.pods)):
+                whole[job.het, wants[0].type] += wants[1]
+        for job in sorted(waiting, key=lambda one: -one.priority):
+            text = self._sentence(job, whole)
+            if text is None or text == job.comment or self._said.get(job.job) == text:
+                continue
+            self._said[job.job] = text
+            await self._service.slurm.run(
+                "scontrol", "update", f"jobid={job.alone}", f"admincomment={text}"
+            )
+            left -= 1
+            if not left:
+                break
+        self._said = {job: text for job, text in self._said.items() if job in jobs}
+
+    def _sentence(self, job: Listed, whole: Mapping[tuple[int, str], int]) -> str | None:
+        wants = job.wants(self._service.site.pods)
+        if wants is None or job.reason not in _WAITS or tried(job) or refused(job):
+            return None
+        head = job.head
+        pod = wants[0]
+        asked = whole.get((job.het, pod.type), 0) if job.het else 0
+        if asked > pod.devices:
+            # job_submit sees one part at a time, so nobody could say it earlier.
+            return (
+                f"{head}its parts ask for {asked} devices, {pod.type} has {pod.devices}: cancel it"
+            )
+        return head + sentence(self._service.books[pod.type], wants[1], job.het or job.job)
+
+
+def sentence(book: Book, size: int, job: int = 0) -> str:
+    """What a job of `size` devices waits for, in words. job: the leader of a heterogeneous one."""
+    wholes = book.blocks.wholes()
+    free = wholes[0] if wholes else 0
+    order = size.bit_length() - 1
+    pod = book.pod.type
+    if job and book.closed_for == job:
+        emptied, of = (book.closed & ~book.held()).bit_count(), book.closed.bit_count()
+        said = "a block is" if of == size else f"{of} devices are"
+        return f"waits for {size} devices of {pod}: {said} emptied for it, {emptied} are free"
+    if order < len(wholes) and wholes[order] >= size:
+        return f"{size} devices of {pod} are free for it: it waits for nodes or for its turn"
+    largest = max((1 << k for k, whole in enumerate(wholes) if whole), default=0)
+    others = f"; a block is emptied for job {book.closed_for}" if book.closed else ""
+    if free < size:
+        return f"waits for {size} devices of {pod}: {free} are free{others}"
+    together = f"{free} are free, at most {largest} together{others}"
+    return f"waits for {size} devices of {pod} that lie together: {together}"

@@ -1,0 +1,96 @@
+"""Shows a plan as a difference, and carries it out: each file whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from podwright.slurm.pods.setup._native import Plan, read
+from podwright.wire import Unavailable
+
+
+def shown(plan: Plan) -> str:
+    """What would change, as a diff with words for links and moves."""
+    out = [f"move {a} to {b}\n" for a, b in plan.moves]
+    for folder, uid in plan.folders.items():
+        if not folder.exists():
+            out.append(f"make {folder} for user {uid}\n")
+    moved = {a for a, _ in plan.moves}
+    for path, target in plan.links.items():
+        if not (path.is_symlink() and path.readlink() == target):
+            out.append(f"link {path} -> {target}\n")
+    for path, text in plan.texts.items():
+        if path.is_symlink():
+            out.append(f"remove {path}\n")
+            continue
+        there = path.exists() and path not in moved
+        before = read(path) if there else ""
+        names = (str(path) if there else "/dev/null", "/dev/null" if text is None else str(path))
+        lines = difflib.unified_diff(
+            before.splitlines(keepends=True), (text or "").splitlines(keepends=True), *names
+        )
+        out += [line if line.endswith("\n") else line + "\n" for line in lines]
+    return "".join(out).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def write(plan: Plan) -> None:
+    """Carry it out, what Slurm reads last. Raises Unavailable with what could not be written."""
+    try:
+        for folder, uid in plan.folders.items():
+            _make(folder, uid)
+        for path, target in plan.links.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+            path.symlink_to(target)
+        for source, target in plan.moves:
+            os.replace(source, target)
+        for path, text in plan.texts.items():
+            if text is None:
+                path.unlink(missing_ok=True)
+            else:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _replace(path, text)
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename}: {error.strerror}",
+            asked="write the configuration",
+            would_work="run it as root; --undo takes back what was written",
+        ) from None
+
+
+def _make(folder: Path, uid: int) -> None:
+    """A folder of this user's, where there is none."""
+    if folder.exists() or os.geteuid():  # others' the unit makes
+        return
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)
+    os.chown(folder, uid, -1)
+
+
+def _replace(path: Path, text: str) -> None:
+    data = text.encode("utf-8", "surrogateescape")
+    if path.exists() and path.read_bytes() == data:
+        return
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copystat(path, name)
+            there = path.stat()
+            os.chown(name, there.st_uid, there.st_gid)
+            os.utime(name)
+        else:
+            os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,53 @@
+"""Builds the two compiled pieces against this machine's own Slurm, into a folder."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Final
+
+from podwright.wire import Unavailable
+
+_PACKAGES: Final = "apt-get install gcc make libslurm-dev"
+#: What a compiler or make says where a package is missing: Slurm's headers, or a tool.
+_MISSING: Final = re.compile(
+    r"slurm/\w+\.h: No such file|(?:cc|gcc|make)\S*: (?:No such file|not found|command not found)"
+)
+
+
+def build(into: Path, *, include: str = "") -> list[Path]:
+    """The files that were made. include: where another Slurm's headers lie.
+
+    Raises Unavailable with the compiler's own words.
+    """
+    import subprocess
+
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        with as_file(files("podwright.slurm.pods").joinpath("native")) as source:
+            argv = ["make", "-s", "-B", "-C", str(source), f"OUT={into.absolute()}"]
+            argv += [f"SLURM_INCLUDE={include}"] if include else []
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename}: {error.strerror}",
+            asked="build the plugin and the hook",
+            would_work=f"{_PACKAGES}, and a folder that you may write to",
+        ) from None
+    if done.returncode:
+        raise Unavailable(
+            _own_words(done.stderr),
+            asked="build the plugin and the hook",
+            would_work=_PACKAGES
+            if _MISSING.search(done.stderr)
+            else "report it with these words and what `scontrol --version` says: this Slurm's "
+            "headers are not understood",
+        )
+    return [into / "podwright-hook", into / "spank_podwright.so"]
+
+
+def _own_words(text: str) -> str:
+    """The compiler's first errors, without the lines of code that it shows around them."""
+    found = [line for line in text.splitlines() if re.search(r"\b(?:fatal )?error:", line)]
+    return " ".join(" ".join(found[:3] or text.split())[:600].split())

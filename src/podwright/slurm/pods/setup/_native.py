@@ -1,0 +1,290 @@
+"""What a way of scheduling needs of a site's files: computed first, shown, only then written."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from podwright.slurm.pods.service import Site, dump, slurm_uid, socket_of
+from podwright.slurm.pods.service._pods import MARK
+from podwright.slurm.pods.setup._nodes import included, lines
+from podwright.slurm.site._edit import changed, joined, settings, undone, with_line
+from podwright.wire import InvalidRequest
+
+SUBMIT = "job_submit.lua"
+FILTER = "cli_filter.lua"
+#: Modes in which somebody may type --gres=vipu:... for srun as well.
+_FILTERED = ("plugin", "static")
+_PARTS: Final = {"host-mapping": "mapping.lua", "static": "static.lua"}
+#: What the SPANK plugin must know of a mode: that it has to ask, and that there is no --ipus.
+_PLUGIN: Final = {
+    "host-mapping": " ask=yes options=no prove-all=yes",
+    "static": " ask=yes options=no",
+    "shared": " ask=yes",
+}
+#: How many waiting jobs Slurm looks at: behind fewer, those that fit would not be seen.
+DEPTH = 10000
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things lie. native: the compiled hook and plugin. folder: ours."""
+
+    slurm_conf: Path
+    folder: Path
+    native: Path
+
+    @property
+    def etc(self) -> Path:
+        """Slurm's own folder."""
+        return self.slurm_conf.parent
+
+
+@dataclass
+class Plan:
+    """Files with what they should hold (None: they go), links, moves (from, to), and folders that
+    are made where there are none, each with its owner's uid."""
+
+    texts: dict[Path, str | None] = field(default_factory=dict)
+    links: dict[Path, Path] = field(default_factory=dict)
+    moves: list[tuple[Path, Path]] = field(default_factory=list)
+    folders: dict[Path, int] = field(default_factory=dict)
+
+
+def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan:
+    """The plan of a site's mode. Raises InvalidRequest for a site that it cannot be added to."""
+    conf = read(places.slurm_conf)
+    base = undone(conf, path=str(places.slurm_conf))
+    now = settings(base)
+    plan = Plan()
+    wanted = _wanted(places, site, now)
+    _check_includes(places, base, wanted)
+    if not site.listen:
+        plan.folders[Path(site.socket).parent] = slurm_uid(site)
+    plan.texts[places.folder / "native.toml"] = dump(site)
+    plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now)
+    for name in ("prolog-slurmctld", "epilog-slurmctld"):
+        plan.links[places.folder / name] = places.native / "podwright-hook"
+    _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted))
+    _script(plan, places.etc / FILTER, cli_filter(places.etc) if site.mode in _FILTERED else None)
+    stack = Path(now.get("plugstackconfig", "") or places.etc / "plugstack.conf")
+    plugin = places.native / "spank_podwright.so"
+    words = f"host={site.host} port={site.port}"
+    if socket := socket_of(site.server):
+        words += f" socket={socket}"
+    words += "".join(f" prove={door}" for door in _doors(site))
+    words += f" munge={site.munge_socket}" if site.munge_socket else ""
+    words += _PLUGIN.get(site.mode, "")
+    before = read(stack) if stack.exists() else ""
+    plan.texts[stack] = with_line(before, f"optional {plugin} {words}", str(stack))
+    plan.texts[places.slurm_conf] = changed(conf, wanted, str(places.slurm_conf))
+    return plan
+
+
+def undo(places: Places) -> Plan:
+    """The plan that takes it back. Raises InvalidRequest where Slurm would not start after it."""
+    plan = Plan()
+    conf = read(places.slurm_conf)
+    _check_weights(places, conf)
+    plan.texts[places.slurm_conf] = undone(conf, path=str(places.slurm_conf))
+    stack = Path(settings(conf).get("plugstackconfig", "") or places.etc / "plugstack.conf")
+    if stack.exists():
+        left = undone(read(stack), path=str(stack))
+        plan.texts[stack] = left or None
+    _script(plan, places.etc / SUBMIT, None)
+    _script(plan, places.etc / FILTER, None)
+    for name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
+        if (places.folder / name).is_symlink() or (places.folder / name).exists():
+            plan.texts[places.folder / name] = None
+    return plan
+
+
+def window(slurm_conf: Path) -> float:
+    """Seconds that heterogeneous jobs have to start in: two backfill intervals (bf_interval, 30 by
+    default), 10 at least and 60 at most. Raises InvalidRequest."""
+    words = _everywhere(slurm_conf).get("schedulerparameters", "").lower().split(",")
+    said = [word.partition("=")[2] for word in words if word.startswith("bf_interval=")]
+    interval = int(said[-1]) if said and said[-1].isdecimal() else 30
+    return float(min(60, max(10, 2 * interval)))
+
+
+def _everywhere(slurm_conf: Path) -> dict[str, str]:
+    """The settings of slurm.conf and of what it includes."""
+    read(slurm_conf)  # says why it cannot
+    return settings("\n".join(lines(slurm_conf)))
+
+
+def slurm_user(slurm_conf: Path) -> str:
+    """SlurmUser: whom slurmctld and its hooks run as. Raises InvalidRequest."""
+    return _everywhere(slurm_conf).get("slurmuser", "") or "root"
+
+
+def is_ours(script: Path) -> bool:
+    """Is a script the one that we wrote?"""
+    return read(script).startswith("-- Podwright's part of ")
+
+
+def _script(plan: Plan, path: Path, text: str | None) -> None:
+    """One script of ours before the site's own, which is moved aside; None: as it was."""
+    site = path.with_suffix(".site.lua")
+    ours = path.exists() and is_ours(path)
+    if text is not None:
+        if path.exists() and not ours:
+            plan.moves.append((path, site))
+        plan.texts[path] = text
+    elif ours and site.exists():
+        plan.moves.append((site, path))
+    elif ours:
+        plan.texts[path] = None
+
+
+def job_submit(site: Site, folder: Path, trusted: Sequence[int]) -> str:
+    """Our job_submit.lua: one head and end for all modes, and the mode's own part between."""
+    text = _lua(SUBMIT)
+    if part := _PARTS.get(site.mode):
+        head, _, rest = text.partition("-- @WAY@\n")
+        text = head + _lua(part) + rest.partition("-- @END@\n")[2]
+    sizes = {host.cluster: (host.sizes, host.whole) for host in site.hosts}
+    stock = Counter(one.size for one in site.partitions)
+    for word, value in {
+        "WAY": "",
+        "END": "",
+        "PODS": _rows(
+            f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
+            f"largest = {pod.largest}, domain = {pod.domain} }},"
+            for pod in site.pods
+        ),
+        "DEFAULT": site.pods[0].type if site.pods else "",
+        "SHARED": "true" if site.mode == "shared" else "false",
+        "UNSAID": "nil" if site.unsaid < 0 else str(site.unsaid),
+        "HOSTS": _rows(
+            f'   ["{host.name}"] = {{ cluster = "{host.cluster}", devices = {host.devices} }},'
+            for host in site.hosts
+        ),
+        "SIZES": _rows(
+            f'   ["{name}"] = {{ {", ".join(map(str, legal))}, whole = {whole} }},'
+            for name, (legal, whole) in sorted(sizes.items())
+        ),
+        "STOCK": _rows(f"   [{size}] = {count}," for size, count in sorted(stock.items())),
+        "UIDS": ", ".join(map(str, trusted)),
+        "FOLDER": str(folder),
+    }.items():
+        text = text.replace(f"-- @{word}@\n", "").replace(f"@{word}@", value)
+    return text
+
+
+def cli_filter(folder: Path) -> str:
+    """Our cli_filter.lua."""
+    return _lua(FILTER).replace("@FOLDER@", str(folder))
+
+
+def _lua(name: str) -> str:
+    return files("podwright.slurm.pods.setup").joinpath(name).read_text()
+
+
+def _rows(lines: Iterable[str]) -> str:
+    return "\n".join(lines)
+
+
+def read(path: Path) -> str:
+    """A file's text, every byte kept. Raises InvalidRequest where it cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise InvalidRequest(f"{path}: {error.strerror}", asked="read it") from None
+
+
+def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str]:
+    licences = [f"{name}:{count}" for name, count in site.totals().items()]
+    out = {
+        "Licenses": joined(now.get("licenses", ""), *licences),
+        "PrologSlurmctld": str(places.folder / "prolog-slurmctld"),
+        "EpilogSlurmctld": str(places.folder / "epilog-slurmctld"),
+        "JobSubmitPlugins": joined(now.get("jobsubmitplugins", ""), "lua"),
+        "SchedulerParameters": joined(
+            now.get("schedulerparameters", ""),
+            f"default_queue_depth={DEPTH}",
+            f"bf_max_job_test={DEPTH}",
+        ),
+    }
+    if site.mode != "host-mapping":
+        # The name alone: sbatch itself refuses --gres=vipu:TYPE otherwise. No node has any.
+        out["GresTypes"] = joined(now.get("grestypes", ""), "vipu")
+    if site.mode in _FILTERED:
+        out["CliFilterPlugins"] = joined(now.get("clifilterplugins", ""), "lua")
+    limits = now.get("propagateresourcelimitsexcept", "")
+    # Slurm takes one of the two settings; ALL and NONE of the other say enough.
+    if "propagateresourcelimits" not in now and "MEMLOCK" not in limits.upper():
+        out["PropagateResourceLimitsExcept"] = joined(limits, "MEMLOCK")
+    if "slurmdbd" in now.get("accountingstoragetype", ""):
+        counted = [pod.licence for pod in site.pods] + [one.licence for one in site.partitions]
+        tres = [f"license/{name}" for name in dict.fromkeys(counted)]
+        out["AccountingStorageTRES"] = joined(now.get("accountingstoragetres", ""), *tres)
+    for name in (word.partition(":")[0] for word in licences):
+        if any(name == w.partition(":")[0] for w in now.get("licenses", "").split(",")):
+            raise InvalidRequest(
+                f"{places.slurm_conf}: there is a licence {name} already",
+                asked="add Podwright's",
+                would_work="another name with --licence",
+            )
+    return out
+
+
+def _doors(site: Site) -> list[str]:
+    """Where hooks and steps reach the service: on its own host by its Unix socket."""
+    return [f"unix:{site.socket}", *([f"tcp:{site.listen}"] if site.listen else [])]
+
+
+def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
+    lines = [
+        "# Written by podwright slurm configure.",
+        *(f"server {door}" for door in _doors(site)),
+        *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
+        f"licence {MARK}",
+        "prolog-seconds 60",
+        "epilog-seconds 600",
+    ]
+    if log := now.get("slurmctldlogfile", ""):
+        lines.append(f"log {log}")
+    if site.mode == "host-mapping":
+        lines.append(f"drain {shutil.which('scontrol') or '/usr/bin/scontrol'}")
+        lines.append(f"slurm-conf {places.slurm_conf}")
+    for key in ("prolog", "epilog"):
+        if before := now.get(f"{key}slurmctld", ""):
+            lines.append(f"before-{key}-slurmctld {before}")
+    return "\n".join(lines) + "\n"
+
+
+def _check_weights(places: Places, conf: str) -> None:
+    """Raises InvalidRequest where the site's own lines weigh what only we have Slurm account: with
+    a TRES that it does not know slurmctld does not start."""
+    base = undone(conf, path=str(places.slurm_conf))
+    tres = [settings(text).get("accountingstoragetres", "").lower() for text in (conf, base)]
+    ours = set(tres[0].split(",")) - set(tres[1].split(","))
+    for line in base.splitlines():
+        words = line.partition("#")[0].lower()
+        found = [name for name in sorted(ours) if name and f"{name}=" in words]
+        if found:
+            raise InvalidRequest(
+                f"{places.slurm_conf} weighs {found[0]}, which goes: {line.strip()[:200]}",
+                asked="take Podwright's settings back",
+                would_work="take that out first, else slurmctld does not start",
+            )
+
+
+def _check_includes(places: Places, text: str, wanted: Mapping[str, str]) -> None:
+    """Raises InvalidRequest where an included file holds what we would have to change."""
+    mine = {key.lower() for key in wanted}
+    for path in included(places.slurm_conf):
+        found = [key for key in settings(read(path)) if key in mine]
+        if found:
+            raise InvalidRequest(
+                f"{path}, included by {places.slurm_conf}, sets {', '.join(found)}",
+                asked="configure Slurm",
+                would_work=f"move those lines into {places.slurm_conf}",
+            )

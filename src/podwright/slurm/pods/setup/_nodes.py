@@ -1,0 +1,111 @@
+"""Where a site's nodes are, by its slurm.conf: whether steps there reach the service beside
+slurmctld by its Unix socket, or need an address. Reads files, changes none."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from podwright.hosts import HostsError, expand
+from podwright.slurm.site._edit import settings
+from podwright.wire import InvalidRequest
+
+#: Where `slurm serve` listens for steps on other hosts, if nobody says otherwise.
+PORT: Final = 8092
+_DEPTH: Final = 8
+
+
+def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
+    """The lines of a slurm.conf and of what it includes; continued ones as one."""
+    try:
+        text = path.read_text(errors="surrogateescape")
+    except OSError:
+        return
+    for line in re.sub(r"\\\s*\n", " ", text).splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) == 2 and words[0].lower() == "include" and depth:
+            yield from lines(path.parent / words[1], depth - 1)
+        elif words:
+            yield " ".join(words)
+
+
+def included(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
+    """The files that a slurm.conf includes, and those that these do."""
+    for line in path.read_text(errors="surrogateescape").splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) == 2 and words[0].lower() == "include" and depth:
+            file = path.parent / words[1]
+            if file.is_file():
+                yield file
+                yield from included(file, depth - 1)
+
+
+def far_door(slurm_conf: Path) -> str:
+    """HOST:PORT where steps on other hosts can reach the service, as they name slurmctld's host;
+    empty where all nodes are on that very host."""
+    name, address = _controller(slurm_conf)
+    if not name or not elsewhere(slurm_conf):
+        return ""
+    return f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
+
+
+def server_host(slurm_conf: Path, said: str | None, server: str | None) -> str:
+    """Where jobs reach vipu-server. said: `--host`. server: of `--server tcp:`; None: it is on this
+    host. Raises InvalidRequest for an address that means another host on each node."""
+    there = elsewhere(slurm_conf)
+    host = said or server or (there and _controller(slurm_conf)[1]) or "localhost"
+    if there and _is_local(host):
+        raise InvalidRequest(
+            f"jobs on {there} would look for vipu-server on their own host ({host})",
+            asked=f"--host {host}" if said else f"--server tcp:{host}" if server else "no --host",
+            would_work="--host with the name by which the nodes know vipu-server's host",
+        )
+    return host
+
+
+def elsewhere(slurm_conf: Path) -> str:
+    """A node that is on another host than slurmctld; empty: there is none."""
+    name, address = _controller(slurm_conf)
+    here = {name, address, socket.gethostname(), socket.gethostname().partition(".")[0]}
+    nodes = [node for line in lines(slurm_conf) for node in _addresses(line)]
+    far = (node for node in nodes if node not in here and not _is_local(node))
+    return next(far, "" if nodes else "the nodes")
+
+
+def _controller(slurm_conf: Path) -> tuple[str, str]:
+    """slurmctld's host, and how others reach it."""
+    said = settings("\n".join(lines(slurm_conf))).get("slurmctldhost", "")
+    name, _, rest = said.partition("(")
+    return name, rest.rstrip(")") or name
+
+
+def _is_local(host: str) -> bool:
+    if host.lower() in ("localhost", "localhost.localdomain"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def munge_socket(slurm_conf: Path) -> str:
+    """MUNGE's socket, where AuthInfo names one."""
+    said = settings("\n".join(lines(slurm_conf))).get("authinfo", "")
+    return next((word[7:] for word in said.split(",") if word.startswith("socket=")), "")
+
+
+def _addresses(line: str) -> list[str]:
+    """Where the nodes of a line are; none for other lines."""
+    pairs = (word.partition("=") for word in line.split())
+    words = {key.lower(): value for key, _, value in pairs}
+    name = words.get("nodename", "")
+    if not name or name.upper() == "DEFAULT":
+        return []
+    try:
+        return list(expand(words.get("nodeaddr") or words.get("nodehostname") or name))
+    except HostsError:
+        return [name]

@@ -1,0 +1,142 @@
+"""Proofs of what must hold when a job is not as it was submitted, or not for long.
+
+A forged request, parts of different sizes, a job that goes back to the queue, and one that waits
+while slurmctld reads its files again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+
+from podwright.slurm.pods.service import Site
+from podwright.slurm.pods.setup._asking import SLEEP, WAIT_S, ask, members, there, until
+from podwright.wire import PodwrightError, ReadyState
+
+
+def promises(site: Site) -> dict[str, Callable[[], str]]:
+    """What native mode promises of such jobs, and how to see whether it is so."""
+    pod = site.pods[0]
+    found: dict[str, Callable[[], str]] = {
+        "licences that a user asks for by name are refused": partial(
+            _forged, f"{pod.block_licence(0)}:1", pod.licence
+        )
+    }
+    if pod.largest > 1:
+        found["parts of different sizes keep them"] = partial(_unequal, site)
+    found["a job that goes back to the queue has its devices again"] = partial(_requeued, site)
+    if os.geteuid() == 0:  # nobody else may have slurmctld read its files
+        found["a waiting job has its devices after scontrol reconfigure"] = partial(
+            _reconfigured, site
+        )
+    return found
+
+
+def _forged(block: str, licence: str) -> str:
+    """What is typed with -L gains nothing: alone, or beside a request. Root may type anything."""
+    user = "nobody" if os.geteuid() == 0 else None
+    for words in (["podwright_job:1"], [block], [f"{licence};{block}"], [block, "--ipus=1"]):
+        code, said = ask("sbatch", "--test-only", "--wrap=true", "-L", *words, user=user)
+        if not code or "podwright" not in said:
+            return f"-L '{' '.join(words)}' was not refused: {said[:200]}"
+    return ""
+
+
+def _unequal(site: Site) -> str:
+    """Devices of one part are never counted for another."""
+    parts = ["--ipus=1", "-n1", ":", "--ipus=2", "-n1"]
+    code, said = ask("sbatch", "--parsable", "-o", "/dev/null", *parts, stdin=SLEEP)
+    if code:
+        return said[:200]
+    first = said.partition(";")[0].split()[0]
+    try:
+        with there(site) as partitions:
+            sizes: list[int] = []
+
+            def both() -> bool:
+                names = {f"slurm_{job}" for job in members(first)}
+                sizes[:] = sorted(one.size for name, one in partitions().items() if name in names)
+                return len(sizes) == 2
+
+            if not until(both):
+                return f"not within {WAIT_S:g} s: {ask('squeue')[1][:200]}"
+            return "" if sizes == [1, 2] else f"parts of 1 and 2 devices got {sizes}"
+    except PodwrightError as error:
+        return str(error)
+    finally:
+        ask("scancel", first)
+
+
+def _requeued(site: Site) -> str:
+    def back(job: str) -> str:
+        code, said = ask("scontrol", "requeue", job)
+        if code:
+            return said[:200]
+        state = ["squeue", "-h", "-j", job, "-O", "State:20"]
+        if not until(lambda: ask(*state)[1].strip() == "PENDING"):
+            return f"it is not back in the queue: {_state(job)}"
+        # A start in the second of its last end fails: the node takes its credential for the
+        # revoked one. Left alone it waits for two minutes, until that is over.
+        time.sleep(1.5)
+        code, said = ask("scontrol", "update", f"jobid={job}", "StartTime=now")
+        return said[:200] if code else ""
+
+    return _changed(site, back, restarts=1)
+
+
+def _reconfigured(site: Site) -> str:
+    def read(job: str) -> str:
+        code, said = ask("scontrol", "hold", job)
+        if not code:
+            code, said = ask("scontrol", "reconfigure")
+        if not code:
+            code, said = ask("scontrol", "release", job)
+        return said[:200] if code else ""
+
+    return _changed(site, read, held=True)
+
+
+def _changed(
+    site: Site, change: Callable[[str], str], *, restarts: int = 0, held: bool = False
+) -> str:
+    """A job to which something happens runs in the end, with its own partition, ready.
+
+    change: what happens, by the job's number; answers what went wrong. held: the job waits until
+    then. restarts: how often the job has been started anew, in the end.
+    """
+    options = ["--ipus=1", "-n1", "--requeue", *(["--hold"] if held else [])]
+    script = "#!/bin/sh\nsleep 600\n"  # longer than anybody looks
+    code, said = ask("sbatch", "--parsable", "-o", "/dev/null", *options, stdin=script)
+    if code:
+        return said[:200]
+    job = said.partition(";")[0].split()[0]
+    try:
+        with there(site) as partitions:
+
+            def runs(times: int) -> bool:
+                shown = ask("squeue", "-h", "-j", job, "-O", "State:20,RestartCnt:20")[1].split()
+                found = partitions().get(f"slurm_{job}")
+                ready = found is not None and found.ready_state is ReadyState.ACTIVE
+                return ready and shown == ["RUNNING", str(times)]
+
+            if not held and not until(lambda: runs(0)):
+                return f"not within {WAIT_S:g} s: {_state(job)}"
+            if problem := change(job):
+                return problem
+            if not until(lambda: runs(restarts)):
+                return f"it did not run again with its partition: {_state(job)}"
+            return ""
+    except PodwrightError as error:
+        return str(error)
+    finally:
+        ask("scancel", job)
+
+
+def _state(job: str) -> str:
+    """What Slurm says of a job, in its own words."""
+    said = ask("scontrol", "--oneliner", "show", "job", job)[1]
+    wanted = r"(?:JobState|Reason|Restarts|ExitCode|AdminComment|StartTime)=\S+"
+    return " ".join(re.findall(wanted, said)) or said[:200]

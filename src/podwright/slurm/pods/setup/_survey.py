@@ -1,0 +1,158 @@
+"""Asks the server what there is to schedule: pods, mapped machines, partitions made beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from podwright.client import Client
+from podwright.fabric import FAMILIES
+from podwright.slurm.pods.service import Fixed, Line, Mapped, Pod
+from podwright.slurm.pods.service._blocks import Blocks
+from podwright.wire import ClusterInfo, InvalidRequest, PartitionInfo
+
+
+def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
+    """The pods of a site. named: TYPE=CLUSTER or TYPE=CLUSTER/ALLOCATION; none: all clusters.
+
+    The first one's licence is `ipu`, another's is named like its type. Raises InvalidRequest.
+    """
+    clusters = {cluster.name: cluster for cluster in client.list_clusters()}
+    words = list(named) or list(clusters)
+    pods: list[Pod] = []
+    for word in words:
+        kind, _, place = word.partition("=")
+        cluster, _, allocation = (place or kind).partition("/")
+        if cluster not in clusters:
+            raise InvalidRequest(
+                f"there is no cluster {cluster}",
+                asked=f"--pod {word}",
+                would_work=f"one of {', '.join(clusters)}",
+            )
+        if not kind.replace("_", "").isalnum():
+            raise InvalidRequest(f"{kind!r} is no type", would_work="letters, digits and _")
+        blocks = Blocks(Line(client.list_devices(cluster=cluster, allocation=allocation)).capacity)
+        joined = clusters[cluster].topology != "none"
+        domain = max(clusters[cluster].ild_sizes)
+        pods.append(
+            Pod(
+                type=kind,
+                cluster=cluster,
+                allocation=allocation,
+                devices=blocks.capacity.bit_count(),
+                largest=1 << (blocks.orders - 1)
+                if joined
+                else min(1 << (blocks.orders - 1), 1 << (domain.bit_length() - 1)),
+                domain=1 << (domain.bit_length() - 1),
+                licence="ipu" if not pods else kind,
+            )
+        )
+    return tuple(pods)
+
+
+def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
+    """A mapping file: `host:machine,machine` a line, `#` begins a comment (V-IPU guide).
+
+    Raises InvalidRequest, which names the line.
+    """
+    homes: dict[str, ClusterInfo] = {}
+    devices: dict[str, int] = {}
+    for cluster in client.list_clusters():
+        homes |= dict.fromkeys(cluster.machines, cluster)
+    for device in client.list_devices():
+        machine = device.device.machine
+        devices[machine] = devices.get(machine, 0) + 1
+    hosts: dict[str, Mapped] = {}
+    taken: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].strip()
+        if not words:
+            continue
+        name, colon, rest = (part.strip() for part in words.partition(":"))
+        machines = tuple(word.strip() for word in rest.split(",") if word.strip())
+        asked = f"{path}:{number}"
+        if not (name and colon and machines):
+            raise InvalidRequest(f"not understood: {words}", asked=asked, would_work="host:m1,m2")
+        if name in hosts:
+            raise InvalidRequest(f"host {name} has a line already", asked=asked)
+        for machine in machines:
+            if machine not in homes:
+                raise InvalidRequest(
+                    f"the server has no machine {machine}",
+                    asked=asked,
+                    would_work=f"one of {', '.join(sorted(homes)[:8])}",
+                )
+            if machine in taken:
+                raise InvalidRequest(
+                    f"machine {machine} is host {taken[machine]}'s already", asked=asked
+                )
+            taken[machine] = name
+        if len({homes[machine].name for machine in machines}) > 1:
+            raise InvalidRequest(f"the machines of {name} are in two clusters", asked=asked)
+        home = homes[machines[0]]
+        family = FAMILIES[home.family]
+        hosts[name] = Mapped(
+            name=name,
+            cluster=home.name,
+            machines=machines,
+            devices=sum(devices[machine] for machine in machines),
+            sizes=family.allocation_sizes_in_domain,
+            whole=family.max_domain_devices,
+        )
+    if not hosts:
+        raise InvalidRequest("it maps no host", asked=path, would_work="host:m1,m2 on a line")
+    return tuple(hosts.values())
+
+
+def shelf(client: Client, named: Sequence[str]) -> tuple[Fixed, ...]:
+    """Partitions that are there to be handed over. named: these; none: all that stay as they are.
+
+    Raises InvalidRequest.
+    """
+    there = {one.name: one for one in client.list_partitions() if not one.job}
+    names = list(named) or [name for name, one in there.items() if not one.reconfigurable]
+    for name in names:
+        _check_known(name, there)
+    if not names:
+        raise InvalidRequest(
+            "there are no partitions to hand over",
+            would_work="make them first, vipu create partition s4-1 --size 4, and run this again",
+        )
+    found = [there[name] for name in dict.fromkeys(names)]
+    return tuple(
+        Fixed(name=one.name, cluster=one.cluster, size=one.size, gcds=one.num_gcds) for one in found
+    )
+
+
+def shared(client: Client, named: Sequence[str]) -> tuple[str, Pod]:
+    """The one reconfigurable partition, and what Slurm counts of it. Raises InvalidRequest."""
+    there = {one.name: one for one in client.list_partitions() if not one.job}
+    names = list(named) or [name for name, one in there.items() if one.reconfigurable]
+    if len(names) != 1:
+        raise InvalidRequest(
+            f"there are {len(names)} partitions that could be the shared one",
+            would_work="name it with --partition"
+            if names
+            else "make it first: vipu create partition all --size 64 --reconfigurable",
+        )
+    _check_known(names[0], there)
+    one = there[names[0]]
+    if not one.reconfigurable:
+        raise InvalidRequest(f"partition {one.name} is not reconfigurable")
+    size = one.size
+    pod = Pod(
+        type="shared",
+        cluster=one.cluster,
+        allocation=one.allocation,
+        devices=size,
+        largest=size,
+        domain=size,
+    )
+    return one.name, pod
+
+
+def _check_known(name: str, there: Mapping[str, PartitionInfo]) -> None:
+    if name not in there:
+        raise InvalidRequest(
+            f"there is no partition {name}",
+            would_work=f"one of {', '.join(sorted(there)[:8]) or 'none: make it first'}",
+        )

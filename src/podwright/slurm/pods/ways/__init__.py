@@ -1,0 +1,36 @@
+"""The ways that Graphcore documented, beside native mode: each answers the same hooks."""
+
+from podwright.slurm.pods.service import (
+    Site,
+    Slurm,
+    ThreadedServer,
+    Tries,
+    Work,
+    native_work,
+    reference,
+)
+from podwright.slurm.pods.ways._mapping import HostMapping
+from podwright.slurm.pods.ways._shared import Shared, SharedBook, SharedService
+from podwright.slurm.pods.ways._static import Static
+
+__all__ = [
+    "HostMapping",
+    "Shared",
+    "SharedBook",
+    "SharedService",
+    "Static",
+    "Tries",
+    "reference",
+    "work",
+]
+
+
+def work(site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
+    """What a site's mode does for its hooks."""
+    if site.mode == "host-mapping":
+        return HostMapping(site, server, slurm)
+    if site.mode == "static":
+        return Static(site, server, slurm)
+    if site.mode == "shared":
+        return Shared(SharedService(site, server, slurm))
+    return native_work(site, server, slurm)

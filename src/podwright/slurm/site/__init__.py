@@ -1,0 +1,1 @@
+"""What both halves need of a site: its files, edited so that every change can be undone."""

@@ -1,6 +1,0 @@
-"""Why a job waits, or what it holds: Slurm's own words and the server's, in one answer."""
-
-from podwright.slurm.waiting._explain import explain_job
-from podwright.slurm.waiting._job import Job, find
-
-__all__ = ["Job", "explain_job", "find"]

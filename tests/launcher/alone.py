@@ -1,0 +1,104 @@
+"""poprun with a server in one function, as a process of its own: `python -m tests.launcher.alone`.
+
+Everything but the server is real. What the server is told, goes to the file named by CALLS.
+MEMORY names a folder in the place of /dev/shm, where other tests have runs of theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from podwright.client import Client, FakeTransport, Found
+from podwright.hosts import read_cores
+from podwright.launcher import Plan, _folder, launch, make_plan, parse, places_instances
+from podwright.wire import (
+    AcquireReply,
+    AcquireRequest,
+    Empty,
+    Fenced,
+    GatewayRouting,
+    LeaseInfo,
+    NoCapacity,
+    NotFound,
+    PartitionInfo,
+    PodwrightError,
+    Routing,
+    ServerInfo,
+    SyncType,
+    Value,
+)
+
+
+def answer(method: str, request: Value) -> Value:
+    """What the server says.
+
+    A partition named `full` is refused, `slow` takes until GO is there; with LOSE
+    the first is lost, and any once there is a file LOST.
+    """
+    with open(os.environ["CALLS"], "a", encoding="utf-8") as file:
+        print(json.dumps(method), file=file)
+    if isinstance(request, AcquireRequest):
+        if request.spec.name == "full":
+            raise NoCapacity("nothing is free")
+        deadline = time.monotonic() + 300
+        while request.spec.name == "slow" and not os.path.exists(os.environ["GO"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        name = request.spec.name or "run-1"
+        partition = PartitionInfo(
+            name=name,
+            cluster="pod",
+            allocation="pod",
+            size=request.spec.size,
+            num_gcds=request.spec.num_gcds,
+            num_replicas=request.spec.num_replicas,
+            num_ilds=request.spec.num_ilds or 1,
+            routing=Routing.DNC,
+            gw_routing=GatewayRouting.DEFAULT,
+            sync_type=SyncType.DEFAULT,
+            simulated=True,
+        )
+        lease = LeaseInfo(id="lease", partition=name, epoch=1)
+        return AcquireReply(lease=lease, partition=partition, created=True)
+    if method == "Renew":
+        if os.path.exists(os.environ.get("LOST", "")):
+            raise Fenced("somebody else has it now")
+        if os.environ.get("LOSE") and _asked("Acquire") == 1:
+            raise Fenced("somebody else has it now")
+        return LeaseInfo(id="lease", partition="", epoch=1)
+    if method == "Release":
+        return Empty()
+    raise NotFound(method)
+
+
+def _asked(method: str) -> int:
+    """How often the server was asked for it, by all the runs that write to one file."""
+    with open(os.environ["CALLS"], encoding="utf-8") as file:
+        return [json.loads(line) for line in file].count(method)
+
+
+def find(plan: Plan, environ: Mapping[str, str]) -> Found:
+    """The server, wherever the plan looks for it."""
+    info = ServerInfo(version="1", host="127.0.0.1", port=8090)
+    return Found(Client(FakeTransport(answer, "127.0.0.1:8090")), info, "named")
+
+
+def main() -> int:
+    """poprun."""
+    _folder.SHARED_MEMORY = os.environ.get("MEMORY", _folder.SHARED_MEMORY)
+    try:
+        options = parse(sys.argv[1:])
+        cores = read_cores(os.environ) if places_instances(options) else None
+        plan = make_plan(options, os.environ, cores=cores)
+        return launch(plan, os.environ, find=find)
+    except PodwrightError as error:
+        print(f"POPRUN ERROR: {error.message}", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

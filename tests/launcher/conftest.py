@@ -1,0 +1,176 @@
+"""Runs of poprun with a fake server, and the search for what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from podwright.hosts import Process, descendants, processes
+
+REPOSITORY = Path(__file__).parents[2]
+MARK = "PODWRIGHT_TEST_MARK"
+
+
+class Ran(NamedTuple):
+    """How poprun ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Tree(NamedTuple):
+    """The pids of what every launch with mpirun has on its own host."""
+
+    poprun: int
+    keeper: int
+    guardian: int
+    mpirun: int
+
+
+#: What the processes of a launch call themselves.
+_NAMES = {"keeper": "podwright-keep", "guardian": "podwright-guard", "mpirun": "mpirun"}
+
+
+def _name(pid: int) -> str:
+    """What a process calls itself; Open MPI's mpirun becomes prterun."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+    return "mpirun" if name == "prterun" else name
+
+
+class Launcher:
+    """Starts poprun processes whose every descendant carries a mark of this test alone."""
+
+    def __init__(self, folder: Path, memory: Path) -> None:
+        self.folder, self.memory = folder, memory
+        self.mark = os.urandom(8).hex()
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.cwd = folder / "work"
+        self.cwd.mkdir()
+        self.environ = {
+            **os.environ,
+            "CALLS": str(folder / "calls"),
+            "LOST": str(folder / "lost"),
+            "MEMORY": str(memory),
+            "PYTHONPATH": str(REPOSITORY),
+            "TMPDIR": str(self.temporary),
+            MARK: self.mark,
+        }
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+        """A poprun that is running, in a process group of its own as shells start commands."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.launcher.alone", *words],
+            env={**self.environ, **environ},
+            cwd=self.cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=0,
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:
+        """A poprun, run to its end."""
+        process = self.start(*words, **environ)
+        out, err = process.communicate(timeout=timeout)
+        return Ran(process.returncode, out, err)
+
+    def calls(self) -> list[str]:
+        """The calls that the server got, renewals aside."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [call for call in map(json.loads, lines) if call != "Renew"]
+
+    def renewals(self) -> int:
+        """How often the lease was renewed."""
+        return (self.folder / "calls").read_text().count('"Renew"')
+
+    def ours(self) -> list[Process]:
+        """The living processes with this test's mark."""
+        entry = f"{MARK}={self.mark}".encode()
+        found = []
+        for process in processes().values():
+            try:
+                environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+            except OSError:
+                continue
+            if entry in environ.split(b"\0") and not process.dead:
+                found.append(process)
+        return found
+
+    def left(self) -> list[str]:
+        """What there is of the runs: processes, temporary files, shared memory."""
+        folders = (self.temporary, self.memory)
+        return [*map(str, self.ours()), *(str(path) for f in folders for path in f.iterdir())]
+
+    def clear(self) -> None:
+        """End what a failed test left."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for left in self.ours():
+            os.kill(left.pid, signal.SIGKILL)
+
+    def leaves_nothing(self, within: float = 120) -> None:
+        """Fails unless all is gone soon."""
+        wait_until(lambda: not self.left(), within, lambda: f"left behind: {self.left()}")
+
+    def leaves_no_process(self, within: float = 120) -> None:
+        """Fails unless all processes are gone soon."""
+        wait_until(lambda: not self.ours(), within, lambda: f"left behind: {self.left()}")
+
+    def tree(self, process: subprocess.Popen[str]) -> Tree:
+        """The pids of a run's watchers and of its mpirun, once they are there."""
+        found: dict[str, int] = {}
+
+        def there() -> bool:
+            names = {_name(p.pid): p.pid for p in descendants(process.pid)}
+            found.clear()
+            found.update((own, names[name]) for own, name in _NAMES.items() if name in names)
+            return len(found) == len(_NAMES)
+
+        wait_until(there)
+        return Tree(process.pid, **found)
+
+
+def wait_until(
+    true: Callable[[], bool], within: float = 120, why: Callable[[], str] = lambda: "too late"
+) -> None:
+    """Wait for something, with a deadline."""
+    deadline = time.monotonic() + within
+    while not true():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Iterator[Launcher]:
+    """poprun with a fake server. Whatever a failed test left is ended afterwards."""
+    with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/dev/shm") as memory:
+        yield from _launcher(tmp_path, Path(memory))
+
+
+def _launcher(folder: Path, memory: Path) -> Iterator[Launcher]:
+    found = Launcher(folder, memory)
+    yield found
+    found.clear()

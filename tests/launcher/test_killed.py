@@ -1,0 +1,234 @@
+"""Any of a launch's own processes may be killed or stopped, any number of them at a time.
+
+What is killed is ended by the kernel or by whoever is left; what is stopped keeps its lease, and
+an end that is asked for comes all the same. The instances here hear no signal that can be ignored
+and have started daemons that left their session. All sets of processes are tried in soak; here
+each one, each pair, all at once, and thirty drawn by a seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from podwright.hosts import HELD, can_hold, descendants
+from tests.launcher.conftest import Launcher, wait_until
+
+SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
+WATCHERS = ("poprun", "keeper", "guardian")
+PARTS = (*WATCHERS, "mpirun", "shims", "one instance")
+#: Hears nothing, and leaves a daemon that hears nothing either.
+DEAF = """\
+trap '' TERM INT HUP QUIT USR1
+(setsid sh -c 'trap "" TERM HUP; sleep 1000; :' >/dev/null 2>&1 &)
+echo up
+sleep 1000
+:
+"""
+LINE = ("--num-replicas=2", "--num-instances=2", "--grace=1", "sh", "-c", DEAF)
+
+needs_namespace = pytest.mark.skipif(
+    can_hold()[0] != HELD, reason="only whoever may make a PID namespace without a user namespace"
+)
+
+
+def sets(parts: Sequence[str], draws: int = 30) -> list[tuple[str, ...]]:
+    """All sets in soak; else single parts, pairs, all, and some that are drawn."""
+    every = [
+        some for size in range(1, len(parts) + 1) for some in itertools.combinations(parts, size)
+    ]
+    if SOAK:
+        return every
+    few = [some for some in every if len(some) in (1, 2, len(parts))]
+    rest = [some for some in every if some not in few]
+    return few + random.Random(10).sample(rest, min(draws, len(rest)))
+
+
+class Run:
+    """One launch whose instances are up, and the pids of its parts."""
+
+    def __init__(self, launcher: Launcher, *options: str) -> None:
+        self._launcher = launcher
+        self.process = launcher.start(*options, *LINE)
+
+    def up(self) -> Run:
+        """Once its instances are."""
+        assert self.process.stdout
+        for _ in range(2):
+            assert self.process.stdout.readline().endswith("up\n"), self.process.communicate()
+        tree = self._launcher.tree(self.process)
+        self.pids = {name: [pid] for name, pid in tree._asdict().items()}
+        below = {p.pid: p.parent for p in descendants(tree.mpirun)}
+        self.pids["shims"] = [pid for pid, parent in below.items() if parent == tree.mpirun]
+        # A shell between each script and what its instance has started.
+        shims = self.pids["shims"]
+        self.pids["one instance"] = [p for p, parent in below.items() if parent == shims[0]]
+        return self
+
+    def signal(self, parts: Sequence[str], number: int) -> None:
+        for pid in [pid for part in parts for pid in self.pids[part]]:
+            with contextlib.suppress(ProcessLookupError):  # the kernel may have been faster
+                os.kill(pid, number)
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[list[Launcher]]:
+    """Launches of their own, side by side."""
+    made: list[Launcher] = []
+    yield made
+    for launcher in made:
+        launcher.clear()
+
+
+def _batches(wanted: Sequence[tuple[str, ...]], size: int = 13) -> list[list[tuple[str, ...]]]:
+    return [list(wanted[at : at + size]) for at in range(0, len(wanted), size)]
+
+
+def _launchers(folder: Path, count: int) -> list[Launcher]:
+    found = []
+    for at in range(count):
+        place = folder / str(at)
+        memory = place / "memory"
+        memory.mkdir(parents=True)
+        found.append(Launcher(place, memory))
+    return found
+
+
+@needs_namespace
+@pytest.mark.outer
+@pytest.mark.parametrize("batch", _batches(sets(PARTS)), ids=lambda b: "+".join(b[0]))
+def test_any_set_that_is_killed(
+    tmp_path: Path, many: list[Launcher], batch: list[tuple[str, ...]]
+) -> None:
+    """With the kernel's help nothing is left, even if nobody is."""
+    many += _launchers(tmp_path, len(batch))
+    runs = [Run(launcher) for launcher in many]
+    for run in runs:
+        run.up()
+    for run, parts in zip(runs, batch, strict=True):
+        run.signal(parts, signal.SIGKILL)
+    for launcher, run, parts in zip(many, runs, batch, strict=True):
+        launcher.leaves_no_process()
+        run.process.communicate(timeout=300)
+        if not set(WATCHERS) <= set(parts):
+            launcher.leaves_nothing()
+        if not {"poprun", "keeper"} <= set(parts):
+            assert launcher.calls() == ["Acquire", "Release"], parts
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize("batch", _batches(sets(PARTS)), ids=lambda b: "+".join(b[0]))
+def test_any_set_that_leaves_a_watcher(
+    tmp_path: Path, many: list[Launcher], batch: list[tuple[str, ...]]
+) -> None:
+    """Without the kernel's help, whoever of the three is left ends it all."""
+    batch = [parts for parts in batch if not set(WATCHERS) <= set(parts)]
+    many += _launchers(tmp_path, len(batch))
+    runs = [Run(launcher, "--pid-namespace=no") for launcher in many]
+    for run in runs:
+        run.up()
+    for run, parts in zip(runs, batch, strict=True):
+        run.signal(parts, signal.SIGKILL)
+    for launcher, run, parts in zip(many, runs, batch, strict=True):
+        launcher.leaves_nothing()
+        run.process.communicate(timeout=300)
+        if not {"poprun", "keeper"} <= set(parts):
+            assert launcher.calls() == ["Acquire", "Release"], parts
+
+
+@needs_namespace
+@pytest.mark.outer
+@pytest.mark.parametrize("batch", _batches(sets(PARTS)), ids=lambda b: "+".join(b[0]))
+def test_any_set_that_is_stopped(
+    tmp_path: Path, many: list[Launcher], batch: list[tuple[str, ...]]
+) -> None:
+    """Nothing ends and nothing is given back; an end that is asked for comes all the same."""
+    many += _launchers(tmp_path, len(batch))
+    runs = [Run(launcher) for launcher in many]
+    for run in runs:
+        run.up()
+    for run, parts in zip(runs, batch, strict=True):
+        run.signal(parts, signal.SIGSTOP)
+    for run, parts in zip(runs, batch, strict=True):
+        assert run.process.poll() is None
+        if "poprun" in parts:  # nobody hears; when it wakes, it ends what did not wake with it
+            run.signal(["poprun"], signal.SIGCONT)
+        run.process.terminate()
+    for launcher, run, parts in zip(many, runs, batch, strict=True):
+        run.process.communicate(timeout=300)
+        assert run.process.returncode == 128 + signal.SIGTERM, parts
+        launcher.leaves_nothing()
+        assert launcher.calls() == ["Acquire", "Release"], parts
+
+
+def test_a_poprun_that_is_stopped_keeps_its_lease(launcher: Launcher) -> None:
+    run = Run(launcher).up()
+    run.signal(["poprun"], signal.SIGSTOP)
+    before = launcher.renewals()
+    wait_until(lambda: launcher.renewals() >= before + 3)
+    run.signal(["poprun"], signal.SIGCONT)
+    run.process.terminate()
+    run.process.communicate(timeout=300)
+    assert run.process.returncode == 128 + signal.SIGTERM
+    launcher.leaves_nothing()
+
+
+def test_who_sleeps_too_long_is_told_when_it_wakes(launcher: Launcher) -> None:
+    """All of a launch is stopped, as by `kill -STOP -1`; meanwhile its lease is over."""
+    run = Run(launcher).up()
+    everyone = [p.pid for p in (*descendants(run.process.pid),)] + [run.process.pid]
+    for pid in everyone:
+        os.kill(pid, signal.SIGSTOP)
+    (launcher.folder / "lost").touch()
+    for pid in everyone:
+        os.kill(pid, signal.SIGCONT)
+    _, err = run.process.communicate(timeout=300)
+    assert run.process.returncode == 75, err
+    assert "the lease on the partition is over: somebody else has it now" in err
+    assert launcher.calls() == ["Acquire"]
+    launcher.leaves_nothing()
+
+
+def test_names_that_are_typed_hit_one_watcher_alone(launcher: Launcher) -> None:
+    """`pkill -9 poprun` goes by the name of a process, fifteen letters at most."""
+    run = Run(launcher).up()
+    names = [Path(f"/proc/{run.pids[who][0]}/comm").read_text().strip() for who in WATCHERS]
+    assert names[1:] == ["podwright-keep", "podwright-guard"]
+    assert len(set(names)) == 3
+    run.process.terminate()
+    run.process.communicate(timeout=300)
+
+
+def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
+    """In a terminal of its own, under a shell that knows job control."""
+    program = "i=0; while :; do i=$((i + 1)); echo $i >>count; sleep 0.05; done"
+    words = ("--num-replicas=2", "--num-instances=2", "sh", "-c", program)
+    process = launcher.start(*words)
+    count = launcher.cwd / "count"
+    wait_until(count.exists)
+    process.send_signal(signal.SIGTSTP)
+    wait_until(lambda: _state(process.pid) == "T")
+    tree = launcher.tree(process)
+    instances = [p for p in descendants(tree.mpirun) if p.parent != tree.mpirun]
+    assert {p.state for p in instances} == {"T"}
+    size = count.stat().st_size
+    before = launcher.renewals()
+    wait_until(lambda: launcher.renewals() > before)
+    assert count.stat().st_size == size
+    process.send_signal(signal.SIGCONT)
+    wait_until(lambda: count.stat().st_size > size)
+    process.terminate()
+    process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM
+    launcher.leaves_nothing()
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,0 +1,188 @@
+"""From options to a plan: compared as whole values."""
+
+from __future__ import annotations
+
+import pytest
+
+from podwright.launcher import Instance, Plan, make_plan, parse
+from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
+
+GUIDE = (
+    "--vipu-partition=my_partition --vipu-server-host=vipu.my_domain --vipu-server-port=34521 "
+    "--num-replicas=32 --num-instances=2 --num-ilds=2 python3 train.py"
+)
+
+
+def test_the_guides_example() -> None:
+    """PopRun guide 2.8.3: 32 devices, 2 GCDs, 2 replicas, 2 ILDs; 16 replicas an instance."""
+    assert make_plan(parse(GUIDE.split()), {}) == Plan(
+        program=("python3", "train.py"),
+        replicas=32,
+        ipus_per_replica=1,
+        instances=tuple(
+            Instance(
+                rank=i,
+                host="localhost",
+                local_index=i,
+                first_replica=16 * i,
+                replicas=16,
+                environment=(
+                    ("POPDIST_REPLICA_INDEX_OFFSET", str(16 * i)),
+                    ("POPDIST_LOCAL_INSTANCE_INDEX", str(i)),
+                    ("IPUOF_VIPU_API_GCD_ID", str(i)),
+                    ("RANK", str(i)),
+                    ("LOCAL_RANK", str(i)),
+                ),
+            )
+            for i in range(2)
+        ),
+        request=AcquireRequest(
+            spec=PartitionSpec(
+                name="my_partition", size=32, num_gcds=2, num_replicas=2, num_ilds=2
+            ),
+            create=True,
+            ttl=300.0,
+        ),
+        environment=(
+            ("POPDIST_NUM_TOTAL_REPLICAS", "32"),
+            ("POPDIST_NUM_IPUS_PER_REPLICA", "1"),
+            ("POPDIST_NUM_LOCAL_REPLICAS", "16"),
+            ("POPDIST_UNIFORM_REPLICAS_PER_INSTANCE", "1"),
+            ("IPUOF_LOG_LEVEL", "WARN"),
+            ("WORLD_SIZE", "2"),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("IPUOF_VIPU_API_TIMEOUT", "120"),
+        ),
+        server_host="vipu.my_domain",
+        server_port="34521",
+        cache="temporary",
+    )
+
+
+def test_what_is_asked_of_the_server() -> None:
+    line = (
+        "--num-replicas 4 --ipus-per-replica 4 --update-partition=yes --remove-partition=no "
+        "--reset-partition=no --vipu-allocation=a1 --sync-type=ST_POD_NATIVE_DEFAULT t"
+    )
+    assert make_plan(parse(line.split()), {}).request == AcquireRequest(
+        spec=PartitionSpec(
+            name="",
+            size=16,
+            allocation="a1",
+            num_gcds=1,
+            num_replicas=1,
+            sync_type=SyncType.POD_NATIVE_DEFAULT,
+        ),
+        create=True,
+        update=True,
+        keep=True,
+        reset=False,
+        ttl=300.0,
+    )
+
+
+def test_the_environment_stands_in_for_options_and_options_win() -> None:
+    environ = {
+        "IPUOF_VIPU_API_HOST": "there",
+        "IPUOF_VIPU_API_PORT": "1234",
+        "IPUOF_VIPU_API_PARTITION_ID": "theirs",
+        "IPUOF_LOG_LEVEL": "DEBUG",
+    }
+    plan = make_plan(parse(["--num-replicas=2", "t"]), environ)
+    assert (plan.server_host, plan.server_port) == ("there", "1234")
+    assert plan.request.spec.name == "theirs"
+    assert ("IPUOF_LOG_LEVEL", "DEBUG") in plan.environment
+    line = "--vipu-server-host=here --vipu-server-port=99 --vipu-partition=mine t"
+    plan = make_plan(parse(line.split()), environ)
+    assert (plan.server_host, plan.server_port) == ("here", "99")
+    assert plan.request.spec.name == "mine"
+
+
+def test_arguments_for_mpirun_add_up() -> None:
+    plan = make_plan(
+        parse(
+            [
+                *("--num-replicas=2", "--num-instances=2"),
+                *("--mpi-global-args=--a b", "--mpi-global-args", "'c d'"),
+                *("--mpi-local-args=-x A", "--mpi-local-args", "-x 'B=1 2'"),
+                *("--instance-mpi-local-args=1:-x C=3", "t"),
+            ]
+        ),
+        {},
+    )
+    assert plan.mpi_arguments == ("--a", "b", "c d")
+    assert plan.instances[0].mpi_arguments == ("-x", "A", "-x", "B=1 2")
+    assert plan.instances[1].mpi_arguments == ("-x", "A", "-x", "B=1 2", "-x", "C=3")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("--num-replicas=4", "there is no program"),
+        (
+            "--num-replicas=12 --num-instances=8 t",
+            "12 replicas do not divide evenly among 8 instances. "
+            "With 12 replicas there can be 1, 2, 3, 4, 6 or 12 instances.",
+        ),
+        ("--num-instances=2 t", "1 replicas do not divide evenly among 2 instances"),
+        ("--num-replicas=2 --only-output-from-instance=1 t", "There are 0 to 0"),
+        ("--num-replicas=2 --instance-mpi-local-args=5:x t", "there is no such instance"),
+        ("--num-replicas=2 --sync-type=ST_NONE t", "there is no sync type 'NONE'. There are"),
+        ("--num-replicas=2 --mpi-global-args=it's t", "no closing quotation"),
+    ],
+)
+def test_what_can_never_work_is_refused(line: str, wanted: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        make_plan(parse(line.split()), {})
+    assert wanted in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_one_replica_in_one_instance_and_old_names_are_only_warned_of() -> None:
+    plan = make_plan(parse(["--numa-aware=1", "--vipu-cluster=c1", "t"]), {})
+    assert [note.split(":")[0] for note in plan.notes] == [
+        "1 replica in 1 instance",
+        "--numa-aware is deprecated; write --process-placement spreadnuma",
+        "--vipu-cluster is deprecated; write --vipu-allocation",
+    ]
+    assert plan.request.spec.allocation == "c1"
+
+
+def test_it_prints_itself_and_what_only_the_server_knows() -> None:
+    text = str(make_plan(parse(["--num-replicas=4", "--num-instances=2", "a b", "c"]), {}))
+    assert "program:         'a b' c\n" in text
+    assert "devices:       4\n" in text
+    assert "partition:       decided by the server\n" in text
+    assert "ILDs:          decided by the server\n" in text
+    assert "instance 1 on localhost: POPDIST_REPLICA_INDEX_OFFSET=2 " in text
+    assert "| decided by the server |" in text
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "parent", "creates"),
+    [
+        ({"PODWRIGHT_LEASE": "L1"}, (), "L1", False),
+        ({"SLURM_JOB_ID": "7", "IPUOF_VIPU_API_PARTITION_ID": "j7"}, (), "", False),
+        ({"SLURM_JOB_ID": "7"}, (), "", True),
+        ({"IPUOF_VIPU_API_PARTITION_ID": "mine"}, (), "", True),
+        (
+            {"SLURM_JOB_ID": "7", "IPUOF_VIPU_API_PARTITION_ID": "j7"},
+            ("--vipu-partition=mine",),
+            "",
+            True,
+        ),
+    ],
+)
+def test_what_a_job_was_granted_is_all_there_is(
+    environ: dict[str, str], options: tuple[str, ...], parent: str, creates: bool
+) -> None:
+    line = ["--update-partition=yes", *options, "t"]
+    request = make_plan(parse(line), environ).request
+    assert (request.parent, request.create, request.update) == (parent, creates, creates)
+
+
+def test_after_how_long_devices_are_fenced_can_be_said() -> None:
+    assert make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": "30"}).request.ttl == 30
+    for wrong in ("soon", "1", "3601", "nan", "inf", "-30"):
+        with pytest.raises(InvalidRequest, match="Use seconds from 15 to 3600"):
+            make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": wrong})

@@ -1,0 +1,65 @@
+"""Lines that people wrote for PopRun in public repositories: each makes a plan of what it says.
+
+The file holds them up to the program's name; a new line is added by writing it there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from string import Template
+
+import pytest
+
+from podwright.launcher import make_plan, parse
+from podwright.launcher._config import config_text
+
+LINES = (Path(__file__).parent / "real_lines.txt").read_text().splitlines()
+VARIABLES = {
+    "m": "4",
+    "REPLICAS": "8",
+    "USER": "u",
+    "HOSTS": "h[1-2]",
+    "TCP_IF_INCLUDE": "eno1",
+    "CLUSTER": "c",
+    "VIPU_ALLOCATION_ID": "a",
+    "PARTITION": "p",
+    "VIPU_SERVER": "v",
+    "PYTORCH_CACHE_DIR": "/cache",
+    "PYTORCH_EXE_DIR": "/cache",
+    "VIPU_SERVER_HOST": "v",
+    "IPUOF_VIPU_API_HOST": "v",
+    "VIPU_CLI_API_HOST": "v",
+    "IPUOF_VIPU_API_PARTITION_ID": "p",
+}
+OUR_HOSTS = {"host_address_1,host_address_2": 2, "pod[1-4]": 4, "h[1-2]": 2}
+
+
+def said(words: list[str], name: str, default: str) -> str:
+    """What a line says for an option, found in another way than poprun's own."""
+    text = "\n".join(words)
+    found = re.findall(rf"^--{name}(?:=|\n)(.*)$", text, re.MULTILINE)
+    return found[-1] if found else default
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_real_line_means_what_it_says(line: str) -> None:
+    words = shlex.split(Template(line).substitute(VARIABLES))[1:]
+    options = parse(words)
+    plan = make_plan(options, {})
+    instances, replicas = int(said(words, "num-instances", "1")), said(words, "num-replicas", "1")
+    assert (len(plan.instances), plan.replicas) == (instances, int(replicas))
+    each = int(said(words, "ipus-per-replica", "1"))
+    assert plan.request.spec.size == int(replicas) * each
+    assert plan.request.spec.name == said(words, "vipu-partition", "")
+    assert plan.server_host == said(words, "vipu-server-host", "")
+    assert plan.request.update == (said(words, "update-partition", "no") == "yes")
+    assert plan.request.keep == (said(words, "remove-partition", "yes") in ("no", "0"))
+    assert plan.offline == (said(words, "offline-mode", "no") in ("yes", "on"))
+    wanted = said(words, "host", "")
+    assert len(plan.hosts) == (min(OUR_HOSTS[wanted], instances) if wanted else 1)
+    assert words[-len(plan.program) :] == list(plan.program)
+    assert re.fullmatch(r"python3?|\./train_replica\.py", plan.program[0])
+    assert "mpirun" not in str(plan.notes)
+    assert config_text(options)  # it can be kept in a file as well

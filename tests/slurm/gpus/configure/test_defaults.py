@@ -1,0 +1,244 @@
+"""What jobs get that do not say: a share of memory and cores for each GPU; and parts of GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright.slurm.gpus.configure import Wishes, check, configure, make_inventory, take_back
+from podwright.slurm.pods import setup
+from podwright.wire import InvalidRequest
+from tests.slurm.gpus.configure.test_inventory import NODE
+
+BIG = {**NODE, "memory": 2_000_000}
+SMALL = {
+    "names": "old[1-2]",
+    "sockets": 2,
+    "cores_per_socket": 8,
+    "threads_per_core": 2,
+    "memory": 100_000,
+    "gpus": {"type": "t4", "count": 4},
+}
+
+
+def written(tmp_path: Path, conf: str, *nodes: dict[str, Any], **more: Any) -> list[str]:
+    """The lines of ours in slurm.conf, without the mark."""
+    path = tmp_path / "slurm.conf"
+    path.write_text(conf)
+    inventory = make_inventory({"nodes": list(nodes), **more})
+    plan, _ = configure(path, inventory, (24, 11), Wishes())
+    text = plan.texts[path] or ""
+    mark = " #podwright-gpus"
+    return [line.removesuffix(mark) for line in text.splitlines() if line.endswith(mark)]
+
+
+def defaults(lines: list[str]) -> dict[str, str]:
+    found = dict(line.split("=", 1) for line in lines if " " not in line)
+    return {key: value for key, value in found.items() if key.startswith(("Def", "SelectTypeP"))}
+
+
+def test_each_gpu_has_its_share_of_the_poorest_node(tmp_path: Path) -> None:
+    assert defaults(written(tmp_path, "", BIG, SMALL)) == {
+        "SelectTypeParameters": "CR_Core_Memory",
+        "DefCpuPerGPU": "7",
+        "DefMemPerGPU": "25000",
+        "DefMemPerCPU": "3125",
+    }
+
+
+def test_a_partition_of_richer_nodes_has_its_own_share(tmp_path: Path) -> None:
+    partitions = [{"name": "big", "nodes": "gpu[01-04]"}, {"name": "small", "nodes": "old[1-2]"}]
+    lines = written(tmp_path, "", BIG, SMALL, partitions=partitions)
+    rows = [line for line in lines if line.startswith("PartitionName")]
+    assert rows[0] == "PartitionName=big Nodes=gpu[01-04] DefMemPerGPU=250000 State=UP"
+    assert rows[1] == "PartitionName=small Nodes=old[1-2] DefCpuPerGPU=8 State=UP"
+    lines = written(
+        tmp_path, "PartitionName=big Nodes=ALL DefMemPerCPU=9\n", BIG, SMALL, partitions=partitions
+    )
+    assert "PartitionName=big DefMemPerCPU=9 Nodes=gpu[01-04] State=UP" in lines
+
+
+def test_cores_and_memory_of_the_system_are_not_shared_out(tmp_path: Path) -> None:
+    node = {**BIG, "core_spec_count": 4, "mem_spec_limit": 80_000}
+    lines = written(tmp_path, "", node)
+    assert defaults(lines)["DefMemPerGPU"] == "240000"
+    assert defaults(lines)["DefCpuPerGPU"] == "6"
+    row = next(line for line in lines if line.startswith("NodeName"))
+    assert " RealMemory=2000000 CoreSpecCount=4 MemSpecLimit=80000 " in row
+    # What the site's own line says counts as well.
+    lines = written(tmp_path, "NodeName=gpu[01-04] RealMemory=800000 MemSpecLimit=80000\n", NODE)
+    assert defaults(lines)["DefMemPerGPU"] == "90000"
+    with pytest.raises(InvalidRequest, match="core_spec_count: 56 of 56 cores"):
+        written(tmp_path, "", {**BIG, "core_spec_count": 56})
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        ("SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n", {"DefCpuPerGPU": "7"}),
+        ("DefMemPerCPU=5\nDefCPUPerGPU=2\n", {"SelectTypeParameters": "CR_Core_Memory"}),
+        (
+            "JobDefaults=DefMemPerGPU=7,DefCpuPerGPU=1\n",
+            {"SelectTypeParameters": "CR_Core_Memory"},
+        ),
+        (
+            "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU_Memory\n",
+            {"DefCpuPerGPU": "7", "DefMemPerGPU": "250000", "DefMemPerCPU": "35714"},
+        ),
+    ],
+)
+def test_a_sites_own_defaults_stay(tmp_path: Path, conf: str, expected: dict[str, str]) -> None:
+    assert defaults(written(tmp_path, conf, BIG)) == expected
+
+
+def test_memory_that_nobody_knows_is_not_counted(tmp_path: Path) -> None:
+    assert defaults(written(tmp_path, "", NODE)) == {
+        "SelectTypeParameters": "CR_Core",
+        "DefCpuPerGPU": "7",
+    }
+    path = tmp_path / "slurm.conf"
+    for conf, words in (
+        ("", r"nobody says how much memory gpu\[01-04\] has"),
+        ("SelectType=select/cons_tres\n", "jobs without --mem take a whole node"),
+        ("DefMemPerNode=1000\nNodeName=gpu[01-04] RealMemory=9000\n", "DefMemPerNode stands"),
+    ):
+        path.write_text(conf)
+        _, notes = configure(path, make_inventory({"nodes": [NODE]}), (24, 11), Wishes())
+        assert any(re.search(words, note) for note in notes), notes
+
+
+def test_parts_of_gpus_for_jobs_that_share_them(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text("GresTypes=nic\nNodeName=gpu[01-04] Gres=nic:2,shard:3\n")
+    inventory = make_inventory({"nodes": [{**NODE, "shards": 4, "mps": 100}]})
+    plan, _ = configure(path, inventory, (24, 11), Wishes())
+    text = plan.texts[path] or ""
+    assert "GresTypes=nic,gpu,mps,shard" in text
+    assert "Gres=gpu:h100:8,shard:32,mps:800,nic:2 " in text
+    gres = plan.texts[tmp_path / "gres.conf"] or ""
+    assert "NodeName=gpu[01-04] Name=shard Count=32 " in gres
+    assert "NodeName=gpu[01-04] Name=mps Count=800 " in gres
+
+
+def test_health_and_imex_are_told_to_slurm(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text("NodeName=gpu[01-04] NodeAddr=10.0.0.[1-4]\n")
+    inventory = make_inventory({"nodes": [{**NODE, "domain": "rack"}]})
+    wishes = Wishes(imex=True, health="/usr/local/sbin/health")
+
+    def text(version: tuple[int, int]) -> str:
+        plan, _ = configure(path, inventory, version, wishes, lambda name: name)
+        return plan.texts[path] or ""
+
+    assert "HealthCheckProgram=/usr/local/sbin/health" in text((22, 5))
+    assert "SwitchType" not in text((22, 5))
+    assert "SwitchType=switch/nvidia_imex" in text((24, 11))
+
+
+RACK = {**NODE, "names": "r1-[1-4]", "domain": "rack1"}
+BOTH = """\
+- topology: fabric
+  cluster_default: true
+  tree:
+    switches:
+      - switch: leaf
+        nodes: gpu[01-04]
+- topology: racks
+  cluster_default: false
+  block:
+    block_sizes:
+      - 4
+    blocks:
+      - block: rack1
+        nodes: r1-[1-4]
+"""
+
+
+def test_a_rack_beside_other_nodes_has_a_topology_of_its_own(tmp_path: Path) -> None:
+    """Not the whole cluster on blocks: the other nodes would be in none."""
+    path = tmp_path / "slurm.conf"
+    path.write_text("")
+    inventory = make_inventory(
+        {
+            "nodes": [NODE, RACK],
+            "switches": [{"name": "leaf", "nodes": "gpu[01-04]"}],
+            "partitions": [{"name": "nvl", "nodes": "r1-[1-4]"}, {"name": "all", "nodes": "gpu01"}],
+        }
+    )
+    plan, notes = configure(path, inventory, (25, 5), Wishes())
+    body = (plan.texts[tmp_path / "topology.yaml"] or "").splitlines()
+    assert [line.removesuffix(" #podwright-gpus") for line in body if line[0] != "#"] == (
+        BOTH.splitlines()
+    )
+    text = plan.texts[path] or ""
+    assert "PartitionName=nvl Nodes=r1-[1-4] Topology=racks State=UP" in text
+    assert "PartitionName=all Nodes=gpu01 State=UP" in text
+    assert "TopologyPlugin" not in text
+    setup.write(plan)
+    setup.write(take_back(path))
+    assert [p.name for p in tmp_path.iterdir()] == ["slurm.conf"]
+    # One topology for all: the switches, and a note.
+    plan, notes = configure(path, inventory, (24, 11), Wishes())
+    assert "TopologyPlugin=topology/tree" in (plan.texts[path] or "")
+    assert any("keeps no job inside an NVLink domain of r1-[1-4] here" in note for note in notes)
+    plan, notes = configure(path, inventory._replace(partitions=()), (25, 5), Wishes())
+    assert any("give r1-[1-4] a partition" in note for note in notes)
+
+
+def test_a_topology_that_slurm_would_not_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text("")
+    inventory = make_inventory(
+        {"nodes": [NODE], "switches": [{"name": "leaf", "nodes": "gpu[01-04]"}]}
+    )
+    (tmp_path / "topology.yaml").write_text("- topology: mine\n  flat: true\n")
+    with pytest.raises(InvalidRequest, match=r"Slurm would not read topology\.conf"):
+        configure(path, inventory, (25, 5), Wishes())
+    configure(path, inventory, (24, 11), Wishes())
+
+
+def test_another_topology_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text("")
+    inventory = make_inventory(
+        {"nodes": [NODE], "switches": [{"name": "leaf", "nodes": "gpu[01-04]"}]}
+    )
+    for wish in ("tree", "none"):
+        plan, _ = configure(path, inventory, (24, 11), Wishes(topology=wish))
+        setup.write(plan)
+        assert (tmp_path / "topology.conf").exists() == (wish == "tree")
+
+
+def test_slices_without_files_of_their_own_are_for_slurmd_to_find(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text("")
+    slices = [{"type": "h100_1g.10gb", "file": ""}, {"type": "h100_1g.10gb", "file": ""}]
+    inventory = make_inventory({"nodes": [{**NODE, "gpus": slices}]})
+    with pytest.raises(InvalidRequest, match=r"files of the GPUs of gpu\[01-04\] are not known"):
+        configure(path, inventory, (24, 11), Wishes())
+    plan, _ = configure(path, inventory, (24, 11), Wishes(detect="nvml"))
+    assert " Gres=gpu:1g.10gb:2 " in (plan.texts[path] or "")
+
+
+def test_check_asks_for_both_topologies() -> None:
+    """`scontrol show topology` shows the cluster's alone, unless another is named."""
+    asked = []
+
+    def ask(argv: Sequence[str]) -> tuple[int, str]:
+        asked.append(list(argv))
+        if argv[:3] == ["scontrol", "show", "config"]:
+            return 0, "SLURM_VERSION            = 26.05.5\n"
+        if argv[:3] == ["scontrol", "show", "topology"]:
+            return 0, "SwitchName=leaf Level=0\n" if len(argv) == 3 else "BlockName=other\n"
+        return 0, ""
+
+    inventory = make_inventory(
+        {"nodes": [NODE, RACK], "switches": [{"name": "leaf", "nodes": "gpu[01-04]"}]}
+    )
+    last = list(check(inventory, ask, lambda _: None))[-1]
+    assert last.problem == "rack1 not in scontrol show topology"
+    assert ["scontrol", "show", "topology", "racks"] in asked

@@ -1,0 +1,101 @@
+"""What a request came to on a random site, as a line of text: told by explain-request, or seen."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from podwright.slurm.gpus.requests import (
+    Grant,
+    Refusal,
+    Site,
+    Version,
+    explain,
+    parse_request,
+)
+from podwright.wire import PodwrightError
+
+UNKNOWN = "unknown"
+_GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
+
+
+def told(site: Site, options: str, version: Version) -> str:
+    """What explain-request says."""
+    try:
+        answer = explain(parse_request(shlex.split(options), "sbatch"), site, version)
+    except PodwrightError:
+        return "submit"
+    return answer.stage if isinstance(answer, Refusal) else _granted(answer)
+
+
+def _granted(answer: Grant) -> str:
+    nodes = {
+        node.name: _node(
+            node.name, node.gpus, dict(enumerate(node.shards)), list(node.cpus), node.memory
+        )
+        for node in answer.nodes
+    }
+    tasks = [
+        f"{answer.nodes[task.node].name}[{'unset' if task.variable is None else task.variable}]"
+        for task in answer.tasks
+    ]
+    return "; ".join([*(nodes[name] for name in sorted(nodes)), " ".join(tasks)])
+
+
+def _node(
+    name: str, gpus: tuple[int, ...], shares: dict[int, int], cpus: list[int], memory: int
+) -> str:
+    shared = ",".join(f"{gpu}:{count}" for gpu, count in sorted(shares.items()) if count)
+    return " ".join(
+        (
+            name,
+            f"gpus={','.join(map(str, gpus))}",
+            f"shares={shared}",
+            f"cpus={','.join(map(str, cpus))}",
+            f"mem={memory}",
+        )
+    )
+
+
+def seen(outcome: dict[str, Any]) -> str:
+    """What a lab saw, in the same words. A step that fails is that, whatever the job holds."""
+    if outcome["stage"] != "runs":
+        return str(outcome["stage"])
+    nodes = []
+    for name, held in sorted(outcome["nodes"].items()):
+        gpus, shares = _held(held["gres"])
+        nodes.append(_node(name, gpus, shares, held["cpus"], held["mem"]))
+    return "; ".join([*nodes, " ".join(f"{node}[{gpus}]" for node, gpus in outcome["tasks"])])
+
+
+def _held(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:
+    """GPUs by number and shares by GPU of `gpu:a100:2(IDX:0-1),shard:2(2/4,0/4)`."""
+    gpus: set[int] = set()
+    shares: dict[int, int] = {}
+    for name, count, which in _GRES.findall(gres or ""):
+        if which.startswith("IDX:"):
+            numbers = _numbers(which[4:])
+            if name == "gpu":
+                gpus |= set(numbers)
+            else:
+                shares.update(dict.fromkeys(numbers, int(count)))
+        elif "/" in which:
+            for gpu, part in enumerate(which.split(",")):
+                if int(part.split("/")[0]):
+                    shares[gpu] = int(part.split("/")[0])
+    return tuple(sorted(gpus)), shares
+
+
+def _numbers(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        if part and part != "N/A":
+            low, _, high = part.partition("-")
+            found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def options_of(text: str) -> set[str]:
+    """The names of the options in a request."""
+    return set(re.findall(r"--([a-z-]+)", text))

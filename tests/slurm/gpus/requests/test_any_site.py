@@ -1,0 +1,112 @@
+"""Random requests on random sites: what explain-request says against what Slurm was seen to do.
+
+`seen/<release>/<seed>.txt` has a site (the first line, as scontrol and its files showed it) and
+what real Slurm did with each request there. tests/outer/gpu/test_any_site.py asks again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from podwright.slurm.gpus.requests import Site, Texts, Version, read_site, read_version
+from tests.slurm.gpus.requests.any_outcome import UNKNOWN, options_of, told
+
+SEEN = Path(__file__).parent / "seen"
+RELEASES = ("22.05.8", "26.05.5")
+
+#: Requests that are known to end otherwise than told, by release. None may be added.
+KNOWN: dict[str, set[str]] = {
+    "22.05.8": {
+        "--gpus-per-task=1 --ntasks=1 --ntasks-per-core=1 --partition=main,p1",
+        "--gpus=4 --gpus-per-node=2 --ntasks=6 --hint=memory_bound --nodelist=n5",
+        "--gres=gpu:1 --nodes=1-2 --ntasks-per-node=4 --cpus-per-gpu=3 --exclude=n1 --distribution=block:block",  # noqa: E501
+        "--gres=gpu:4 --nodes=2-3 --ntasks-per-node=2 --sockets-per-node=2 --constraint=big*1",
+    },
+    "26.05.5": {
+        "--gpus-per-task=1 --ntasks=1 --ntasks-per-core=1 --partition=main,p1",
+        "--gpus=1 --ntasks-per-node=3 --oversubscribe",
+        "--gres=gpu:4 --nodes=2-3 --ntasks-per-node=2 --sockets-per-node=2 --constraint=big*1",
+        "--tres-per-task=cpu=1,gres/gpu=1 --ntasks=2 --ntasks=8 --mem-per-gpu=1500M --sockets-per-node=1",  # noqa: E501
+    },
+}
+
+
+class Record(NamedTuple):
+    """A site and its release, with (options, outcome) of every request."""
+
+    site: Site
+    version: Version
+    rows: list[tuple[str, str]]
+
+
+@cache
+def records(release: str) -> list[Record]:
+    """All of a release."""
+    found = []
+    for path in sorted((SEEN / release).glob("*.txt")):
+        first, *rest = path.read_text().splitlines()
+        shown = json.loads(first)
+        texts = Texts(
+            config=shown["config"],
+            nodes=shown["nodes"],
+            partitions=shown["partitions"],
+            gres_conf=shown["gres.conf"],
+            topology_conf=shown["topology.conf"],
+        )
+        version = read_version(shown["config"])
+        assert version is not None
+        rows = [(line.split(" | ", 1)[0], line.split(" | ", 1)[1]) for line in rest]
+        found.append(Record(read_site(texts), version, rows))
+    return found
+
+
+@cache
+def answers(release: str) -> list[tuple[str, str, str]]:
+    """(options, told, seen) of every request of a release."""
+    return [
+        (options, told(record.site, options, record.version), outcome)
+        for record in records(release)
+        for options, outcome in record.rows
+    ]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_no_request_ended_otherwise_than_told(release: str) -> None:
+    wrong = {
+        options: (ours, outcome)
+        for options, ours, outcome in answers(release)
+        if ours not in (outcome, UNKNOWN)
+    }
+    assert set(wrong) == KNOWN[release], wrong
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_hardly_any_answer_is_not_known(release: str) -> None:
+    asked: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    total = without = 0
+    for options, ours, _ in answers(release):
+        total += 1
+        asked.update(options_of(options))
+        if ours == UNKNOWN:
+            without += 1
+            unknown.update(options_of(options))
+    assert total >= 900
+    assert without <= 0.03 * total
+    often = {name: (count, asked[name]) for name, count in unknown.items() if asked[name] >= 40}
+    assert {name: of for name, of in often.items() if of[0] > 0.12 * of[1]} == {}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_record_has_every_outcome_and_mixed_nodes(release: str) -> None:
+    outcomes = {outcome.split(" ")[0] for record in records(release) for _, outcome in record.rows}
+    assert {"submit", "waits", "n1", "n2"} <= outcomes
+    assert all(len(record.site.shapes) > 1 for record in records(release)[:1])
+    threads = {shape.threads for record in records(release) for shape in record.site.shapes}
+    assert threads == {1, 2}

@@ -1,0 +1,124 @@
+"""Every bad script gets its finding at its line, no good script gets any, and fixes hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from podwright.slurm.gpus.lint import Finding, Site, difference, fixed, lint, read_script, rules
+from podwright.slurm.gpus.requests import parse_version
+from tests.slurm.gpus.requests.wordings import BETTER, MISTAKES
+
+MORE = {"tasks-disagree", "memory-twice", "gpus-disagree", "given-twice"}  # "conflicting ways"
+HERE = Path(__file__).parent / "scripts"
+GOOD = sorted((HERE / "good").glob("*.sh"))
+BAD = sorted((HERE / "bad").glob("*.sh"))
+_EXPECT = re.compile(r"# expect: (\S+)@(\d+)(?: slurm=(\S+))?(?: topology=(\S+))?")
+
+
+def expectation(text: str) -> tuple[str, int, Site]:
+    match = _EXPECT.search(text)
+    assert match, "every bad script says what is wrong with it"
+    return (
+        match[1],
+        int(match[2]),
+        Site(parse_version(match[3]) if match[3] else None, match[4] or ""),
+    )
+
+
+def findings(text: str, site: Site | None = None, *, better: bool = False) -> list[Finding]:
+    return lint(read_script(text), site, better=better)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
+@pytest.mark.parametrize("version", ["", "24.11"])
+def test_no_rule_fires_on_a_good_script(path: Path, version: str) -> None:
+    site = Site(parse_version(version)) if version else None
+    assert findings(path.read_text(), site) == []
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
+def test_a_bad_script_gets_its_finding_and_no_other(path: Path) -> None:
+    text = path.read_text()
+    rule, line, site = expectation(text)
+    (level,) = {f.level for f in findings(text, site, better=True)}
+    assert [(f.rule, f.line) for f in findings(text, site, better=True)] == [(rule, line)]
+    told = [(f.rule, f.line) for f in findings(text, site)]
+    assert told == ([(rule, line)] if level == "mistake" else [])
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda p: p.stem)
+def test_a_corrected_line_removes_its_finding(path: Path) -> None:
+    text = path.read_text()
+    rule, _, site = expectation(text)
+    (finding,) = findings(text, site, better=True)
+    if not finding.corrected:
+        assert not finding.sure
+        return
+    lines = text.splitlines()
+    if finding.before:
+        lines.insert(finding.line - 1, finding.corrected)
+    else:
+        lines[finding.line - 1] = finding.corrected
+    after = "\n".join(lines) + "\n"
+    assert rule not in [f.rule for f in findings(after, site, better=True)]
+    if finding.sure:
+        assert fixed(text, [finding]) == after
+
+
+def test_the_corpora_are_large_enough_and_every_rule_is_in_them() -> None:
+    assert len(GOOD) >= 20
+    assert len(BAD) >= 30
+    seen = {expectation(path.read_text())[0] for path in BAD}
+    worded = {one for rule, _ in (*MISTAKES.values(), *BETTER.values()) for one in rule.split("|")}
+    assert set(rules()) - seen - worded == MORE
+
+
+def test_the_evidence_of_every_rule_is_there() -> None:
+    """A test that shows it, or the page of those whose program it is."""
+    top = Path(__file__).parents[4]
+    for one in rules().values():
+        path, _, name = one.evidence.partition("::")
+        if one.evidence.startswith("https://"):
+            continue
+        assert f"def {name}(" in (top / path).read_text(), one.id
+
+
+def test_what_is_not_sure_is_not_touched() -> None:
+    text = (HERE / "bad" / "no_exclusive.sh").read_text()
+    assert fixed(text, findings(text, better=True)) == text
+
+
+def test_a_fix_keeps_every_other_byte() -> None:
+    text = "#!/bin/bash\n#SBATCH --gres=gpu:1:v100   \n\f\n\tpython a.py\v \u2028"
+    after = fixed(text, findings(text))
+    assert after == text.replace("gpu:1:v100", "gpu:v100:1")
+    assert "+#SBATCH --gres=gpu:v100:1" in difference(text, after, "job.sh")
+
+
+def test_seed_examples_of_the_question_how_to_give_each_task_its_gpu() -> None:
+    """The three forms that circulate: one is right, two are not."""
+    head = "#!/bin/bash\n#SBATCH --partition=gpu_partition\n"
+    one = (
+        head + "#SBATCH --gres=gpu:1\n#SBATCH --ntasks-per-node=1\n#SBATCH --nodes=1\npython p.py\n"
+    )
+    two = (
+        head
+        + "#SBATCH --gres=gpu:4\n#SBATCH --ntasks-per-node=2\n#SBATCH --nodes=2\nmpirun -np 4 p\n"
+    )
+    three = one.replace("gpu:1", "gpu:1:tesla:v100")
+    assert findings(one) == []
+    (total,) = findings(two, better=True)
+    assert (total.rule, total.corrected) == ("gpus-counted-over-nodes", "#SBATCH --gres=gpu:2")
+    assert [(f.rule, f.corrected) for f in findings(three)] == [
+        ("gres-order", "#SBATCH --gres=gpu:v100:1")
+    ]
+
+
+def test_an_empty_file_and_a_binary_one_are_no_trouble() -> None:
+    assert findings("") == []
+    assert [f.rule for f in findings("\x00\x01\ufffd" * 50)] == ["no-shebang"]
+    unclosed = "#!/bin/sh\n#SBATCH '--job-name=unclosed\n"
+    assert [f.rule for f in findings(unclosed)] == ["bad-value"]

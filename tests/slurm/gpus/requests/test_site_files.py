@@ -1,0 +1,133 @@
+"""A site out of files: what is read from them, what is not known, and the options of a script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from podwright.cli.podwright import main
+from podwright.slurm.gpus import requests
+from podwright.wire import PodwrightError
+
+CONFIG = """Configuration data as of 2026-01-01T00:00:00
+SelectType              = select/cons_tres
+SelectTypeParameters    = CR_CORE_MEMORY
+SLURM_VERSION           = 26.05.5
+TaskPlugin              = task/none
+TopologyPlugin          = topology/flat
+"""
+NODES = """NodeName=n1 Arch=x86_64 CoresPerSocket=4
+   CPUAlloc=0 CPUEfctv=16 CPUTot=16 CPULoad=0.00
+   AvailableFeatures=fast
+   Gres=gpu:a100:4(S:0-1)
+   RealMemory=8000 Sockets=2 Boards=1
+   State=IDLE ThreadsPerCore=2 TmpDisk=0 Weight=1
+
+NodeName=n2 Arch=x86_64 CoresPerSocket=4
+   CPUAlloc=0 CPUEfctv=8 CPUTot=8 CPULoad=0.00
+   AvailableFeatures=(null)
+   Gres=gpu:h100:2
+   RealMemory=8000 Sockets=2 Boards=1
+   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=5
+"""
+PARTITIONS = """PartitionName=gpu
+   AllowGroups=ALL AllowAccounts=ALL Default=YES
+   MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO
+   Nodes=n[1-2]
+   PriorityTier=1 OverSubscribe=NO State=UP
+   DefMemPerCPU=100 MaxMemPerNode=UNLIMITED
+"""
+GRES = """NodeName=n1 Name=gpu Type=a100 File=/dev/a0 Cores=4-7
+NodeName=n1 Name=gpu Type=a100 File=/dev/a1 Cores=0-3
+NodeName=n1 Name=gpu Type=a100 File=/dev/a2 \\
+  Cores=0-3
+NodeName=n1 Name=gpu Type=a100 File=/dev/a3 Cores=4-7
+NodeName=n2 Name=gpu Type=h100 File=/dev/h[0-1]
+"""
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Path:
+    """A folder as somebody sends it: no matter what the files are called."""
+    folder = tmp_path / "sent"
+    (folder / "etc").mkdir(parents=True)
+    (folder / "a.txt").write_text(CONFIG)
+    (folder / "b.txt").write_text(NODES)
+    (folder / "c.txt").write_text(PARTITIONS)
+    (folder / "etc" / "gres.conf").write_text(GRES)
+    (folder / "core").write_bytes(b"\xff\x00\xfe")
+    return folder
+
+
+def explain(*words: str) -> int:
+    return main(["slurm", "explain-request", *words])
+
+
+def test_kinds_threads_sockets_and_defaults_are_read(sent: Path) -> None:
+    site = requests.read_site(requests.bundle(sent))
+    one, two = site.shape_of("n1"), site.shape_of("n2")
+    assert (one.threads, one.gpus, one.beside) == (2, 4, (1, 0, 0, 1))
+    assert (two.threads, two.gpus, two.weight) == (1, 2, 5)
+    assert one.features == {"fast"}
+    assert site.default == "gpu"
+    assert site.partitions[0].memory == (100, True)
+    assert site.assumed == frozenset()
+
+
+def test_gpus_out_of_socket_order_are_told_by_number(
+    sent: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain("--site-files", str(sent), "--gres=gpu:2", "--constraint=fast", "--json") == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["nodes"][0]["name"] == "n1"
+    assert body["nodes"][0]["gpus"] == [1, 2]
+    assert body["nodes"][0]["memory_mib"] == 200
+    assert body["on"] == {"nodes": 2, "gpus": 4, "found": True}
+
+
+def test_without_gres_conf_only_the_count_is_known(
+    sent: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sent / "etc" / "gres.conf").unlink()
+    assert explain("--site-files", str(sent), "--gres=gpu:2", "-w", "n1") == 0
+    assert "which GPUs these are is not known" in capsys.readouterr().out
+
+
+def test_what_is_not_modelled_gets_no_answer(
+    sent: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--gpus=2", "--constraint=fast*1&big")
+    assert explain("--site-files", str(sent), *words) == 3
+    assert "Not known: " in capsys.readouterr().out
+    assert explain("--site-files", str(sent), *words, "--json") == 3
+    assert json.loads(capsys.readouterr().out)["granted"] is None
+    (sent / "a.txt").write_text(CONFIG.replace("topology/flat", "topology/block"))
+    assert explain("--site-files", str(sent), "--gpus=2") == 3
+    assert "topology/block" in capsys.readouterr().out
+
+
+def test_a_script_says_the_options_and_the_line_overrides(
+    sent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --gres=gpu:4\n#SBATCH -n 2\nsrun x\n#SBATCH -N 9\n")
+    assert explain("--site-files", str(sent), "--script", str(script)) == 0
+    assert "1 node, 4 GPUs in all, for 2 tasks" in capsys.readouterr().out
+    assert explain("--site-files", str(sent), "--script", str(script), "--gres=gpu:1") == 0
+    assert "1 node, 1 GPU in all, for 2 tasks" in capsys.readouterr().out
+
+
+def test_a_folder_without_nodes_says_what_to_send(sent: Path) -> None:
+    (sent / "b.txt").unlink()
+    with pytest.raises(PodwrightError, match="no output of `scontrol show node`"):
+        requests.bundle(sent)
+
+
+def test_limits_of_accounts_are_named(sent: Path) -> None:
+    (sent / "a.txt").write_text(CONFIG + "AccountingStorageEnforce = associations,limits\n")
+    site = requests.read_site(requests.bundle(sent))
+    answer = requests.explain(requests.parse_request(["--gpus=1"]), site, (26, 5))
+    assert isinstance(answer, requests.Grant)
+    assert any("accounts and QOS" in note for note in answer.notes)

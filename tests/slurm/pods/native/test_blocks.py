@@ -1,0 +1,86 @@
+"""Block licences are exact: what Slurm's counts allow has a place, and nothing else has."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwright.slurm.pods.service._blocks import Blocks, bits, block, every
+
+LINE = 128
+#: Pods with machines missing: any set of groups of four.
+PODS = st.lists(st.integers(0, LINE // 4 - 1), min_size=1, unique=True).map(
+    lambda groups: bits(4 * group + i for group in groups for i in range(4))
+)
+
+
+def naive(free: int, order: int) -> list[int]:
+    size = 1 << order
+    return [at for at in range(0, LINE, size) if free & block(at, order) == block(at, order)]
+
+
+def worn(capacity: int, seed: int) -> Blocks:
+    """A pod in which jobs came and went."""
+    pod, rng = Blocks(capacity), random.Random(seed)
+    held: list[tuple[int, int]] = []
+    for _ in range(rng.randrange(60)):
+        order = rng.randrange(pod.orders)
+        start = pod.find(order)
+        if start is not None and rng.random() < 0.7:
+            pod.take(start, order)
+            held.append((start, order))
+        elif held:
+            pod.give(*held.pop(rng.randrange(len(held))))
+    return pod
+
+
+@given(PODS, st.integers(0, 2**32))
+def test_counts_are_those_of_looking_at_every_block(capacity: int, seed: int) -> None:
+    pod = worn(capacity, seed)
+    for order in range(pod.orders):
+        assert pod.whole(order) == pod.wholes()[order] == len(naive(pod.free, order)) << order
+
+
+@given(PODS, st.integers(0, 2**32), st.lists(st.integers(0, 7), max_size=80))
+def test_what_the_counts_allow_is_placed_in_whatever_order(
+    capacity: int, seed: int, asked: list[int]
+) -> None:
+    pod = worn(capacity, seed)
+    left = pod.wholes()
+    for order in asked:
+        size = 1 << order
+        if order >= len(left) or any(left[k] < size for k in range(order + 1)):
+            if left == pod.wholes():  # nothing was started since the counts were told
+                assert order >= pod.orders or pod.find(order) is None
+            continue
+        left = [count - size if k <= order else count for k, count in enumerate(left)]
+        start = pod.find(order)
+        assert start is not None
+        assert start % size == 0
+        assert pod.free & block(start, order) == block(start, order)
+        pod.take(start, order)
+
+
+@given(PODS, st.integers(0, 2**32))
+def test_a_block_is_broken_only_where_no_smaller_one_would_do(capacity: int, seed: int) -> None:
+    pod = worn(capacity, seed)
+    for order in range(pod.orders):
+        start = pod.find(order)
+        if start is None:
+            assert not naive(pod.free, order)
+            continue
+        inside = [k for k in range(pod.orders) if start & ~((1 << k) - 1) in naive(pod.free, k)]
+        hole = max(k for k in inside if k >= order)
+        for smaller in range(order, hole):
+            halves = {at & ~((2 << smaller) - 1) for at in naive(pod.free, smaller)}
+            assert halves <= set(naive(pod.free, smaller + 1))
+
+
+def test_a_grid_has_the_multiples() -> None:
+    for order in range(8):
+        for length in (1, 3, 64, 100, 129):
+            grid = every(order, length)
+            within = [at for at in range(length) if grid >> at & 1]
+            assert within == list(range(0, length, 1 << order))

@@ -1,0 +1,61 @@
+"""A job whose prolog fails: counted where no restart forgets it, and held with the last try."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from podwright.slurm.pods.service import Asked, FakeSlurm, Said, Tries
+from podwright.slurm.pods.service._queue import _WIDTHS
+from podwright.wire import InvalidRequest
+
+
+class OneJob:
+    """squeue and scontrol of job 7. leader: of the heterogeneous job that it is a part of."""
+
+    def __init__(self, comment: str = "", leader: int = 0) -> None:
+        self.comment, self.leader = comment, leader
+        self.held: list[str] = []
+        self.is_held = asyncio.Event()
+
+    def __call__(self, argv: Sequence[str]) -> Said | str:
+        if argv[0] == "squeue":
+            words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", "", "", ""]
+            words[9] = self.comment
+            return "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True)) + "\n"
+        if argv[1] == "hold":
+            self.held.append(argv[2])
+            self.is_held.set()
+        else:
+            self.comment = argv[-1].partition("=")[2]
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("job", "head", "asked", "held"),
+    [
+        (OneJob(), "", Asked(job="7"), "7"),
+        (OneJob(), "", Asked(job="7", array_job="5", array_task="2"), "5_2"),
+        (
+            OneJob("ipus=8 gcds=1 pod=pod64; waits for 8 devices", 6),
+            "ipus=8 gcds=1 pod=pod64; ",
+            Asked(job="7", het_job="6", het_offset="1"),
+            "6",
+        ),
+    ],
+)
+async def test_the_third_failure_holds_it_and_says_why(
+    job: OneJob, head: str, asked: Asked, held: str
+) -> None:
+    for count in (1, 2, 3):
+        # Another service each time: what counts stands in Slurm.
+        tries = Tries(FakeSlurm(job), 3)
+        said = await tries.refusal(asked, InvalidRequest("the site's prolog ended with 3"))
+        assert f"try {count} of 3 failed: the site's prolog ended with 3" in str(said)
+        assert job.comment.startswith(f"{head}try {count} of 3 failed")
+        assert job.held == []
+    async with asyncio.timeout(120):
+        await job.is_held.wait()
+    assert job.held == [held]

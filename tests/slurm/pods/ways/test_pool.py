@@ -1,0 +1,177 @@
+"""Partitions made beforehand: static ones are handed over whole, a shared one in parts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from podwright.slurm.pods.service import Asked, Fixed, Site
+from podwright.slurm.pods.service import Pod as Kind
+from podwright.slurm.pods.service._agree import licences_of
+from podwright.slurm.pods.ways import SharedService, Static
+from podwright.wire import (
+    AcquireRequest,
+    InvalidRequest,
+    LeaseRequest,
+    PartitionSpec,
+    Unavailable,
+)
+from tests.slurm.pods.ways.world import ROOT, Pod, Slurm, asked
+
+KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
+
+
+def part(job: int, size: int) -> Asked:
+    """A job of the shared partition, with all that job_submit wrote for it."""
+    licences = ",".join(f"{name}:{n}" for name, n in licences_of(KIND, size).items())
+    return msgspec.structs.replace(asked(job, licences), ipus=str(size))
+
+
+@pytest_asyncio.fixture
+async def static(pod: Pod, slurm: Slurm) -> AsyncIterator[Static]:
+    shelf = [("a", 4), ("b", 4), ("c", 2)]
+    for name, size in shelf:
+        await pod.make(name, size)
+    fixed = tuple(Fixed(name=name, cluster="pod16", size=size) for name, size in shelf)
+    way = Static(Site(mode="static", partitions=fixed, patience_s=0.05), pod, slurm)
+    await way.known()
+    task = asyncio.create_task(way.counts.run())
+    yield way
+    task.cancel()
+
+
+async def test_the_right_free_ones_are_handed_over(static: Static, pod: Pod, slurm: Slurm) -> None:
+    for job in (7, 8):
+        slurm.add(job)
+    for _ in range(2):
+        assert await static.begins(asked(7, "podwright_job:1,vipu_4:1")) == "partition=a\n"
+    assert await static.begins(asked(8, "vipu_4:1,vipu_2:1")) == "partition=b,c\n"
+    assert slurm.comment(8).startswith("podwright: partition=b,c lease=")
+    assert {(one.owner, one.holder) for one in await pod.leases()} == {
+        ("alice", "Slurm job 7"),
+        ("alice", "Slurm job 8"),
+    }
+    slurm.add(9)
+    with pytest.raises(InvalidRequest, match="try 1 of 3"):
+        await static.begins(asked(9, "vipu_4:1"))
+    for job in (7, 8):
+        for _ in range(2):
+            await static.ended(asked(job))
+    assert await pod.leases() == []
+
+
+async def test_what_cannot_be_used_is_not_counted(static: Static, pod: Pod, slurm: Slurm) -> None:
+    assert static.hidden() == {"vipu_4": 0, "vipu_2": 0}
+    await pod.make("x", 1)
+    await pod.controller.acquire(ROOT, _whole("b"))
+    await static.sweep()
+    assert static.hidden() == {"vipu_4": 1, "vipu_2": 0}
+    slurm.add(7)
+    assert await static.begins(asked(7, "vipu_4:1")) == "partition=a\n"
+    slurm.add(8, "PENDING", "vipu_4:1")
+    await static.sweep()
+    assert slurm.comment(8) == (
+        "waits for 1 of the 2 partitions of 4 devices; 0 are free; "
+        "a: Slurm job 7, b: poprun uses it"
+    )
+    await static.close()
+    assert slurm.asked[-1][-2:] == ("licenses=vipu_4:2,vipu_2:1", "duration=UNLIMITED")
+
+
+async def test_a_new_service_finds_what_jobs_hold_and_the_sweep_ends_what_is_over(
+    static: Static, pod: Pod, slurm: Slurm
+) -> None:
+    for job in (7, 8):
+        slurm.add(job)
+        await static.begins(asked(job, "vipu_4:1"))
+    slurm.jobs[7][0] = "COMPLETED"
+    again = Static(static.site, pod, slurm)
+    await again.known()
+    assert again.state()["partitions"] == {"a": "", "b": "Slurm job 8", "c": ""}
+    assert [one.holder for one in await pod.leases()] == ["Slurm job 8"]
+
+
+async def test_a_restarted_job_holds_its_partitions_anew(
+    static: Static, pod: Pod, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await static.begins(asked(7, "vipu_4:1"))
+    await static.begins(asked(7, "vipu_4:1", restart=1))
+    await static.ended(asked(7, restart=0))
+    assert [one.holder for one in await pod.leases()] == ["Slurm job 7/1"]
+
+
+async def test_a_job_with_a_forgotten_jobs_number_gets_nothing_of_it(
+    static: Static, pod: Pod, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await static.begins(asked(7, "vipu_4:2"))
+    other = msgspec.structs.replace(asked(7, "vipu_4:1"), user="bob", uid="1002")
+    assert await static.begins(other) == "partition=a\n"
+    assert [one.owner for one in await pod.leases()] == ["bob"]
+    await static.begins(msgspec.structs.replace(other, licences="vipu_2:1"))
+    assert [one.partition for one in await pod.leases()] == ["c"]
+
+
+@pytest_asyncio.fixture
+async def shared(pod: Pod, slurm: Slurm) -> AsyncIterator[SharedService]:
+    await pod.make("all", 16, reconfigurable=True)
+    site = Site(mode="shared", pods=(KIND,), shared="all", patience_s=0.05)
+    service = SharedService(site, pod, slurm)  # type: ignore[arg-type]
+    await service.refresh()
+    task = asyncio.create_task(service.counts.run())
+    yield service
+    task.cancel()
+
+
+async def test_each_job_holds_a_part_of_the_shared_one(
+    shared: SharedService, pod: Pod, slurm: Slurm
+) -> None:
+    for job in (7, 8, 9):
+        slurm.add(job)
+    await asyncio.gather(*(shared.begins(part(job, 4)) for job in (7, 8)))
+    places = [set(one.devices) for one in await pod.leases()]
+    assert [len(one) for one in places] == [4, 4]
+    assert not places[0] & places[1]
+    assert shared.hidden()["ipu_x8"] == 8
+    with pytest.raises(Unavailable, match="no free block of 16"):
+        await shared.begins(part(9, 16))
+    await shared.ended(part(7, 4))
+    again = SharedService(shared.site, pod, slurm)  # type: ignore[arg-type]
+    await again.refresh()
+    assert list(again.books["all"].holdings) == [8]
+    await shared.renew()
+    await shared.ended(part(8, 4))
+    assert await pod.leases() == []
+    assert shared.hidden()["ipu_x16"] == 0
+
+
+async def test_a_part_is_not_passed_on_with_a_forgotten_jobs_number(
+    shared: SharedService, pod: Pod, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await shared.begins(part(7, 4))
+    await shared.begins(msgspec.structs.replace(part(7, 4), user="bob", uid="1002"))
+    (lease,) = await pod.leases()
+    assert lease.owner == "bob"
+    assert slurm.comment(7) == f"podwright: partition=all lease={lease.id} gcds=1"
+
+
+async def test_launches_of_others_in_the_shared_one_are_counted_out(
+    shared: SharedService, pod: Pod
+) -> None:
+    lease = (await pod.controller.acquire(ROOT, _whole("all", 8))).lease
+    await shared.refresh()
+    assert shared.hidden()["ipu_x16"] == 16
+    assert shared.hidden()["ipu_x8"] == 8
+    await pod.controller.release(ROOT, LeaseRequest(id=lease.id, epoch=lease.epoch))
+    await shared.refresh()
+    assert shared.hidden()["ipu_x16"] == 0
+
+
+def _whole(name: str, size: int = 0) -> AcquireRequest:
+    return AcquireRequest(spec=PartitionSpec(name=name, size=size), holder="poprun", ttl=60)
