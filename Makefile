@@ -9,7 +9,7 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-outer soak bench check lock proto docs clean
+.PHONY: help demo test test-outer soak bench check lock proto docs release clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,10 @@ bench: $(VENV)/.dev  ## Figures, one JSON object a line; one of them: make bench
 
 proto: $(VENV)/.dev  ## Regenerate the wire's messages
 	@$(BIN)/python tools/generate_wire.py
+
+release: $(VENV)/.dev  ## Wheel, source archive, SBOM, licences, checksums of HEAD, into dist/
+	@rm -rf dist
+	@$(BIN)/python -m tools.release
 
 lock: $(VENV)/.dev  ## Renew the locks (needs uv)
 	@bash tools/lock.sh

@@ -1,0 +1,192 @@
+"""A release: the same bytes twice, all of the product and nothing else, and said what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from tools.release import ROOT, SUMS, build, commit_time, export, release
+from tools.sbom import installed
+from tools.wheels import (
+    MACHINES,
+    PYTHONS,
+    RECORD,
+    REQUIREMENTS,
+    Pin,
+    read_lock,
+    read_record,
+    without_wheel,
+)
+
+import podwright
+
+LOCKS = ("demo", "dev", "release")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("release")
+    release(ROOT, folder)
+    return folder
+
+
+def test_a_release_has_the_same_bytes_twice(made: Path, tmp_path: Path) -> None:
+    """In another folder, under another umask, at another time of day and in another zone."""
+    code = (
+        "import os, sys; from pathlib import Path; os.umask(0o077)\n"
+        "from tools.release import ROOT, release; release(ROOT, Path(sys.argv[1]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "again")],
+        cwd=ROOT,
+        env={**os.environ, "TZ": "Pacific/Auckland", "LC_ALL": "C", "PYTHONHASHSEED": "7"},
+        check=True,
+    )
+    assert _sums(made) == _sums(tmp_path / "again")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+
+
+def test_checksums_are_those_of_the_files(made: Path) -> None:
+    there = _sums(made)
+    said = {name: digest for digest, name in map(str.split, _lines(made / SUMS))}
+    del there[SUMS]
+    assert said == there
+    version = podwright.__version__
+    assert sorted(there) == [
+        f"podwright-{version}-licences.txt",
+        f"podwright-{version}-py3-none-any.whl",
+        f"podwright-{version}.cdx.json",
+        f"podwright-{version}.tar.gz",
+    ]
+
+
+def test_the_wheel_has_all_of_the_product(made: Path) -> None:
+    (wheel,) = made.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    tracked = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-tree", "-r", "--name-only", "HEAD", "src"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    sources = {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
+    info = f"podwright-{podwright.__version__}.dist-info"
+    assert {name for name in names if not name.startswith(info)} == sources
+    assert f"{info}/licenses/LICENSE" in names
+
+
+def test_the_source_archive_makes_the_same_wheel(made: Path, tmp_path: Path) -> None:
+    (archive,) = made.glob("*.tar.gz")
+    with tarfile.open(archive) as source:
+        source.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    build(folder, tmp_path / "dist", commit_time(ROOT, "HEAD"))
+    (ours,), (theirs,) = (tmp_path / "dist").glob("*.whl"), made.glob("*.whl")
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_only_what_is_committed_is_released(tmp_path: Path) -> None:
+    there = ROOT / "src" / "podwright" / "_not_in_git.py"
+    there.write_text("secret = 1\n")
+    try:
+        assert not (export(ROOT, tmp_path) / "src/podwright/_not_in_git.py").exists()
+    finally:
+        there.unlink()
+
+
+def test_a_release_goes_into_an_empty_folder_alone(made: Path) -> None:
+    with pytest.raises(SystemExit, match="is not empty"):
+        release(ROOT, made)
+
+
+def test_the_bill_of_materials_names_every_locked_package(made: Path) -> None:
+    (path,) = made.glob("*.cdx.json")
+    bom = json.loads(path.read_text())
+    assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.6")
+    assert bom["metadata"]["component"]["purl"] == f"pkg:pypi/podwright@{podwright.__version__}"
+    pins = [pin for pin, _ in installed(read_lock(REQUIREMENTS / "release.lock"))]
+    assert {(c["name"], c["version"]) for c in bom["components"]} == {
+        (pin.name, pin.version) for pin in pins
+    }
+    assert len(pins) > 20
+    nameless = [c["name"] for c in bom["components"] if not c.get("licenses")]
+    assert nameless == []
+
+
+def test_the_licences_have_their_words(made: Path) -> None:
+    (path,) = made.glob("*-licences.txt")
+    text = path.read_text()
+    for pin, _ in installed(read_lock(REQUIREMENTS / "release.lock")):
+        assert f"\n{pin.name} {pin.version}: " in text
+    assert "Redistribution and use in source and binary forms" in text  # numpy's and others'
+    assert "GNU LESSER GENERAL PUBLIC LICENSE" in text  # ClusterShell's, psycopg's
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_dependency_has_a_wheel(lock: str, machine: str) -> None:
+    """For each Python and each machine: GB200 hosts are aarch64."""
+    pins, names = read_lock(REQUIREMENTS / f"{lock}.lock"), read_record()
+    for python in PYTHONS:
+        assert without_wheel(pins, names, machine, python) == [], python
+
+
+def test_a_dependency_without_a_wheel_is_found() -> None:
+    pins, names = read_lock(REQUIREMENTS / "release.lock"), read_record()
+    less = {digest: name for digest, name in names.items() if "aarch64" not in name}
+    assert any(p.startswith("grpcio ") for p in without_wheel(pins, less, "aarch64", (3, 11)))
+    assert without_wheel(pins, less, "x86_64", (3, 11)) == []
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_record_is_of_these_locks(lock: str) -> None:
+    """`make lock` writes them together: each package of the lock has files in the record."""
+    names = read_record()
+    pins: list[Pin] = read_lock(REQUIREMENTS / f"{lock}.lock")
+    assert [pin.name for pin in pins if not pin.hashes & names.keys()] == []
+    assert "://" not in RECORD.read_text()
+
+
+def test_locks_agree_with_each_other() -> None:
+    """What is tested is what is released."""
+    dev = {(pin.name, pin.version): pin.hashes for pin in read_lock(REQUIREMENTS / "dev.lock")}
+    for lock in ("demo", "release"):
+        for pin in read_lock(REQUIREMENTS / f"{lock}.lock"):
+            assert dev[pin.name, pin.version] == pin.hashes
+
+
+def test_there_is_one_version() -> None:
+    """What the package says is what the wheel, the commands and the changelog say."""
+    assert f"## {podwright.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    said = subprocess.run(
+        [
+            "git",
+            "-C",
+            str(ROOT),
+            "grep",
+            "-lF",
+            f'"{podwright.__version__}"',
+            "--",
+            "src",
+            "*.toml",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["src/podwright/__init__.py"]
