@@ -19,9 +19,9 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements"
 RECORD = REQUIREMENTS / "wheels.txt"
-#: The machines that a release is for, and the oldest C library on them (Debian 12's).
+#: The machines that a release is for, and the oldest C library on them (Rocky 8's).
 MACHINES = ("x86_64", "aarch64")
-GLIBC = (2, 36)
+GLIBC = (2, 28)
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 _LINUX = {
     "implementation_name": "cpython",

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -101,12 +102,14 @@ def test_the_source_archive_makes_the_same_wheel(made: Path, tmp_path: Path) -> 
 
 
 def test_only_what_is_committed_is_released(tmp_path: Path) -> None:
-    there = ROOT / "src" / "podwright" / "_not_in_git.py"
-    there.write_text("secret = 1\n")
-    try:
-        assert not (export(ROOT, tmp_path) / "src/podwright/_not_in_git.py").exists()
-    finally:
-        there.unlink()
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for name in ("kept", "left"):
+        (tmp_path / name).write_text(name)
+    for words in (["init", "-q"], ["add", "kept"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    (tmp_path / "kept").write_text("changed since")
+    source = export(tmp_path, tmp_path / "out")
+    assert {path.name: path.read_text() for path in source.iterdir()} == {"kept": "kept"}
 
 
 def test_a_release_goes_into_an_empty_folder_alone(made: Path) -> None:
@@ -168,6 +171,20 @@ def test_locks_agree_with_each_other() -> None:
     for lock in ("demo", "release"):
         for pin in read_lock(REQUIREMENTS / f"{lock}.lock"):
             assert dev[pin.name, pin.version] == pin.hashes
+
+
+def test_one_line_names_the_project_pages(made: Path) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    repository = settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    (wheel,) = made.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        info = f"podwright-{podwright.__version__}.dist-info/METADATA"
+        lines = archive.read(info).decode().splitlines()
+    urls = dict(
+        line.removeprefix("Project-URL: ").split(", ") for line in lines if "-URL: " in line
+    )
+    assert urls.keys() == {"Homepage", "Documentation", "Source", "Issues", "Changelog", "Security"}
+    assert all(url.startswith(repository) for url in urls.values())
 
 
 def test_there_is_one_version() -> None:
