@@ -8,6 +8,7 @@ the nearest right one, and exit code 2.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,24 @@ EXIT_USAGE = 2
 _NUMBER = re.compile(r"-\d+(\.\d+)?$")
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Knows its width by itself: argparse makes one for each option, and would load shutil."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    try:
+        return int(os.environ["COLUMNS"]) or 80
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that answers mistakes with one line and the nearest right word.
 
@@ -28,7 +47,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        kwargs.setdefault("formatter_class", _Formatter)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
         self._given: list[str] = []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "doctor",

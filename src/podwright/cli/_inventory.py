@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podwright.hosts.gpus import Inventory
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "inventory",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ The command finds the server by VIPU_CLI_API_HOST and IPUOF_VIPU_API_HOST, which
 leads there, for programs of this user alone, for as long as the command runs."""
 
 
-def add_parser(verbs: Any) -> None:
+def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
     """The verb and its options."""
     words = verbs.add_parser(
         "proxy",

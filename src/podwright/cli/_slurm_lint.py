@@ -6,8 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from podwright.slurm.gpus.lint import Finding, Site
 
 _FORMATS = ("text", "json", "sarif", "github")
@@ -149,12 +147,11 @@ def _site(arguments: argparse.Namespace) -> Site:
     return site
 
 
-def _cache() -> Path:
+def _cache() -> str:
     import os
-    from pathlib import Path
 
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(home) / "podwright" / "slurm-site.json"
+    return os.path.join(home, "podwright", "slurm-site.json")
 
 
 def _read(path: str) -> str:

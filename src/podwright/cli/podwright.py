@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from podwright import __version__
-from podwright.cli import _doctor, _inventory, _proxy, _slurm
 from podwright.cli._arguments import Parser, run
-from podwright.cli._completion import COMMANDS, SHELLS, completion
 
 _EXAMPLES = """\
 to complete words with the tab key:
@@ -17,15 +18,36 @@ to complete words with the tab key:
 the other commands: vipu (partitions by hand), poprun (launch programs), vipu-server"""
 
 
-def build_parser() -> Parser:
-    """The parser of the whole command."""
+#: The verbs that have a module of their own.
+_MODULES = ("doctor", "inventory", "proxy", "slurm")
+
+
+def build_parser(words: Sequence[str] = ()) -> Parser:
+    """The parser of the whole command; or of the verb alone that `words` begin with, which is
+    built faster and reads them no differently."""
     parser = Parser(
         prog="podwright",
         description="Partitions of accelerators, and programs on them.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"podwright {__version__}")
-    verbs = parser.add_subparsers(metavar="VERB", dest="verb", required=True)
+    verbs = parser.add_subparsers(metavar="VERB", dest="verb", required=True, prog="podwright")
+    one = words[0] if words else ""
+    if one not in _MODULES:
+        _add_own(verbs)
+    for name in (one,) if one in _MODULES else _MODULES:
+        module_of(f"_{name}").add_parser(verbs, words[1:])
+    return parser
+
+
+def module_of(name: str) -> Any:
+    """A module of this package; what is not called for is not loaded."""
+    return importlib.import_module(f"podwright.cli.{name}")
+
+
+def _add_own(verbs: Any) -> None:
+    from podwright.cli._completion import COMMANDS, SHELLS
+
     words = verbs.add_parser("completion", help="print a script that completes words in a shell")
     words.add_argument("shell", metavar="SHELL", choices=SHELLS, help=" or ".join(SHELLS))
     words.add_argument(
@@ -35,11 +57,6 @@ def build_parser() -> Parser:
         help="only of this command; of all by default",
     )
     verbs.add_parser("version", help="print the version")
-    _doctor.add_parser(verbs)
-    _inventory.add_parser(verbs)
-    _proxy.add_parser(verbs)
-    _slurm.add_parsers(verbs)
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,19 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str] | None) -> int:
-    arguments = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser(words).parse_args(words)
+    if arguments.verb in _MODULES:
+        code: int = module_of(f"_{arguments.verb}").main(arguments)
+        return code
     if arguments.verb == "completion":
+        from podwright.cli._completion import COMMANDS, completion
+
         commands = (arguments.command,) if arguments.command else tuple(COMMANDS)
         for command in commands:
             print(completion(arguments.shell, command))
-    elif arguments.verb == "doctor":
-        return _doctor.main(arguments)
-    elif arguments.verb == "inventory":
-        return _inventory.main(arguments)
-    elif arguments.verb == "proxy":
-        return _proxy.main(arguments)
-    elif arguments.verb == "slurm":
-        return _slurm.main(arguments)
     else:
         print(f"podwright {__version__}")
     return 0

@@ -49,7 +49,7 @@ def test_answers_are_kept_for_a_while(tmp_path: Path, monkeypatch: pytest.Monkey
     sbatch.write_text("#!/bin/sh\n")
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    cache = tmp_path / "kept" / "site.json"
+    cache = str(tmp_path / "kept" / "site.json")
     asked: list[str] = []
 
     def ask(words: list[str]) -> str:
@@ -65,7 +65,7 @@ def test_answers_are_kept_for_a_while(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(asked) == 3
     find_site(ask, cache, now=4600.0)
     assert len(asked) == 6
-    cache.write_text("{broken")
+    Path(cache).write_text("{broken")
     assert find_site(silent, cache, now=5000.0).version is None
     assert find_site(silent, cache, now=5059.0).version is None
     assert len(asked) == 9  # a Slurm that does not answer is not asked at every turn

@@ -8,7 +8,6 @@ and the words of all lines together are its arguments, so that a value may be ta
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from podwright.slurm.gpus.lint._values import problem_of_value
@@ -50,16 +49,17 @@ class Problem(NamedTuple):
     near: str = ""
 
 
-@dataclass
 class Directives:
-    """All of them. `late` are lines below the first command, `parts` the parts of a het job."""
+    """All of them. `parts` are those of a het job, `first_command` the line where reading ends,
+    `open` names the options whose values a template leaves open."""
 
-    given: list[Directive] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    unknown: list[Problem] = field(default_factory=list)
-    first_command: int = 0
-    parts: int = 1
-    open: set[str] = field(default_factory=set)  # options whose values a template leaves open
+    def __init__(self) -> None:
+        self.given: list[Directive] = []
+        self.problems: list[Problem] = []
+        self.unknown: list[Problem] = []
+        self.first_command = 0
+        self.parts = 1
+        self.open: set[str] = set()
 
 
 def _names(line: str) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from podwright.slurm.gpus.lint._launch import Launch
 from podwright.slurm.gpus.lint._script import Script
@@ -11,8 +11,7 @@ from podwright.slurm.gpus.lint._shell import CLOSE, OPEN
 from podwright.slurm.gpus.requests import Gpus, invalid_type, read_request
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """`nodes` is 1 where the script neither names nodes nor asks for what may need several."""
 
     nodes: int | None
@@ -77,8 +76,7 @@ def _gpus_per_node(script: Script, nodes: int | None, each: int | None) -> int |
     return request.per_job.count if request.per_job and nodes == 1 else None
 
 
-@dataclass(frozen=True)
-class StepFacts:
+class StepFacts(NamedTuple):
     """Of one launch: its nodes, tasks, tasks on each node and GPUs on each node."""
 
     nodes: int | None

@@ -4,7 +4,8 @@ around it, and the options of both, as far as the script says them."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from podwright.slurm.gpus.lint._shell import CLOSE, OPEN, Command, Place
 from podwright.slurm.gpus.requests import Given, invalid_type, known, parse_options
@@ -63,8 +64,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(NamedTuple):
     """One start of a program.
 
     `kind` is torchrun, accelerate, deepspeed, python or other; `by` is srun, mpirun, remote or
@@ -78,7 +78,7 @@ class Launch:
     last: int
     place: Place
     step: tuple[Given, ...] = ()
-    options: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = {}
     program: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     whole: bool = True

@@ -8,8 +8,7 @@ A correction is *sure* where it cannot be wrong; only those are applied by `--fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from podwright.slurm.gpus.lint._facts import Facts, facts_of
 from podwright.slurm.gpus.lint._script import Script
@@ -18,8 +17,7 @@ from podwright.slurm.gpus.lint._site import Site
 Level = Literal["mistake", "better"]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One finding. `line` from 1, `text` that line as it stands; `corrected` as it should read
     ("" where there is no one line), `before`: it is a new line to stand before `line`, `gone`:
     the line should not be there; `whole`: the whole script as it should read; `sure`: --fix
@@ -36,8 +34,7 @@ class Finding:
     whole: str = ""
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """What a rule yields: the finding without its rule's name, text and level."""
 
     line: int
@@ -49,8 +46,7 @@ class Found:
     whole: str = ""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """What a rule looks at."""
 
     script: Script
@@ -61,8 +57,7 @@ class Case:
 Check = Callable[[Case], Iterator[Found]]
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """A rule. `says` is its short description; `evidence` a test that shows it on real Slurm
     (tests/…::name) or the page that documents it (https://…); `fix` what --fix does."""
 
@@ -70,7 +65,7 @@ class Rule:
     level: Level
     says: str
     evidence: str
-    check: Check = field(compare=False)
+    check: Check
     fix: str = ""
 
 

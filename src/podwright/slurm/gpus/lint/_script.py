@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cached_property
 
-from podwright.slurm.gpus.lint._directives import Directive, Problem, read_directives
+from podwright.slurm.gpus.lint._directives import read_directives
 from podwright.slurm.gpus.lint._launch import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
 from podwright.slurm.gpus.requests import Given, Request, invalid_type, read_request
@@ -15,24 +14,27 @@ _COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
 _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 
 
-@dataclass
 class Script:
-    """A script. Line numbers count from 1.
+    """A script; whatever Slurm cannot read in it is told, never raised. Lines count from 1.
 
     `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
     a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open`
     names the options whose values a template leaves open.
     """
 
-    text: str
-    lines: list[str]
-    directives: list[Directive] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    unknown: list[Problem] = field(default_factory=list)
-    parts: int = 1
-    first_command: int = 0
-    open: set[str] = field(default_factory=set)
-    request: Request = field(default_factory=lambda: Request("sbatch"))
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = [line.removesuffix("\r") for line in text.split("\n")]
+        if self.lines and not self.lines[-1]:
+            self.lines.pop()
+        found = read_directives(self.lines)
+        self.directives = found.given
+        self.problems = found.problems
+        self.unknown = found.unknown
+        self.parts = found.parts
+        self.first_command = found.first_command
+        self.open = found.open
+        self.request = _request([given for _, given in found.given])
 
     @property
     def settled(self) -> bool:
@@ -69,23 +71,8 @@ class Script:
 
 
 def read_script(text: str) -> Script:
-    """The script; whatever Slurm cannot read in it is told, never raised."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if lines and not lines[-1]:
-        lines.pop()
-    found = read_directives(lines)
-    script = Script(
-        text,
-        lines,
-        found.given,
-        found.problems,
-        found.unknown,
-        found.parts,
-        found.first_command,
-        found.open,
-    )
-    script.request = _request([given for _, given in found.given])
-    return script
+    """The script of this text."""
+    return Script(text)
 
 
 def _request(given: list[Given]) -> Request:

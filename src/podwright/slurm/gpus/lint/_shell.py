@@ -9,8 +9,7 @@ $NAME that is left is one which the program, or a shell within it, expands later
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -33,8 +32,7 @@ _BODIES = {
 }
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a command stands."""
 
     loop: int = 0  # the line of the innermost loop around it, 0 for none
@@ -45,8 +43,7 @@ class Place:
     quoted: bool = False  # in the text that a shell of its own runs: sh -c "…"
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """One command: the words with values put in, its lines, `set_before` (A=1 command)."""
 
     words: tuple[str, ...]
@@ -57,8 +54,7 @@ class Command:
     reads: str = ""  # the text of its here-document
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """NAME=value, with what the shell put in; `exported` where the script says so."""
 
     name: str
@@ -68,14 +64,17 @@ class Assignment:
     place: Place
 
 
-@dataclass
 class Shell:
-    """All that was found, in the order of the script."""
+    """All that was found, in the order of the script.
 
-    commands: list[Command] = field(default_factory=list)
-    assignments: list[Assignment] = field(default_factory=list)
-    sums: list[tuple[int, str]] = field(default_factory=list)  # names within $((…)), by line
-    comments: set[int] = field(default_factory=set)  # lines that are comments, nothing else
+    `sums` are the names within $((…)), by line; `comments` lines that are nothing else.
+    """
+
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.assignments: list[Assignment] = []
+        self.sums: list[tuple[int, str]] = []
+        self.comments: set[int] = set()
 
     def value(self, name: str) -> str | None:
         """The value of a variable that is set once."""
@@ -100,10 +99,26 @@ def parse(text: str) -> Shell:
 
 
 def _parser() -> Parser:
-    import tree_sitter_bash
     from tree_sitter import Language, Parser
 
-    return Parser(Language(tree_sitter_bash.language()))
+    return Parser(Language(_grammar()))
+
+
+def _grammar() -> object:
+    """The grammar alone: the package's own door loads ten modules for queries, which takes as long
+    as all that lint does with a script."""
+    from importlib.machinery import PathFinder
+    from importlib.util import find_spec, module_from_spec
+
+    package = find_spec("tree_sitter_bash")
+    found = package and PathFinder.find_spec("_binding", package.submodule_search_locations)
+    if not found or not found.loader:
+        import tree_sitter_bash
+
+        return tree_sitter_bash.language()
+    binding = module_from_spec(found)
+    found.loader.exec_module(binding)
+    return binding.language()
 
 
 class _Reader:
@@ -173,8 +188,7 @@ class _Reader:
             self._redirected(node, place)
         if kind in _BODIES:
             what = _BODIES[kind]
-            place = replace(
-                place,
+            place = place._replace(
                 loop=self._line(node) if what == "loop" else place.loop,
                 choice=place.choice or what == "choice",
                 function=place.function or what == "function",
@@ -184,9 +198,9 @@ class _Reader:
         chained = kind == "list" and any(c.type in ("&&", "||") for c in children)
         for at, child in enumerate(children):
             after = children[at + 1].type if at + 1 < len(children) else ""
-            here = replace(place, behind=True) if after == "&" else place
+            here = place._replace(behind=True) if after == "&" else place
             if chained and at > 0 and any(c.type == "||" for c in children):
-                here = replace(here, choice=True)
+                here = here._replace(choice=True)
             if kind == "redirected_statement" and child.type in ("command", "heredoc_redirect"):
                 continue  # done above
             self._walk(child, here)
@@ -213,7 +227,7 @@ class _Reader:
                 name = self._text(pair)
                 for at, one in enumerate(self.found.assignments):
                     if one.name == name:
-                        self.found.assignments[at] = replace(one, exported=True)
+                        self.found.assignments[at] = one._replace(exported=True)
             if pair.type != "variable_assignment" or (
                 pair.parent is not None and pair.parent.type == "command"
             ):
@@ -264,7 +278,7 @@ class _Reader:
         text = inner_text(command.words)
         if text is None or self.depth >= _MAX_DEPTH:
             return
-        place = replace(command.place, quoted=True)
+        place = command.place._replace(quoted=True)
         front = _front(command.words)
         later = self.later or any(_ELSEWHERE.fullmatch(word) for word in front)
         inner = _Reader(text.encode(), command.line - 1, place, self.depth + 1, later=later)
@@ -272,7 +286,7 @@ class _Reader:
         for one in inner.found.commands:
             words = (*front, *one.words)
             self.found.commands.append(
-                replace(one, words=words, line=command.line, last=command.last, place=place)
+                one._replace(words=words, line=command.line, last=command.last, place=place)
             )
         self.found.sums += [(command.line, name) for _, name in inner.found.sums]
 

@@ -33,10 +33,10 @@ from podwright.slurm.gpus.requests._request import (
 )
 
 if TYPE_CHECKING:
+    from podwright.slurm.gpus.requests._ask import ask_slurm
     from podwright.slurm.gpus.requests._explain import TASKS_ALONE, explain, refusal
     from podwright.slurm.gpus.requests._site import (
         Texts,
-        ask_slurm,
         read_kinds,
         read_shape,
         read_site,
@@ -104,10 +104,10 @@ __all__ = [
 ]
 
 _LATER = {
+    "_ask": ("ask_slurm",),
     "_explain": ("TASKS_ALONE", "explain", "refusal"),
     "_site": (
         "Texts",
-        "ask_slurm",
         "read_kinds",
         "read_shape",
         "read_site",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._said import names
+from podwright.slurm.gpus.requests._units import names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET
 
 _PAIR = re.compile(r"(\w+)=(\"[^\"]*\"|\S+)")

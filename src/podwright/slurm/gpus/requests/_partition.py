@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from podwright.slurm.gpus.requests._said import minutes, names
+from podwright.slurm.gpus.requests._units import minutes, names
 from podwright.slurm.gpus.requests._values import UNLIMITED, Partition
 
 

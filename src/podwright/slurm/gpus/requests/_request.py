@@ -7,26 +7,25 @@ the type beside each.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from podwright.slurm.gpus.requests._invalid import invalid
 from podwright.slurm.gpus.requests._options import Given, parse_options
-from podwright.slurm.gpus.requests._said import memory
+from podwright.slurm.gpus.requests._units import memory
 
 SHARED = ("shard", "mps")
 MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
-@dataclass(frozen=True)
-class Gpus:
+class Gpus(NamedTuple):
     """A count of GPUs, of one type or of any (`kind` empty)."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple's own
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What one sbatch, salloc or srun asks for. None is what was not said.
 
     `asked` has every count of GPUs as (job, node, socket or task; count and type), in the order
@@ -58,7 +57,7 @@ class Request:
     other_gres: tuple[str, ...] = ()
     memory_per_gpu: int = 0
     given: tuple[Given, ...] = ()
-    other: dict[str, str] = field(default_factory=dict)
+    other: Mapping[str, str] = {}
 
     @property
     def asks_for_gpus(self) -> bool:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from podwright.slurm.gpus.requests._ask import Ask, ask_slurm
 from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, numbers
 from podwright.slurm.gpus.requests._options import Version, parse_version
 from podwright.slurm.gpus.requests._partition import read_partitions, sized
-from podwright.slurm.gpus.requests._said import names
+from podwright.slurm.gpus.requests._units import names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape, Site
 
-Ask = Callable[[list[str]], str]
 _GPU = re.compile(r"(?:^|,)gpu(?::([^:(,]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=,|\(|$)")
 _OTHER = re.compile(r"(?:^|,)([a-z_]\w*)(?::[^:(,]+)??:(\d+)(?=,|\(|$)", re.I)
 _DOWN = ("DOWN", "DRAIN", "FAIL", "MAINT", "POWERING", "FUTURE", "UNKNOWN", "REBOOT", "PLANNED")
@@ -289,20 +288,6 @@ def read_version(config: str) -> Version | None:
     """SLURM_VERSION in the output of `scontrol show config`."""
     found = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config, re.M)
     return parse_version(found[1]) if found else None
-
-
-def ask_slurm(words: list[str]) -> str:
-    """The output of a Slurm command, empty where there is none or it does not answer."""
-    import shutil
-    import subprocess
-
-    if not shutil.which(words[0]):
-        return ""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
 
 
 def site(ask: Ask = ask_slurm, partition: str = "") -> tuple[Shape | None, Version | None]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from podwright.slurm.gpus.requests._ask import Ask, ask_slurm
 from podwright.slurm.gpus.requests._invalid import invalid
-from podwright.slurm.gpus.requests._site import Ask, Texts, ask_slurm, settings
+from podwright.slurm.gpus.requests._site import Texts, settings
 
 _COPIES = (Path("/run/slurm/conf"), Path("/run/slurm/conf-cache"))  # of a configless node
 _LARGEST = 64 << 20  # bytes of a file that is read

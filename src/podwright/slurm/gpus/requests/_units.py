@@ -1,0 +1,61 @@
+"""Memory, times and lists of names, as Slurm writes them. InvalidRequest for what it refuses."""
+
+from __future__ import annotations
+
+import re
+
+from podwright.slurm.gpus.requests._invalid import invalid
+
+_SIZES = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024, "p": 1024.0**3}
+
+
+def memory(text: str, option: str) -> int:
+    """MiB of `4000`, `4G`, `512K`: rounded up."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.strip(), re.I)
+    if not found:
+        raise invalid(f"--{option}={text}: {text!r} is no amount of memory", option=option)
+    exact = int(found[1]) * _SIZES[found[2].lower()]
+    return int(exact) + (exact > int(exact))
+
+
+def minutes(text: str, option: str) -> int:
+    """Minutes, rounded up, of `30`, `1:30:00`, `2-0`, `2-12:30`."""
+    if text.lower() in ("infinite", "unlimited", "-1"):
+        return 1 << 30
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if len(parts) > 3 or not all(p.isdigit() for p in parts) or (dash and not days.isdigit()):
+        raise invalid(f"--{option}={text}: {text!r} is no time", option=option)
+    numbers = [int(p) for p in parts]
+    if dash:
+        hours, mins, secs = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:
+        hours, mins, secs = numbers
+    else:
+        hours, mins, secs = (0, *numbers, 0)[:3]
+    return (int(days or 0) * 24 + hours) * 60 + mins + (secs > 0)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in `n[1-3,7],m2`, in order."""
+    found: list[str] = []
+    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)*", text):
+        if part:
+            found += _spread_out(part)
+    return tuple(dict.fromkeys(found))
+
+
+def _spread_out(text: str) -> list[str]:
+    found = re.fullmatch(r"(.*?)\[([^\]]*)\](.*)", text)
+    if not found:
+        return [text]
+    heads: list[str] = []
+    for piece in found[2].split(","):
+        low, dash, high = piece.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            raise invalid(f"{text!r} is no list of nodes")
+        last = int(high) if dash else int(low)
+        heads += [
+            f"{found[1]}{n:0{len(low)}d}" for n in range(int(low), min(last, int(low) + 65536) + 1)
+        ]
+    return [head + tail for tail in _spread_out(found[3]) for head in heads]
