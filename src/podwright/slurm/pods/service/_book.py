@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from podwright.slurm.pods.service._blocks import Blocks, block
+from podwright.placement.line import Blocks, block
 from podwright.slurm.pods.service._life import Life, life
 from podwright.slurm.pods.service._pods import Line, Pod
 from podwright.slurm.pods.service._server import Server

@@ -202,7 +202,7 @@ def _fields(struct: msgspec.Struct, but: Collection[str]) -> list[str]:
 
 
 class Line:
-    """The devices of a pod as places on a line (`_blocks`), and back."""
+    """The devices of a pod as places on a line (`placement.line`), and back."""
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
         widest = max((d.device.offset for d in devices), default=0) + 1

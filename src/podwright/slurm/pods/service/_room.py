@@ -19,7 +19,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.slurm.pods.service._blocks import Blocks, block
+from podwright.placement.line import fit, soonest
 from podwright.slurm.pods.service._book import Book
 from podwright.slurm.pods.service._queue import Listed
 
@@ -107,7 +107,7 @@ class Room:
 
     def _close(self, one: Waits, jobs: Mapping[int, Listed]) -> None:
         books = {pod: self._service.books[pod] for pod in one.orders}
-        if all(_fits(book, one.orders[pod]) for pod, book in books.items()):
+        if all(fit(book.blocks, one.orders[pod]) for pod, book in books.items()):
             return  # Slurm knows, or it is set aside for it, and it starts
         chosen = {pod: _soonest(book, one.orders[pod], jobs) for pod, book in books.items()}
         if not all(chosen.values()):
@@ -126,35 +126,8 @@ class Room:
             self._service.counts.poke()
 
 
-def _fits(book: Book, orders: list[int]) -> bool:
-    """Do blocks of all these find a place in what is free? Largest first, so the answer is sure."""
-    trial = Blocks(book.blocks.capacity)
-    trial.free = book.blocks.free
-    for order in orders:
-        start = trial.find(order)
-        if start is None:
-            return False
-        trial.take(start, order)
-    return True
-
-
 def _soonest(book: Book, orders: list[int], jobs: Mapping[int, Listed]) -> int:
-    """Blocks of these sizes whose jobs end soonest, as bits; 0: there are not so many whole ones.
-
-    With larger ones chosen before, every block is as good for what is left as any other."""
+    """Blocks of these sizes whose jobs end soonest, as bits; 0: there are not so many."""
     ends = {one.job: jobs[one.job].end if one.job in jobs else "" for one in book.holdings.values()}
-    chosen = 0
-    for order in orders:
-        best: tuple[str, int, int] | None = None
-        for start in range(0, book.blocks.capacity.bit_length(), 1 << order):
-            whole = block(start, order)
-            if whole & ~book.blocks.capacity or whole & (book.away | chosen):
-                continue
-            inside = [one for one in book.holdings.values() if one.bits & whole]
-            last = max((ends[one.job] for one in inside), default="")
-            held = sum((one.bits & whole).bit_count() for one in inside)
-            best = min(best or (last, held, start), (last, held, start))
-        if best is None:
-            return 0
-        chosen |= block(best[2], order)
-    return chosen
+    held = [(one.bits, ends[one.job]) for one in book.holdings.values()]
+    return soonest(book.blocks.capacity, book.away, held, orders, first="")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from podwright.client import Client
 from podwright.fabric import FAMILIES
+from podwright.placement.line import Blocks
 from podwright.slurm.pods.service import Fixed, Line, Mapped, Pod
-from podwright.slurm.pods.service._blocks import Blocks
 from podwright.wire import ClusterInfo, InvalidRequest, PartitionInfo
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from podwright.placement.line import block
 from podwright.slurm.pods.service import Line, Listed
-from podwright.slurm.pods.service._blocks import block
 from podwright.slurm.pods.service._book import job_of
 from podwright.wire import DeviceInfo
 

@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from podwright.placement.line import Blocks, bits
 from podwright.slurm.pods.service import (
     Asked,
     Server,
@@ -22,7 +23,6 @@ from podwright.slurm.pods.service import (
     ThreadedServer,
     comment,
 )
-from podwright.slurm.pods.service._blocks import Blocks, bits
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._life import Life
 from podwright.slurm.pods.service._serve import Native

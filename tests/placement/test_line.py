@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.slurm.pods.service._blocks import Blocks, bits, block, every
+from podwright.placement.line import Blocks, bits, block, every, fit, soonest
 
 LINE = 128
 #: Pods with machines missing: any set of groups of four.
@@ -84,3 +84,42 @@ def test_a_grid_has_the_multiples() -> None:
             grid = every(order, length)
             within = [at for at in range(length) if grid >> at & 1]
             assert within == list(range(0, length, 1 << order))
+
+
+def soonest_by_looking(pod: Blocks, away: int, held: list[tuple[int, int]], order: int) -> int:
+    best: tuple[int, int, int] | None = None
+    for start in range(0, LINE, 1 << order):
+        whole = block(start, order)
+        if whole & ~pod.capacity or whole & away:
+            continue
+        inside = [(taken, end) for taken, end in held if taken & whole]
+        last = max((end for _, end in inside), default=0)
+        count = sum((taken & whole).bit_count() for taken, _ in inside)
+        best = min(best or (last, count, start), (last, count, start))
+    return block(best[2], order) if best else 0
+
+
+@given(PODS, st.integers(0, 2**32), st.integers(0, 6))
+def test_the_block_that_is_free_soonest_is_that_of_looking_at_every_one(
+    capacity: int, seed: int, order: int
+) -> None:
+    rng = random.Random(seed)
+    pod = worn(capacity, seed)
+    held: list[tuple[int, int]] = []
+    while (start := pod.find(wanted := rng.randrange(5))) is not None and rng.random() < 0.95:
+        pod.take(start, wanted)
+        held.append((block(start, wanted), rng.randrange(1, 9)))
+    away = pod.free & bits(rng.sample(range(LINE), 2))
+    found = soonest(capacity, away, held, [order], first=0)
+    assert found == soonest_by_looking(pod, away, held, order)
+
+
+def test_several_blocks_are_chosen_apart_or_none() -> None:
+    pod = Blocks((1 << 16) - 1)
+    pod.take(0, 3)
+    held = [(block(0, 3), 5)]
+    assert soonest(pod.capacity, 0, held, [3, 3], first=0) == pod.capacity
+    assert soonest(pod.capacity, 0, held, [3, 3, 0], first=0) == 0
+    assert fit(pod, [3])
+    assert not fit(pod, [3, 0])
+    assert pod.free == block(8, 3), "asking changes nothing"
