@@ -112,6 +112,7 @@ def add_parser(verbs: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.slurm.gpus import requests
+    from podwright.slurm.site.releases import NEWEST
 
     request = _request(arguments)
     if not request.given:
@@ -122,7 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.slurm_version:
         version = requests.parse_version(arguments.slurm_version)
     shape = _with_site(_said(arguments, request), arguments)
-    answer = requests.explain(request, site or shape, version or requests.NEWEST)
+    answer = requests.explain(request, site or shape, version or NEWEST)
     if site:
         shape = site.shapes[0]
     if arguments.json:

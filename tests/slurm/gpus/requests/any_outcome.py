@@ -10,10 +10,10 @@ from podwright.slurm.gpus.requests import (
     Grant,
     Refusal,
     Site,
-    Version,
     explain,
     parse_request,
 )
+from podwright.slurm.site.releases import Version
 from podwright.wire import PodwrightError
 
 UNKNOWN = "unknown"

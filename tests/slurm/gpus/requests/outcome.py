@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shlex
 
-from podwright.slurm.gpus.requests import OLDEST, Refusal, Shape, Version, explain, parse_request
+from podwright.slurm.gpus.requests import Refusal, Shape, explain, parse_request
+from podwright.slurm.site.releases import OLDEST, Version
 from podwright.wire import PodwrightError
 from tests.slurm.gpus.requests.shapes import LAYOUTS
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from podwright.slurm.gpus.requests import Version
+from podwright.slurm.site.releases import Version
 from tests.slurm.gpus.requests.outcome import expected
 from tests.slurm.gpus.requests.shapes import LAYOUTS
 

@@ -12,6 +12,7 @@ from podwright.slurm.gpus.configure._inventory import Inventory, Kind
 from podwright.slurm.gpus.configure._lines import fold, read_row
 from podwright.slurm.gpus.configure._topology import RACKS, plan_topology, units
 from podwright.slurm.gpus.requests import read_kinds
+from podwright.slurm.site.releases import OLDEST
 
 #: A command of Slurm's: its exit code and what it said, standard error first.
 Ask = Callable[[Sequence[str]], tuple[int, str]]
@@ -64,7 +65,7 @@ def check(
         yield from _filled(len(kind.gpus), node, said, ask, sleep)
     yield Promise("a type that there is not is refused", _refused(ask))
     version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", config, re.M)
-    release = (int(version[1]), int(version[2])) if version else (22, 5)
+    release = (int(version[1]), int(version[2])) if version else OLDEST
     plugin = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
     both = plan_topology(inventory, release, "auto").kind == "both"
     if plugin or both:

@@ -29,20 +29,13 @@ from podwright.slurm.gpus.configure._lines import (
     value,
     with_rows,
 )
-from podwright.slurm.gpus.configure._topology import (
-    SEVERAL,
-    Topology,
-    plan_topology,
-    topology_notes,
-)
-from podwright.slurm.gpus.requests import Version
+from podwright.slurm.gpus.configure._topology import Topology, plan_topology, topology_notes
 from podwright.slurm.pods.setup import Plan
 from podwright.slurm.pods.setup._native import read
 from podwright.slurm.site._edit import WAS, changed, commented, joined, settings, undone
+from podwright.slurm.site.releases import Version, release_of
 from podwright.wire import InvalidRequest
 
-#: The first Slurm with switch/nvidia_imex.
-IMEX: Version = (24, 11)
 _HEAD = f"# GPUs, by podwright slurm configure --gpus{OURS}\n"
 _NEW = f"# There was no such file before.{OURS}\n"
 _TOPOLOGIES = ("topology.conf", "topology.yaml")
@@ -144,7 +137,12 @@ def _topology_files(etc: Path, topology: Topology, version: Version) -> dict[Pat
             out[path] = None if _NEW in there else undone(there, MARK)
     yaml = etc / "topology.yaml"
     left = out.get(yaml, read(yaml) if yaml.exists() else None)
-    if wanted and left is not None and yaml.name not in wanted and version >= SEVERAL:
+    if (
+        wanted
+        and left is not None
+        and yaml.name not in wanted
+        and release_of(version).several_topologies
+    ):
         raise InvalidRequest(
             f"{yaml} is there, so Slurm would not read topology.conf",
             asked=f"--topology={topology.kind}",
@@ -197,7 +195,7 @@ def _settings(
         out["ProctrackType"] = "proctrack/cgroup"
         tasks = [t for t in now.get("taskplugin", "").split(",") if t and t != "task/none"]
         out["TaskPlugin"] = joined(",".join(tasks), "task/cgroup", "task/affinity")
-    if wishes.imex and version >= IMEX:
+    if wishes.imex and release_of(version).imex_switch:
         out["SwitchType"] = "switch/nvidia_imex"
     if wishes.health:
         out |= {"HealthCheckProgram": wishes.health, "HealthCheckInterval": "300"}

@@ -11,14 +11,10 @@ from typing import NamedTuple
 
 from podwright.slurm.gpus.configure._inventory import Inventory, Switch
 from podwright.slurm.gpus.configure._lines import Row, fold
-from podwright.slurm.gpus.requests import Version
+from podwright.slurm.site.releases import Version, release_of
 from podwright.wire import InvalidRequest
 
 TOPOLOGIES = ("auto", "tree", "block", "none")
-#: The first Slurm whose topology/block takes several block sizes.
-BLOCKS: Version = (24, 11)
-#: The first Slurm with topology.yaml, and a topology for each partition.
-SEVERAL: Version = (25, 5)
 #: Names in topology.yaml.
 FABRIC, RACKS = "fabric", "racks"
 
@@ -61,15 +57,16 @@ class Topology(NamedTuple):
 
 def plan_topology(inventory: Inventory, version: Version, wish: str) -> Topology:
     """The one of TOPOLOGIES that a wish and a release come to. Raises InvalidRequest."""
+    release = release_of(version)
     wide = racked(inventory)
     tree = "tree" if inventory.switches else "none"
     if wish == "auto":
-        if wide and wide == set(inventory.nodes) and version >= BLOCKS:
+        if wide and wide == set(inventory.nodes) and release.block_topology:
             return Topology("block", inventory)
-        return Topology("both" if wide and version >= SEVERAL else tree, inventory)
-    if wish == "block" and version < BLOCKS:
+        return Topology("both" if wide and release.several_topologies else tree, inventory)
+    if wish == "block" and not release.block_topology:
         raise InvalidRequest(
-            f"Slurm {version[0]}.{version[1]:02} has no block topology that can be set up here",
+            f"Slurm {release} has no block topology that can be set up here",
             asked="--topology=block",
             would_work="Slurm 24.11 or newer; --topology=tree with the switches",
         )
@@ -97,7 +94,7 @@ def topology_notes(topology: Topology, version: Version) -> list[str]:
     wide = racked(inventory)
     if topology.kind in ("tree", "none") and wide:
         notes.append(
-            f"Slurm {version[0]}.{version[1]:02} keeps no job inside an NVLink domain of "
+            f"Slurm {release_of(version)} keeps no job inside an NVLink domain of "
             f"{fold(sorted(wide))} here: that takes blocks (24.11, all nodes in domains) or two "
             "topologies (25.05)"
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._addresses import FREE_PORT
 from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.site.releases import OLDEST, release_of
 
 _OLD = "tests/outer/gpu/test_lint.py"
 _PROGRAMS = "tests/outer/gpu/test_lint_programs.py"
@@ -197,7 +198,7 @@ def missing_topology(case: Case) -> Iterator[Found]:
         return
     wanted = (
         f"#SBATCH --segment={case.facts.nodes}"
-        if site.topology == "block" and (site.version or (0, 0)) >= (24, 5)
+        if site.topology == "block" and release_of(site.version or OLDEST).has_segments
         else "#SBATCH --switches=1@01:00:00"
     )
     yield Found(

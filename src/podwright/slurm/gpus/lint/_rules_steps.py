@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from podwright.slurm.gpus.lint._facts import elsewhere
 from podwright.slurm.gpus.lint._launch import Launch
 from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.site.releases import release_of
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _WAITS = {"wait", "fg", "jobs", "pgrep", "tail"}
@@ -129,11 +130,7 @@ def cpus_not_passed_on(case: Case) -> Iterator[Found]:
     script, version = case.script, case.site.version
     if version is None:
         return
-    from podwright.slurm.gpus.requests import (
-        TASKS_ALONE,  # the model of Slurm: loaded where it matters
-    )
-
-    if not TASKS_ALONE[0] <= version < TASKS_ALONE[1]:
+    if not release_of(version).srun_ignores_cpus_per_task:
         return
     wide = (script.request.cpus_per_task or 1) > 1
     if not wide or any(a.name == "SRUN_CPUS_PER_TASK" for a in script.shell.assignments):

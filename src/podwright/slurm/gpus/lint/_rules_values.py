@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._rules import Case, Found, rule
 from podwright.slurm.gpus.lint._values import minutes
+from podwright.slurm.site.releases import OLDEST, release_of
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _FILES = ("output", "error", "input")
@@ -15,7 +16,6 @@ _PATTERNS = {
     "SLURM_ARRAY_TASK_ID": "%a", "SLURM_JOB_NAME": "%x", "USER": "%u",
 }  # fmt: skip
 _ROUND_HOURS = 60
-_ONE_MAIL_TYPE = (25, 5)  # before, the types of all lines were put together
 
 
 @rule(
@@ -54,10 +54,10 @@ def given_twice(case: Case) -> Iterator[Found]:
     if not case.script.settled:
         return
     seen: dict[str, tuple[int, str]] = {}
+    last = release_of(case.site.version or OLDEST).last_mail_type_wins
     for number, given in case.script.directives:
         name = "ntasks-per-node" if given.name == "tasks-per-node" else given.name
-        together = name in ("gres-flags", "hint", "signal")
-        if together or (name == "mail-type" and (case.site.version or (0, 0)) < _ONE_MAIL_TYPE):
+        if name in ("gres-flags", "hint", "signal") or (name == "mail-type" and not last):
             continue
         if name in seen and _differ(name, seen[name][1], given.value):
             line, value = seen[name]

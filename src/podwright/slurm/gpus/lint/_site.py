@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from podwright.slurm.gpus.lint._values import minutes
-from podwright.slurm.gpus.requests import Version, parse_version
+from podwright.slurm.gpus.requests import parse_version
+from podwright.slurm.site.releases import Version
 
 KEPT = 3600.0  # seconds
 KEPT_PART = 60.0  # where a command did not answer

@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 from podwright.slurm.gpus.requests._invalid import invalid, invalid_type
 from podwright.slurm.gpus.requests._options import (
     COMMANDS,
-    NEWEST,
-    OLDEST,
     OPTIONS,
     Given,
     Option,
-    Version,
     find_option,
     known,
     parse_options,
@@ -34,7 +31,7 @@ from podwright.slurm.gpus.requests._request import (
 
 if TYPE_CHECKING:
     from podwright.slurm.gpus.requests._ask import ask_slurm
-    from podwright.slurm.gpus.requests._explain import TASKS_ALONE, explain, refusal
+    from podwright.slurm.gpus.requests._explain import explain, refusal
     from podwright.slurm.gpus.requests._site import (
         Texts,
         read_kinds,
@@ -59,10 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMMANDS",
     "EVERY_SOCKET",
-    "NEWEST",
-    "OLDEST",
     "OPTIONS",
-    "TASKS_ALONE",
     "Given",
     "Gpus",
     "Grant",
@@ -75,7 +69,6 @@ __all__ = [
     "Site",
     "TaskView",
     "Texts",
-    "Version",
     "as_json",
     "ask_slurm",
     "bundle",
@@ -105,7 +98,7 @@ __all__ = [
 
 _LATER = {
     "_ask": ("ask_slurm",),
-    "_explain": ("TASKS_ALONE", "explain", "refusal"),
+    "_explain": ("explain", "refusal"),
     "_site": (
         "Texts",
         "read_kinds",

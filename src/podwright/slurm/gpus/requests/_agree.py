@@ -5,11 +5,12 @@ from __future__ import annotations
 from podwright.slurm.gpus.requests._counts import Ask, Wants
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.site.releases import Release
 
 
-def agree(w: Wants, request: Request, *, newer: bool, server: bool) -> Refusal | None:
+def agree(w: Wants, request: Request, release: Release, *, server: bool) -> Refusal | None:
     """Make the counts agree as Slurm does, in its order; a Refusal where they cannot."""
-    sized = newer and request.cpus_per_task  # a part of --tres-per-task since 23.02
+    sized = release.cpus_per_task_is_tres and request.cpus_per_task
     if (
         (request.per_task or sized or w.tasks_per_gpu)
         and w.tasks is None
@@ -30,14 +31,15 @@ def agree(w: Wants, request: Request, *, newer: bool, server: bool) -> Refusal |
     refused = _tasks_of_gpus(w)
     if refused:
         return refused
-    if _only_said(w) and (newer or request.memory_per_gpu):
+    if _only_said(w) and (release.needs_gpus_for_their_cpus or request.memory_per_gpu):
         return Refusal("submit", "--cpus-per-gpu or --mem-per-gpu is said, and no GPU is asked for")
     cpus = 0
     for ask in w.asks:
-        refused = _agree_one(w, ask, newer=newer, server=server)
+        refused = _agree_one(w, ask, release, server=server)
         if refused:
             return refused
-        cpus += w.cpus_per_gpu * ask.total if newer and ask.name == "gpu" else 0
+        if release.counts_cpus_of_gpus_early and ask.name == "gpu":
+            cpus += w.cpus_per_gpu * ask.total
     w.min_cpus = max(w.min_cpus, cpus)
     return _merge(w)
 
@@ -116,7 +118,7 @@ def _merge(w: Wants) -> Refusal | None:
     return None
 
 
-def _agree_one(w: Wants, a: Ask, *, newer: bool, server: bool) -> Refusal | None:
+def _agree_one(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal | None:
     if a.per_job and max(a.per_node, a.per_task, a.per_socket) > a.per_job:
         return Refusal(
             "submit",
@@ -142,7 +144,7 @@ def _agree_one(w: Wants, a: Ask, *, newer: bool, server: bool) -> Refusal | None
     return (
         _nodes_agree(w, a)
         or _sockets_agree(w, a)
-        or _tasks_agree(w, a, newer=newer, server=server)
+        or _tasks_agree(w, a, release, server=server)
         or _enough(w, a)
     )
 
@@ -185,7 +187,7 @@ def _sockets_agree(w: Wants, a: Ask) -> Refusal | None:
     return None
 
 
-def _tasks_agree(w: Wants, a: Ask, *, newer: bool, server: bool) -> Refusal | None:
+def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal | None:
     if a.tasks_per_gpu and w.tasks is not None and w.tasks % a.tasks_per_gpu:
         return Refusal(
             "submit",
@@ -204,7 +206,7 @@ def _tasks_agree(w: Wants, a: Ask, *, newer: bool, server: bool) -> Refusal | No
         tasks = a.per_job // a.per_task
         if w.tasks is None:
             w.tasks = tasks
-        elif w.tasks != tasks and newer and server:
+        elif w.tasks != tasks and server and release.corrects_gpus_by_tasks:
             a.per_job = a.total = w.tasks * a.per_task
         elif w.tasks != tasks:
             return Refusal(

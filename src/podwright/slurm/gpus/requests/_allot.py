@@ -12,14 +12,12 @@ from podwright.slurm.gpus.requests._choose import choose
 from podwright.slurm.gpus.requests._counts import Held, Wants
 from podwright.slurm.gpus.requests._eligible import counted, eligible, exclusive_sets, modelled
 from podwright.slurm.gpus.requests._job import Job, job_of
-from podwright.slurm.gpus.requests._options import Version
 from podwright.slurm.gpus.requests._pick import pick
 from podwright.slurm.gpus.requests._said import Said
 from podwright.slurm.gpus.requests._spread import Laid, spread
 from podwright.slurm.gpus.requests._tree import leaves_of
 from podwright.slurm.gpus.requests._values import Partition, Refusal, Site
-
-SIZED_LIMITS: Version = (25, 5)  # a job over a limit on nodes or CPUs is no longer tested
+from podwright.slurm.site.releases import Release
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Tried:
 
 
 def allot(
-    w: Wants, said: Said, site: Site, partition: Partition, release: Version
+    w: Wants, said: Said, site: Site, partition: Partition, release: Release
 ) -> Tried | Refusal:
     """What one partition says to a job; a Refusal where that is not modelled."""
     job = _job(w, said, site, partition, release)
@@ -68,9 +66,9 @@ def allot(
         return preferred
     if limit and site.enforce != "NO":
         return Tried(None, "limit", limit.text)
-    if limit and limit.of_size and release >= SIZED_LIMITS:
+    if limit and limit.of_size and release.skips_oversized_jobs:
         return Tried(None, "skips", limit.text)
-    if limit and not job.newer:
+    if limit and not release.tests_jobs_over_limits:
         return Tried(None, "limit", limit.text)
     excluded = frozenset(said.excluded)
     if _pool(w, release):
@@ -103,7 +101,7 @@ def _ever(
     said: Said,
     site: Site,
     partition: Partition,
-    release: Version,
+    release: Release,
     excluded: frozenset[str],
     wishes: list[str],
 ) -> bool:
@@ -125,12 +123,12 @@ def _too_wide(job: Job, nodes: int) -> bool:
     return bool(job.implied and each and nodes > -(-job.tasks // each))
 
 
-def _pool(w: Wants, release: Version) -> bool:
-    """Since 23.02 more named nodes than --nodes wants are those to choose from."""
-    return release >= (23, 2) and len(w.options.named) > (w.asked_nodes or 1)
+def _pool(w: Wants, release: Release) -> bool:
+    """Whether the named nodes are those to choose from: more than --nodes wants."""
+    return release.nodelist_is_pool and len(w.options.named) > (w.asked_nodes or 1)
 
 
-def _job(w: Wants, said: Said, site: Site, partition: Partition, release: Version) -> Job:
+def _job(w: Wants, said: Said, site: Site, partition: Partition, release: Release) -> Job:
     job = job_of(w, site, partition, release, spread=said.spread)
     _limit_memory(job, w, site, partition)
     job.whole = said.share == "none" or partition.share == 0
@@ -138,7 +136,9 @@ def _job(w: Wants, said: Said, site: Site, partition: Partition, release: Versio
     job.may_share = not job.whole
     job.contiguous, job.spread = said.contiguous, said.spread
     job.enforce = "enforce-binding" in said.flags or (
-        job.newer and "ENFORCE_BINDING_GRES" in site.select and "disable-binding" not in said.flags
+        release.enforces_binding_by_site
+        and "ENFORCE_BINDING_GRES" in site.select
+        and "disable-binding" not in said.flags
     )
     job.one_sharing = "one-task-per-sharing" in said.flags or (
         "ONE_TASK_PER_SHARING_GRES" in site.select

@@ -13,6 +13,7 @@ from podwright.slurm.gpus.requests._counts import Held, Placed
 from podwright.slurm.gpus.requests._near import Cores, bound_cores, near, per_task, single
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._values import Shape, TaskView
+from podwright.slurm.site.releases import Release
 
 
 def binding(request: Request) -> tuple[str, str]:
@@ -39,23 +40,22 @@ def _view(
     place: Placed,
     rank: int,
     local: int,
-    *,
-    newer: bool,
-    alone: bool,
+    release: Release,
 ) -> TaskView:
     """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES.
 
-    Before 23.02 Slurm unset the variable for --gpu-bind=none, and for a type in --gpus-per-task.
+    Some releases unset the variable for --gpu-bind=none, and for a type in --gpus-per-task.
     """
     way, argument = binding(request)
-    if newer and way == "none":
+    if way == "none" and release.bind_none_shows_all:
         way = "all"
     if way == "typed" and request.per_task:
         first = re.match(r"[1-9]\d*", argument)  # 22.05 reads the count at the front
-        if newer or first:
+        whole = release.binds_typed_gpus_per_task
+        if whole or first:
             way = "per_task"
-            argument = str(request.per_task.count) if newer or not first else first[0]
-    if place.tasks == 1 and alone:
+            argument = str(request.per_task.count) if whole or not first else first[0]
+    if place.tasks == 1 and not release.binds_single_task:
         way = "all"  # Slurm bound nothing for a task that is alone on its node
     gpus = list(place.gpus)
     if not gpus:
@@ -64,7 +64,7 @@ def _view(
         sees = gpus if shape.confined else list(range(shape.gpus))
         return TaskView(rank, place.node, local, tuple(sees), None)
     if shape.affinity and request.other.get("cpu-bind") != "none":
-        sees = _beside(way, argument, gpus, shape, tasks, local, newer=newer)
+        sees = _beside(way, argument, gpus, shape, tasks, local, release)
     else:
         sees = _bound(way, argument, gpus, shape, local)
     names = list(range(len(sees))) if shape.confined else sees
@@ -78,18 +78,17 @@ def _beside(
     shape: Shape,
     tasks: list[Cores],
     local: int,
-    *,
-    newer: bool,
+    release: Release,
 ) -> list[int]:
     """As _bound, where tasks are bound to cores."""
     if way == "closest":
         return near(gpus, tasks[local], shape) or gpus[:1]
-    if way == "single" and newer:
+    if way == "single" and release.binds_by_free_cores:
         return single(gpus, tasks, int(argument), shape, local)
     if way == "single":
         mine = near(gpus, tasks[local], shape) or gpus[:1]
         return [mine[(local // int(argument)) % len(mine)]]
-    if way == "per_task" and newer:
+    if way == "per_task" and release.binds_by_free_cores:
         return per_task(gpus, tasks, int(argument), shape, local) or gpus[:1]
     return _bound(way, argument, gpus, shape, local)
 
@@ -125,21 +124,16 @@ def tasks_of(
     held: list[Held],
     placed: list[Placed],
     cpus: int,
-    *,
-    newer: bool,
-    alone: bool,
+    release: Release,
 ) -> list[TaskView]:
-    """All tasks in the order of ranks, block by block; cpus: of each.
-
-    alone: a task that is alone on its node sees all, as before 25.11.
-    """
+    """All tasks in the order of ranks, block by block; cpus: of each."""
     views: list[TaskView] = []
     for place in placed:
         shape = held[place.node].shape
         tasks = bound_cores(held[place.node].cores, shape, cpus, place.tasks)
         for local in range(place.tasks):
             rank = len(views)
-            views.append(_view(request, shape, tasks, place, rank, local, newer=newer, alone=alone))
+            views.append(_view(request, shape, tasks, place, rank, local, release))
     if request.other.get("distribution", "").partition(":")[0] == "cyclic":
         views.sort(key=lambda task: (task.local_rank, task.node))
         views = [replace(task, rank=rank) for rank, task in enumerate(views)]

@@ -10,7 +10,7 @@ from podwright.slurm.gpus.requests._search import Search, least_cpus
 from podwright.slurm.gpus.requests._side import side_by_side
 from podwright.slurm.gpus.requests._tree import by_switches
 from podwright.slurm.gpus.requests._values import Site
-from podwright.slurm.gpus.requests._ways import least_loaded, spread_newer, spread_out
+from podwright.slurm.gpus.requests._ways import least_loaded, spread_in_order, spread_out
 
 
 def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
@@ -26,7 +26,8 @@ def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] 
             return None
     if len(some) < job.min_nodes:
         return None
-    if job.release >= (26, 5) and job.max_nodes == 1 and site.topology in ("flat", "tree"):
+    lone = job.max_nodes == 1 and site.topology in ("flat", "tree")
+    if lone and job.release.tries_single_nodes_first:
         return _one_node(job, site, some, trial=trial)
     rooms: dict[int, Room] = {}
     for n in some:
@@ -39,10 +40,11 @@ def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] 
     low, high = job.min_nodes, job.max_nodes
     if job.tasks_per_node and job.tasks:
         low = max(low, -(-job.tasks // job.tasks_per_node))
-    spans = job.tasks_per_node and (job.newer or job.required)
+    spans = job.tasks_per_node and (job.release.tasks_per_node_spans_nodes or job.required)
     if job.tasks and high > job.tasks and not spans:
         high = max(job.tasks, low)
-    chosen = (_newest if job.newest else _older)(job, site, rooms, low, high)
+    by_one = job.release.drops_poorest_node
+    chosen = (_without_poorest if by_one else _without_poor)(job, site, rooms, low, high)
     if chosen is None:
         return None
     if job.asks:
@@ -75,7 +77,9 @@ def _try(search: Search, site: Site) -> list[int] | None:
         search.again = "no"
         return None
     if job.spread:
-        return (spread_newer if job.newer else spread_out)(search, len(site.nodes))
+        return (spread_out if job.release.spreads_tasks_in_turn else spread_in_order)(
+            search, len(site.nodes)
+        )
     if job.partition.least_loaded or "CR_LLN" in job.select:
         return least_loaded(search, len(site.nodes))
     if site.topology == "tree" and site.leaves and not job.contiguous:
@@ -83,14 +87,17 @@ def _try(search: Search, site: Site) -> list[int] | None:
     return side_by_side(search, len(site.nodes))
 
 
-def _older(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -> list[int] | None:
+def _without_poor(
+    job: Job, site: Site, rooms: dict[int, Room], low: int, high: int
+) -> list[int] | None:
+    """Again and again without all nodes of the least worth."""
     whole = {n: list(r.cores) for n, r in rooms.items()}
     left = list(rooms)
     chosen = _try(Search(job, rooms, low, high, job.want_nodes, True, left), site)
     if chosen is not None:
         return chosen
 
-    limit = job.max_nodes if job.newer else high
+    limit = job.max_nodes if job.release.retries_with_all_nodes else high
 
     def again() -> list[int] | None:
         for n, r in rooms.items():
@@ -110,7 +117,7 @@ def _older(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) ->
                 changed = True
                 if len(left) <= low:
                     break
-        if changed and job.newer:
+        if changed and job.release.retries_each_worth:
             count -= 1
         if not changed and count != 1:
             continue
@@ -120,7 +127,10 @@ def _older(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) ->
     return None
 
 
-def _newest(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -> list[int] | None:
+def _without_poorest(
+    job: Job, site: Site, rooms: dict[int, Room], low: int, high: int
+) -> list[int] | None:
+    """Again and again without the one node of the least worth, or those that the search names."""
     whole = {n: list(r.cores) for n, r in rooms.items()}
     left = list(rooms)
     chosen = _try(Search(job, rooms, low, high, job.want_nodes, True, list(left)), site)
@@ -151,7 +161,7 @@ def _newest(job: Job, site: Site, rooms: dict[int, Room], low: int, high: int) -
 
 
 def _one_node(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
-    """Since 25.05 a job of one node takes the first that does, the lightest first."""
+    """A job of one node takes the first that does, the lightest first."""
     order = sorted(
         (n for n in some if not job.required or site.nodes[n][0] in job.required),
         key=lambda n: site.shapes[site.nodes[n][1]].weight,

@@ -27,7 +27,7 @@ def allocate(job: Job, shape: Shape, cores: list[int], needed: set[int]) -> Foun
     usable = min([threads, *_few(job, threads)])
     unit = min(threads if job.by_core else 1, usable)
     free = list(cores)
-    if job.newer and part.max_cpus_per_socket < UNLIMITED:
+    if job.release.limits_cpus_per_socket and part.max_cpus_per_socket < UNLIMITED:
         free = [min(n, part.max_cpus_per_socket // threads) for n in free]
     most = sum(free) * threads
     limit = _partition_limit(job, most)
@@ -69,7 +69,7 @@ def _partition_limit(job: Job, most: int) -> int:
     limit = job.partition.max_cpus_per_node
     if most <= limit:
         return UNLIMITED
-    if job.whole or (job.whole_user and not job.newer):
+    if job.whole or (job.whole_user and not job.release.exclusive_user_shares):
         return 0
     more = (job.tasks_per_core, job.tasks_per_socket, job.threads, job.cpus)
     return 0 if limit == 1 and any(n > 1 for n in more) else limit
@@ -85,7 +85,7 @@ def _cpus(job: Job, free: list[int], used: int, needed: set[int]) -> int | None:
     tasks = sum(min(n, limit) if limit else n for n in by_socket)
     if job.tasks_per_node and job.may_share and not any(a.cpus_per_gpu for a in job.asks):
         tasks = min(tasks, job.tasks_per_node)
-    if job.newer and not job.asks:
+    if job.release.sizes_cpus_by_tasks and not job.asks:
         if job.cpus < 2:
             cpus = tasks
         elif job.tasks_per_core == 1 and job.cpus > used:

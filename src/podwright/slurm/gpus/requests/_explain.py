@@ -1,7 +1,7 @@
 """The decision: a request and a shape of nodes in, what Slurm gives (or refuses) out.
 
-A model of what Slurm 22.05.8 and 24.11.5 do, written from their sources and held against both.
-Where the two differ, releases from 23.02 on are taken to do as 24.11 does.
+A model of what Slurm 22.05.8, 24.11.5 and 26.05.5 do, written from their sources and held against
+them. What differs between releases is asked of `slurm.site.releases`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from podwright.slurm.gpus.requests._allot import Allotted, allot
 from podwright.slurm.gpus.requests._bind import tasks_of
 from podwright.slurm.gpus.requests._counts import Held, Wants
 from podwright.slurm.gpus.requests._notes import notes
-from podwright.slurm.gpus.requests._options import OLDEST, Version, known
+from podwright.slurm.gpus.requests._options import known
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._said import Said, read_said
 from podwright.slurm.gpus.requests._step import run_step
@@ -27,12 +27,7 @@ from podwright.slurm.gpus.requests._values import (
     alone,
 )
 from podwright.slurm.gpus.requests._wants import wants_of
-
-MENDED: Version = (23, 2)
-TASKS_FILL: Version = (26, 5)  # fewer tasks than nodes are refused
-STEP_FORGETS: Version = (25, 5)  # a step no longer reads its job's --cpus-per-task as TRES
-BIND_ALONE: Version = (25, 11)  # a task alone on its node is bound too
-TASKS_ALONE: tuple[Version, Version] = ((22, 5), (23, 11))  # srun ignores its job's -c
+from podwright.slurm.site.releases import OLDEST, Release, Version, release_of
 
 _BIND = re.compile(
     r"(verbose,)?(none|closest|single:[1-9]\d*|per_task:[1-9]\d*"
@@ -46,9 +41,9 @@ def explain(request: Request, where: Shape | Site, version: Version = OLDEST) ->
     For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
     """
     site = where if isinstance(where, Site) else alone(where)
-    newer = version >= MENDED
-    said = read_said(request.given, version)
-    refused = _options(request, said, version) or _conflict(request)
+    release = release_of(version)
+    said = read_said(request.given, release)
+    refused = _options(request, said, release) or _conflict(request)
     if refused:
         return refused
     partitions = _partitions(said, site)
@@ -57,45 +52,46 @@ def explain(request: Request, where: Shape | Site, version: Version = OLDEST) ->
     late = _times(said, partitions)
     if late:
         return late
-    unsure = unsure_job(request, said, partitions, newer=newer)
+    unsure = unsure_job(request, said, partitions, release)
     if unsure:
         return Refusal("unknown", f"this is not modelled: {unsure}")
     least = min(partition.min_nodes for partition in partitions)
-    wants = wants_of(request, newer=newer, said=said, least_nodes=least)
+    wants = wants_of(request, release, said=said, least_nodes=least)
     if isinstance(wants, Refusal):
         return wants
     tasks = wants.tasks
     if request.tasks is None and request.tasks_per_node and least > 1:
         tasks = (request.min_nodes or 1) * request.tasks_per_node
-    if version >= TASKS_FILL and tasks and tasks < (wants.min_nodes or 1):
+    fewer = tasks and tasks < (wants.min_nodes or 1)
+    if fewer and release.refuses_fewer_tasks_than_nodes:
         return Refusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
-    refused = _names(wants, said, site, newer=newer) or _unknown(said, site, partitions)
+    refused = _names(wants, said, site, release) or _unknown(said, site, partitions)
     if refused:
         return refused
-    allotted = _tried(wants, said, site, partitions, version)
+    allotted = _tried(wants, said, site, partitions, release)
     if isinstance(allotted, Refusal):
         if allotted.stage == "submit" and not allotted.would_work:
             smaller = _smaller(wants, site.shapes[0])
             allotted = Refusal(allotted.stage, allotted.reason, smaller)
         return allotted
-    return _granted(request, wants, site, allotted, version, named=isinstance(where, Site))
+    return _granted(request, wants, site, allotted, release, named=isinstance(where, Site))
 
 
 def _tried(
-    wants: Wants, said: Said, site: Site, partitions: list[Partition], version: Version
+    wants: Wants, said: Said, site: Site, partitions: list[Partition], release: Release
 ) -> Allotted | Refusal:
     """What the partitions say together: the last one decides where none takes the job."""
     start: Allotted | None = None
     verdict, why = "limit", ""
     carried = limited = False
     for partition in partitions:
-        tried = allot(wants, said, site, partition, version)
+        tried = allot(wants, said, site, partition, release)
         if isinstance(tried, Refusal):
             return tried
         limited = limited or tried.verdict == "limit"
         if carried and tried.start and not start:
             return Refusal("unknown", "not modelled: another partition after an exclusive one")
-        carried = carried or (partition.share == 0 and version < MENDED)
+        carried = carried or (partition.share == 0 and not release.judges_partitions_apart)
         start = start or tried.start
         if tried.verdict in ("limit", "skips") and site.enforce == "ALL":
             return Refusal("submit", tried.reason)
@@ -106,7 +102,7 @@ def _tried(
         why = why or tried.reason
     if verdict == "takes" and start is not None:
         return start
-    if limited and version < MENDED and len(partitions) > 1:
+    if limited and not release.judges_partitions_apart and len(partitions) > 1:
         return Refusal("unknown", "not modelled: one of several partitions has a limit")
     if said.switches and verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
         return Refusal("unknown", "not modelled: --switches with a range of nodes")
@@ -119,22 +115,19 @@ def _granted(
     wants: Wants,
     site: Site,
     allotted: Allotted,
-    version: Version,
+    release: Release,
     *,
     named: bool,
 ) -> Grant | Refusal:
-    newer = version >= MENDED
     held, laid = allotted.held, allotted.laid
-    alone_ = TASKS_ALONE[0] <= version < TASKS_ALONE[1]
-    again = newer and version < STEP_FORGETS
-    if allotted.whole and not newer:
+    if allotted.whole and not release.counts_whole_nodes_as_one:
         refused = _whole_by_type(request, held)
         if refused:
             return refused
-    unsure = unsure_step(request, held, newer=newer)
+    unsure = unsure_step(request, held, release)
     if unsure:
         return Refusal("unknown", f"this is not modelled: {unsure}")
-    placed = run_step(request, wants, held, newer=newer, alone=alone_, again=again)
+    placed = run_step(request, wants, held, release)
     if isinstance(placed, Refusal):
         if wants.overcommit:
             return Refusal("unknown", "this is not modelled: which steps --overcommit lets start")
@@ -155,8 +148,9 @@ def _granted(
         )
         for n, one in enumerate(held)
     )
-    cpus = 1 if alone_ and request.command != "srun" else request.cpus_per_task or 1
-    views = tasks_of(request, held, placed, cpus, newer=newer, alone=version < BIND_ALONE)
+    unsaid = release.srun_ignores_cpus_per_task and request.command != "srun"
+    cpus = 1 if unsaid else request.cpus_per_task or 1
+    views = tasks_of(request, held, placed, cpus, release)
     said_too = notes(request, held[0].shape, laid, held, placed, views)
     if any(one.name in site.assumed and one.gpus for one in held):
         said_too.append(
@@ -194,15 +188,15 @@ def numbered(one: Held) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _options(request: Request, said: Said, version: Version) -> Refusal | None:
+def _options(request: Request, said: Said, release: Release) -> Refusal | None:
     """Options that this release does not know, or that exclude each other."""
     table = known(request.command)
     for given in request.given:
         option = table.get(given.name)
-        if option and not option.since <= version < option.until:
+        if option and not option.since <= release.version < option.until:
             return Refusal(
                 "submit",
-                f"{request.command} of Slurm {version[0]}.{version[1]:02} has no --{given.name}",
+                f"{request.command} of Slurm {release} has no --{given.name}",
             )
     memory = [n for n in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(n)]
     if len(memory) > 1:
@@ -213,17 +207,18 @@ def _options(request: Request, said: Said, version: Version) -> Refusal | None:
     beside = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
     alone = not any(request.option(name) for name in beside)  # else the hint is ignored
     taken = alone and hint in ("memory_bound", "nomultithread")
-    if version < MENDED and request.per_socket and taken:
+    if request.per_socket and taken and not release.sockets_override_hint:
         return Refusal("submit", f"--hint={hint} takes back --sockets-per-node here")
-    refused = _flags(request, said, version) or _plane(request, said) or _segments(request, said)
-    if refused is None and version >= MENDED:
-        return _newer_options(request, said)
+    refused = _flags(request, said, release) or _plane(request, said) or _segments(request, said)
+    if refused is None and release.checks_option_conflicts:
+        return _option_conflicts(request, said)
     return refused
 
 
-def _flags(request: Request, said: Said, version: Version) -> Refusal | None:
+def _flags(request: Request, said: Said, release: Release) -> Refusal | None:
     """--gres-flags that exclude each other, or that are for srun alone."""
-    if {"disable-binding", "enforce-binding"} <= said.flags and version >= MENDED:
+    both = {"disable-binding", "enforce-binding"} <= said.flags
+    if both and release.checks_option_conflicts:
         return Refusal("submit", "disable-binding and enforce-binding exclude each other")
     if {"one-task-per-sharing", "multiple-tasks-per-sharing"} <= said.flags:
         return Refusal("submit", "one and multiple tasks per sharing exclude each other")
@@ -264,7 +259,7 @@ def _plane(request: Request, said: Said) -> Refusal | None:
     return None
 
 
-def _newer_options(request: Request, said: Said) -> Refusal | None:
+def _option_conflicts(request: Request, said: Said) -> Refusal | None:
     if request.option("exclusive") and request.option("oversubscribe"):
         return Refusal("submit", "--exclusive and --oversubscribe exclude each other")
     if request.option("tres-per-task") and request.tasks_per_gpu:
@@ -284,7 +279,7 @@ def _newer_options(request: Request, said: Said) -> Refusal | None:
     return None
 
 
-def _names(w: Wants, said: Said, site: Site, *, newer: bool) -> Refusal | None:
+def _names(w: Wants, said: Said, site: Site, release: Release) -> Refusal | None:
     """Nodes and GRES that there are not."""
     there = {name for name, _ in site.nodes}
     for name in (*said.named, *said.excluded):
@@ -292,7 +287,8 @@ def _names(w: Wants, said: Said, site: Site, *, newer: bool) -> Refusal | None:
             return Refusal("submit", f"there is no node {name}")
     if set(w.options.named) & set(said.excluded):
         return Refusal("submit", "nodes are both asked for and excluded")
-    if not newer and w.max_nodes and len(w.options.named) > w.max_nodes:
+    wide = w.max_nodes and len(w.options.named) > w.max_nodes
+    if wide and not release.nodelist_is_pool:
         return Refusal("submit", f"{len(w.options.named)} nodes are named, --nodes allows fewer")
     for ask in w.asks:
         kinds = {kind for shape in site.shapes for kind in (*shape.kinds, *shape.types) if kind}
@@ -335,13 +331,9 @@ def _partitions(said: Said, site: Site) -> list[Partition] | Refusal:
     return sorted(found, key=lambda p: -p.priority)
 
 
-def _wanted(request: Request, *, newer: bool) -> Wants | Refusal:
-    return _conflict(request) or wants_of(request, newer=newer)
-
-
 def refusal(request: Request) -> Refusal | None:
     """Why Slurm refuses these options on any nodes whatever; None where it may not."""
-    wants = _wanted(request, newer=False)
+    wants = _conflict(request) or wants_of(request, release_of(OLDEST))
     return wants if isinstance(wants, Refusal) else None
 
 

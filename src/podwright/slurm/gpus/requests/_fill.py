@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._said import Said
+from podwright.slurm.site.releases import Release
 
 
 @dataclass
@@ -33,9 +34,8 @@ class Options:
         return self.max_nodes in (0, self.min_nodes)
 
 
-def fill(request: Request, *, newer: bool, said: Said | None = None) -> Options:
+def fill(request: Request, release: Release, said: Said) -> Options:
     """The options of a command that asks for a job."""
-    said = said or Said(sockets=request.sockets_per_node)
     options = Options(
         tasks=request.tasks or 1,
         said=request.tasks is not None,
@@ -47,28 +47,28 @@ def fill(request: Request, *, newer: bool, said: Said | None = None) -> Options:
         sockets_per_node=request.sockets_per_node,
         counted=request.tasks is not None,
     )
-    _names(options, said, newer=newer)
+    _names(options, said, release)
     if request.command == "srun":
-        fill_srun(options, newer=newer, in_job=False)
+        fill_srun(options, release, in_job=False)
     else:
-        _fill_job(options, request.command, said, newer=newer)
+        _fill_job(options, request.command, said, release)
     return options
 
 
-def _names(o: Options, said: Said, *, newer: bool) -> None:
-    """--nodelist counts nodes: since 23.02 only where --nodes does not."""
+def _names(o: Options, said: Said, release: Release) -> None:
+    """--nodelist counts nodes; where it is a pool, only if --nodes does not."""
     o.named = said.named
-    if not said.named or (newer and o.nodes_said):
+    if not said.named or (release.nodelist_is_pool and o.nodes_said):
         return
     count = len(said.named)
     o.min_nodes = max(count, o.min_nodes) if o.nodes_said else count
     o.nodes_said = True
 
 
-def fill_srun(o: Options, *, newer: bool, in_job: bool) -> None:
+def fill_srun(o: Options, release: Release, *, in_job: bool) -> None:
     """As srun fills in; `in_job` says that nodes and tasks came from a job's environment."""
-    each = o.tasks_per_node
-    if o.nodes_said and o.fixed and not o.said and not (newer and each):
+    each, later = o.tasks_per_node, release.counts_tasks_at_server
+    if o.nodes_said and o.fixed and not o.said and not (later and each):
         o.tasks = o.min_nodes * (each or 1)
         o.said = each is not None
     elif o.nodes_said and o.said:
@@ -76,15 +76,15 @@ def fill_srun(o: Options, *, newer: bool, in_job: bool) -> None:
         fewer = o.tasks < o.min_nodes
         if fewer:
             o.min_nodes = o.max_nodes = o.tasks
-        if newer:
-            _settle_newer(o, forget_tasks=in_job and fewer, in_job=in_job)
+        if later:
+            _settle(o, forget_tasks=in_job and fewer, in_job=in_job)
         elif each and each != o.tasks // o.min_nodes:
             o.tasks_per_node = None
     if o.tasks_per_node and not o.said:
         o.tasks, o.said = o.min_nodes * o.tasks_per_node, True
 
 
-def _settle_newer(o: Options, *, forget_tasks: bool, in_job: bool) -> None:
+def _settle(o: Options, *, forget_tasks: bool, in_job: bool) -> None:
     if not o.tasks_per_node:
         return
     if forget_tasks:
@@ -106,17 +106,17 @@ def _more(o: Options, said: Said) -> None:
             o.tasks, o.said = o.tasks * count, True
 
 
-def _fill_job(o: Options, command: str, said: Said, *, newer: bool) -> None:
-    each = o.tasks_per_node
-    if not newer and each and not o.said and (command == "salloc" or o.fixed):
+def _fill_job(o: Options, command: str, said: Said, release: Release) -> None:
+    each, later = o.tasks_per_node, release.counts_tasks_at_server
+    if not later and each and not o.said and (command == "salloc" or o.fixed):
         o.tasks, o.said = o.min_nodes * each, True
     counted = o.nodes_said or said.whole_info
-    if counted and o.fixed and not o.said and not (newer and each):
+    if counted and o.fixed and not o.said and not (later and each):
         o.tasks = max(o.min_nodes, 1)
         _more(o, said)
     elif o.nodes_said and o.said:
         o.max_nodes = min(o.max_nodes, o.tasks)
         if o.tasks < o.min_nodes:
             o.min_nodes = o.max_nodes = o.tasks
-            if not newer:
+            if not release.nodelist_is_pool:
                 o.named = tuple(sorted(o.named, key=_in_order)[: o.tasks])

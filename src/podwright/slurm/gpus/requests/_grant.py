@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from podwright.slurm.gpus.requests._counts import Held, Placed, Share
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Refusal
+from podwright.slurm.site.releases import Release
 
 _ANY = 1 << 16
 
@@ -28,8 +29,7 @@ def give(
     nodes: list[int],
     tasks: list[int],
     shares: list[Share],
-    *,
-    newer: bool,
+    release: Release,
 ) -> list[Placed] | Refusal:
     """GPUs for the tasks of each node: beside the job's cores first where Slurm sees which."""
     given: list[Placed] = []
@@ -38,7 +38,7 @@ def give(
         for share in shares:
             if at == 0:
                 share.found = 0
-            need, most = _needed(share, count, len(nodes) - at, newer=newer)
+            need, most = _needed(share, count, len(nodes) - at, release)
             has = [gpu for gpu in of_kind(share, held[n]) if gpu not in taken]
             near = [g for g in has if _is_near(held, n, g)]
             got: list[int] = []
@@ -66,7 +66,7 @@ def _is_near(held: list[Held], n: int, gpu: int) -> bool:
     return socket == EVERY_SOCKET or (len(held) == 1 and bool(held[n].cores[socket]))
 
 
-def _needed(share: Share, tasks: int, nodes_left: int, *, newer: bool) -> tuple[int | None, int]:
+def _needed(share: Share, tasks: int, nodes_left: int, release: Release) -> tuple[int | None, int]:
     """(GPUs that the node must give, how many it may); None: all that the job has there."""
     if share.node:
         return share.node, 0
@@ -79,8 +79,8 @@ def _needed(share: Share, tasks: int, nodes_left: int, *, newer: bool) -> tuple[
     if nodes_left == 1:
         return max(share.job - share.found, 0), 0
     left = share.job - share.found - (nodes_left - 1)
-    if newer and share.found >= share.job:
+    if release.bounds_step_gpus and share.found >= share.job:
         return 0, 0
-    if newer and left <= 0:
+    if release.bounds_step_gpus and left <= 0:
         left = share.job - share.found
-    return 1, left if left >= 0 else _ANY  # before 23.02 an overflow, and no bound
+    return 1, left if left >= 0 else _ANY  # an overflow, and no bound

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from podwright.slurm.gpus.requests._counts import Ask, Wants
-from podwright.slurm.gpus.requests._options import Version
 from podwright.slurm.gpus.requests._values import Partition, Site
+from podwright.slurm.site.releases import Release
 
 Memory = tuple[int, bool]  # MiB, and whether each CPU
 
@@ -34,6 +34,7 @@ class Job:
     threads: int  # of a core
     partition: Partition
     select: frozenset[str]
+    release: Release
     memory: Memory
     memory_said: bool
     overcommit: bool = False
@@ -48,7 +49,6 @@ class Job:
     plane: int = 0
     required: frozenset[str] = frozenset()
     tasks_said: bool = False
-    release: Version = (22, 5)
     low_said: int = 1  # of the job alone, without the partition
     most_said: int = 0
     least_gpu_cpus: int = 0  # of a node, by --cpus-per-gpu
@@ -57,21 +57,6 @@ class Job:
     implied: bool = False  # max_nodes follows from the tasks
     arbitrary: bool = False
     found: list[int] = field(default_factory=list)  # GPUs so far, of each ask
-
-    @property
-    def newer(self) -> bool:
-        """Since 23.02."""
-        return self.release >= (23, 2)
-
-    @property
-    def each_weight(self) -> bool:
-        """Since 25.05 --spread-job takes a node of every weight: its loop does not end."""
-        return self.release >= (25, 5)
-
-    @property
-    def newest(self) -> bool:
-        """Since 25.11."""
-        return self.release >= (25, 11)
 
     @property
     def gpus_per_job(self) -> bool:
@@ -114,14 +99,14 @@ class Job:
 
 
 def job_of(
-    w: Wants, site: Site, partition: Partition, release: Version, *, spread: bool = False
+    w: Wants, site: Site, partition: Partition, release: Release, *, spread: bool = False
 ) -> Job:
     """The job in one partition. Defaults for GPUs come from the partition before the site."""
     asks = [ask.copy() for ask in w.asks]
-    cpus, newer = w.cpus, release >= (23, 2)
+    cpus = w.cpus
     each = partition.cpus_per_gpu or site.cpus_per_gpu
     memory_each = partition.memory_per_gpu
-    if not memory_each and not (newer and partition.memory[0]):
+    if not memory_each and not (release.partition_memory_first and partition.memory[0]):
         memory_each = site.memory_per_gpu
     for ask in asks:
         if ask.name == "gpu":
@@ -133,7 +118,7 @@ def job_of(
     limit, most, implied = partition.max_nodes, w.max_nodes or 0, False
     if not most and spread and w.tasks:
         most = min(len(site.nodes), w.tasks)
-    elif not most and w.tasks and release >= (26, 5):
+    elif not most and w.tasks and release.tasks_bound_nodes:
         most, implied = w.tasks, True
     high = min(most, limit) if most else limit
     return Job(

@@ -6,6 +6,7 @@ from podwright.slurm.gpus.requests._counts import Held, Placed, Share, Step, Wan
 from podwright.slurm.gpus.requests._grant import give, of_kind, short
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.site.releases import Release
 
 
 def lay(
@@ -14,29 +15,28 @@ def lay(
     w: Wants,
     held: list[Held],
     shares: list[Share],
-    *,
-    newer: bool,
+    release: Release,
 ) -> list[Placed] | Refusal:
     """Where the tasks start and what they get."""
-    refused = None if newer else _more_than_job(step, w, shares)
+    refused = None if release.steps_share_grant else _more_than_job(step, w, shares)
     if refused:
         return refused
-    each = _cpus_per_task(step, request, held, newer=newer)
-    usable = _usable(step, held, shares, each, newer=newer)
+    each = _cpus_per_task(step, request, held, release)
+    usable = _usable(step, held, shares, each, release)
     if isinstance(usable, Refusal):
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
         step.tasks = sum(held[n].cpus // each for n in chosen)
         step.cpus = step.tasks * each
-    nodes = _nodes(step, held, usable, shares, newer=newer)
+    nodes = _nodes(step, held, usable, shares, release)
     if isinstance(nodes, Refusal):
         return nodes
     tasks = _tasks(step, held, nodes, shares, each)
-    if tasks is None or (newer and 0 in tasks):
+    if tasks is None or (release.steps_need_room and 0 in tasks):
         return Refusal("step", "srun finds no room for its tasks beside the GPUs")
-    refused = _too_many(step, held, nodes, tasks, each, newer=newer)
-    return refused or give(held, nodes, tasks, shares, newer=newer)
+    refused = _too_many(step, held, nodes, tasks, each, release)
+    return refused or give(held, nodes, tasks, shares, release)
 
 
 def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
@@ -66,11 +66,11 @@ def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
     return None
 
 
-def _cpus_per_task(step: Step, request: Request, held: list[Held], *, newer: bool) -> int:
+def _cpus_per_task(step: Step, request: Request, held: list[Held], release: Release) -> int:
     """0 where Slurm cannot tell, and then counts a core as a task."""
-    if newer and step.cpus_per_task:
+    if release.counts_step_tasks_late and step.cpus_per_task:
         return step.cpus_per_task
-    if (newer and request.cpus_per_gpu) or not step.tasks:
+    if (release.step_cpus_follow_gpus and request.cpus_per_gpu) or not step.tasks:
         return 0
     if not step.cpus or step.cpus % step.tasks:
         return 0
@@ -102,7 +102,7 @@ def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) 
 
 
 def _usable(
-    step: Step, held: list[Held], shares: list[Share], each: int, *, newer: bool
+    step: Step, held: list[Held], shares: list[Share], each: int, release: Release
 ) -> dict[int, int] | Refusal:
     """CPUs of each node that the step may use."""
     usable: dict[int, int] = {}
@@ -123,10 +123,10 @@ def _usable(
             continue
         usable[n] = cpus
         first = False
-        left -= 0 if newer else 1
+        left -= 0 if release.steps_share_grant else 1
     if shares and without:
-        never = without > len(held) - step.min_nodes if newer else without >= step.min_nodes
-        if never:
+        spare = len(held) - step.min_nodes if release.steps_share_grant else step.min_nodes - 1
+        if without > spare:
             return short(shares)
     return usable
 
@@ -136,14 +136,13 @@ def _nodes(
     held: list[Held],
     usable: dict[int, int],
     shares: list[Share],
-    *,
-    newer: bool,
+    release: Release,
 ) -> list[int] | Refusal:
     """The nodes of the step: as many as it may have, where it gave a range."""
     low, high = step.min_nodes, step.max_nodes
     some = list(usable)
     for share in shares:
-        if newer and share.job:
+        if release.prefers_rich_nodes and share.job:
             some = _richest(some, share, held, low)
     sizes = {node.cpus for node in held}
     if step.cpus and len(sizes) == 1:
@@ -155,7 +154,7 @@ def _nodes(
     want = min(high if high > low else low, len(some))
     picked = _with_cpus(some, usable, want, step.cpus)
     if picked is None:
-        stage = "step" if newer or len(held) == 1 else "hangs"
+        stage = "step" if release.steps_need_room or len(held) == 1 else "hangs"
         return _cramped(step, held, stage)
     have = sum(usable[n] for n in picked)
     for n in some:
@@ -168,7 +167,7 @@ def _nodes(
 
 
 def _cramped(step: Step, held: list[Held], stage: str = "step") -> Refusal:
-    """Before 23.02 Slurm takes some of several nodes for busy, and srun asks again for ever."""
+    """Older releases take some of several nodes for busy, and srun asks again for ever."""
     return Refusal(
         stage,
         f"srun wants {step.cpus} cores for its tasks, and the job has "
@@ -256,15 +255,14 @@ def _too_many(
     nodes: list[int],
     tasks: list[int],
     each: int,
-    *,
-    newer: bool,
+    release: Release,
 ) -> Refusal | None:
     if step.cpus == sum(node.cpus for node in held):
         return None
     for n, count in zip(nodes, tasks, strict=True):
         cores = held[n].shape.all_cpus
         whole = not step.exact or count == cores
-        if whole and (not newer or count <= cores):
+        if whole and (not release.steps_need_room or count <= cores):
             continue
         if count * max(each, 1) > held[n].cpus:
             return _cramped(step, held)

@@ -86,9 +86,12 @@ class Taking:
         self.taken.update(some)
         return len(some)
 
-    def fill(self, places: list[int], count: int, *, newer: bool) -> int:
-        """Take what is still missing: those best linked to the first that is taken."""
-        if not self.links or newer:
+    def fill(self, places: list[int], count: int, *, sort: bool) -> int:
+        """Take what is still missing: those best linked to the first that is taken.
+
+        sort: place by place, and after each by links to all that are taken.
+        """
+        if not self.links or sort:
             for gpu in list(self.taken) if self.links else ():
                 self._count(gpu)
             self.order = sorted(range(len(self.links)), key=lambda g: self.linked.get(g, 0))

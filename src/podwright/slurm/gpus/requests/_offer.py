@@ -59,7 +59,7 @@ def window(job: Job, node: Room) -> tuple[int, int]:
 
 def _window_of_gpus(job: Job) -> tuple[int, int]:
     tasks, low = job.tasks, job.low_said
-    if not job.newer:
+    if not job.release.tasks_per_gpu_is_range:
         return (tasks, tasks) if low == 1 else (tasks // low, tasks // low)
     if low == job.most_said:
         return tasks // low, tasks // low
@@ -75,10 +75,12 @@ def offer(job: Job, node: Room, *, first: bool, nodes: int) -> int:
     if not job.overcommit:
         fit = node.cpus // job.cpus
         most = 0 if fit < low else min(fit, most)
-    if job.newest and job.tasks:
+    release = job.release
+    if release.tasks_bound_gpus and job.tasks:
         most = min(most, job.tasks)
     threads = node.threads
-    per_core = min(threads, job.threads) if job.newer and job.threads else threads
+    fine = release.honours_threads_per_core and job.threads
+    per_core = min(threads, job.threads) if fine else threads
     t = _Try(
         job, node, first, max(nodes, 1), node.cpus, low, most, low, list(node.cores), per_core,
         sum(node.cores),
@@ -86,11 +88,11 @@ def offer(job: Job, node: Room, *, first: bool, nodes: int) -> int:
     if job.asks and most:
         _all(t)
     cpus = t.cpus
-    if job.asks and most and (t.most or not job.newer):
-        if job.newer:
+    if job.asks and most and (t.most or not release.trims_cores_last):
+        if release.trims_cores_last:
             node.keep = t.here
         if not t.said and (job.cpus > 1 or not job.one_task_per_core):
-            fewest = t.fewest * t.per_core if job.newer else 0
+            fewest = t.fewest * t.per_core if release.keeps_cores_of_gpus else 0
             cpus = min(cpus, max(t.most * job.cpus, fewest))
     if not t.most:
         t.fewest = cpus = 0
@@ -110,7 +112,7 @@ def _all(t: _Try) -> None:
 
 
 def _estimate(job: Job, one: Near) -> int:
-    """Since 23.02: CPUs per GPU where tasks and GPUs divide evenly."""
+    """CPUs per GPU where tasks and GPUs divide evenly."""
     tasks, gpus = job.tasks, one.ask.per_job
     if not tasks or not gpus:
         return 0
@@ -131,21 +133,22 @@ def _per_gpu(t: _Try, one: Near) -> int:
     if ask.default_cpus:
         t.said = True
         return ask.default_cpus
-    return _estimate(job, one) if job.newer and t.first and not ask.shared else 0
+    guess = job.release.estimates_cpus_per_gpu and t.first and not ask.shared
+    return _estimate(job, one) if guess else 0
 
 
 def _bound(t: _Try, one: Near, total: int, sockets: int) -> int | None:
     """GPUs that this node may give at most, 0 for no bound; None where they are too few."""
-    ask, newer = one.ask, t.job.newer
+    ask, release = one.ask, t.job.release
     left = max(ask.per_job - total, 0)
-    if newer and ask.per_job:
+    if release.reserves_gpus_for_nodes and ask.per_job:
         if left:
             left -= t.nodes - 1
         else:
             left = ask.per_node or max(ask.per_task, ask.per_socket * sockets, 1)
     if left < 0:  # unsigned in Slurm: no bound
         left = 1 << 60
-    if t.job.newest and ask.per_task and t.most < _ANY:
+    if release.tasks_bound_gpus and ask.per_task and t.most < _ANY:
         if ask.per_task * t.low > left:
             return None
         left = min(left, ask.per_task * t.most)
@@ -154,10 +157,10 @@ def _bound(t: _Try, one: Near, total: int, sockets: int) -> int | None:
 
 def _one(t: _Try, one: Near, total: int) -> bool:
     """One ask; False where the node lacks it."""
-    job, ask, newer = t.job, one.ask, t.job.newer
-    if newer and t.first and not one.uncut:
+    job, ask, release = t.job, one.ask, t.job.release
+    if release.restores_gpus_on_retry and t.first and not one.uncut:
         one.uncut = one.total
-    elif newer and one.uncut:
+    elif release.restores_gpus_on_retry and one.uncut:
         one.total = one.uncut
     sockets = max(1, job.sockets)
     bound = _bound(t, one, total, sockets)
@@ -175,7 +178,7 @@ def _one(t: _Try, one: Near, total: int) -> bool:
         possible = t.cpus // per_gpu
         bound = min(possible, bound) if bound else possible
         seen = min(seen, bound)
-    if newer:
+    if release.caps_gpus_of_node:
         seen = min(seen, bound or seen, ask.per_node or seen)
     if not seen or max(ask.per_node, ask.per_task) > seen:
         return False
@@ -200,9 +203,9 @@ def _one(t: _Try, one: Near, total: int) -> bool:
         one.total = min(t.cpus // per_gpu, one.total)
         if max(ask.per_node, ask.per_task) > one.total:
             return False
-    if newer:
+    if release.caps_gpus_of_node:
         one.total = min(seen, one.total)
-    if job.enforce or (newer and t.said):
+    if job.enforce or (release.keeps_cores_of_gpus and t.said):
         t.fewest = min(t.fewest, needed) if t.fewest else needed
     return True
 
@@ -214,7 +217,7 @@ def _threads(t: _Try) -> int:
 
 def _sockets(t: _Try, one: Near, bound: int, per_gpu: int) -> tuple[int, int, int]:
     """(GPUs seen, sockets chosen, cores offered): the sockets with most cores first."""
-    job, ask, newer = t.job, one.ask, t.job.newer
+    job, ask, each = t.job, one.ask, t.job.release.wants_all_sockets
     seen, enough, chosen, offered = one.any_units, False, 0, 0
     least = -(-max(t.low, 1) * job.cpus // t.per_core)
     for s in sorted(range(len(t.here)), key=lambda s: (-t.here[s], s)):
@@ -234,10 +237,10 @@ def _sockets(t: _Try, one: Near, bound: int, per_gpu: int) -> tuple[int, int, in
         if t.strict and not t.here[s]:
             continue
         seen += beside
-        if (newer and one.any_units) or (not enough and (beside or not newer)):
+        if (each and one.any_units) or (not enough and (beside or not each)):
             t.wanted.add(s)
             chosen += 1
-        if (newer or not one.any_units) and (
+        if (each or not one.any_units) and (
             (bound and seen >= bound) or (ask.per_node and seen >= ask.per_node)
         ):
             enough = True
@@ -247,19 +250,19 @@ def _sockets(t: _Try, one: Near, bound: int, per_gpu: int) -> tuple[int, int, in
 def _bound_tasks(t: _Try, one: Near, seen: int, per_gpu: int) -> int:
     """Fewer tasks where the GPUs allow no more; the GPUs that then count."""
     job, ask = t.job, one.ask
-    if job.newer and per_gpu:
+    follow = job.release.gpus_bound_tasks
+    if follow and per_gpu:
         by_gpus = per_gpu * seen
         if by_gpus < t.low * job.cpus or by_gpus < job.least:
             t.most = t.low
         else:
             t.most = min(t.most, by_gpus // job.cpus)
     if ask.per_task:
-        t.most = min(
-            t.most, _tasks_of_shares(t, one) if job.newer and ask.shared else seen // ask.per_task
-        )
-        if job.newer and not ask.per_node:
+        shared = job.release.packs_shards and ask.shared
+        t.most = min(t.most, _tasks_of_shares(t, one) if shared else seen // ask.per_task)
+        if follow and not ask.per_node:
             seen = min(t.most * ask.per_task, seen)
-    if job.newer and ask.tasks_per_gpu:
+    if follow and ask.tasks_per_gpu:
         fit = seen * ask.tasks_per_gpu
         while fit > t.most:
             fit -= ask.tasks_per_gpu
@@ -282,7 +285,7 @@ def _needed(
 ) -> tuple[int, int]:
     """(cores needed, GPUs that then count)."""
     job, ask, threads = t.job, one.ask, _threads(t)
-    each = job.cpus
+    each, follow = job.cpus, job.release.gpus_bound_tasks
     if job.mc_tasks_per_core() == 1 and each % threads:
         each = -(-each // threads) * threads
     needed = t.most * each
@@ -292,11 +295,11 @@ def _needed(
             break
         t.most -= 1
         needed = t.most * each
-        if job.newer and not ask.per_node and (ask.per_task or ask.tasks_per_gpu):
+        if follow and not ask.per_node and (ask.per_task or ask.tasks_per_gpu):
             seen = min(seen, t.most * ask.per_task if ask.per_task else t.most // ask.tasks_per_gpu)
     if per_gpu:
         gpus = ask.per_node or ask.per_socket * chosen or ask.per_task * t.most or seen or 1
-        if job.newer:
+        if follow:
             t.most = min(t.most, gpus * per_gpu)
         needed = max(needed, -(-gpus * per_gpu // t.per_core))
     if job.enforce:
@@ -307,13 +310,13 @@ def _needed(
 def _give_up(t: _Try, socket: int, count: int, cores: int, *, bits: bool) -> None:
     """Offer fewer cores of a socket. cores: that were offered before, by which CPUs are counted.
 
-    Since 23.02 most of this only bounds how many cores may be used, and not yet which (`bits`).
+    Where they are trimmed last, most of this bounds only how many may be used, not which (`bits`).
     """
     if not count:
         return
     t.here[socket] -= count
     node = t.node
-    if not t.job.newer:
+    if not t.job.release.trims_cores_last:
         before = sum(node.cores)
         node.cores[socket] -= count
         for left in range(before - 1, before - count - 1, -1):
@@ -329,13 +332,14 @@ def _give_up(t: _Try, socket: int, count: int, cores: int, *, bits: bool) -> Non
 
 def _trim(t: _Try, needed: int, cores: int, chosen: int) -> None:
     """Give back cores beyond those needed: unwanted sockets first, then the fullest in turn."""
-    if not t.strict and (not t.job.newer or chosen != len(t.here)):
+    last = t.job.release.trims_cores_last
+    if not t.strict and (not last or chosen != len(t.here)):
         for s in range(len(t.here)):
             if s not in t.wanted and cores > needed:
                 gone = min(cores - needed, t.here[s])
                 _give_up(t, s, gone, cores, bits=False)
                 cores -= gone
-    while t.wanted and (chosen or not t.job.newer) and cores > needed:
+    while t.wanted and (chosen or not last) and cores > needed:
         fullest = max(t.wanted, key=lambda s: (t.here[s], -s))
         if not t.here[fullest]:
             break

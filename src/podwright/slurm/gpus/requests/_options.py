@@ -11,12 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.slurm.site.releases import Version
 
 COMMANDS = {"sbatch": "b", "salloc": "a", "srun": "s"}
-
-Version = tuple[int, int]
-OLDEST: Version = (22, 5)
-NEWEST: Version = (26, 5)
 
 
 class Option(NamedTuple):

@@ -1,7 +1,7 @@
 """Which GPUs of its nodes a job gets, once its cores are known: those beside the cores first.
 
-Releases before 23.02 take one beside each socket in use and then fill up socket by socket; later
-ones share the GPUs over the sockets as the cores are shared. Shares of GPUs come from one GPU.
+Older releases take one beside each socket in use and then fill up socket by socket; newer ones
+share the GPUs over the sockets as the cores are shared. Shares of GPUs come from one GPU.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ Picked = list[list[dict[int, int]]]  # by node, by ask: units of each GPU
 
 def pick(job: Job, laid: list[Laid]) -> Picked | None:
     """GPUs of each ask on each node; None where Slurm fails to find them."""
-    if job.newer and any(not sum(node.cores) for node in laid) and job.asks:
+    strict = job.release.refuses_short_grants
+    if strict and any(not sum(node.cores) for node in laid) and job.asks:
         return None
     tasks = [[0] * len(node.cores) for node in laid]
     if any(ask.per_task for ask in job.asks):
         tasks = [_tasks_by_socket(job, node) for node in laid]
         laid_tasks = sum(min(sum(t), _limit(job, n)) for t, n in zip(tasks, laid, strict=True))
-        if job.newer and laid_tasks < job.tasks and not job.overcommit:
+        if strict and laid_tasks < job.tasks and not job.overcommit:
             return None
     picked: Picked = [[{} for _ in job.asks] for _ in laid]
     totals, more = [0] * len(job.asks), [False] * len(job.asks)
@@ -57,8 +58,9 @@ def _rest(job: Job, laid: list[Laid], picked: Picked, totals: list[int], more: l
             taking = Taking(one, node.room.shape.links, set(picked[n][a]), set())
             missing = one.ask.per_job - totals[a]
             sockets = list(range(len(one.gpus)))
-            places = [*sockets, -1] if job.newer else [-1, *sockets]
-            got = taking.fill(places, missing, newer=job.newer)
+            even = job.release.shares_gpus_over_sockets
+            places = [*sockets, -1] if even else [-1, *sockets]
+            got = taking.fill(places, missing, sort=even)
             totals[a] += got
             picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
     return not any(more[a] and totals[a] < ask.per_job for a, ask in enumerate(job.asks))
@@ -75,21 +77,21 @@ def _unused(node: Laid) -> list[int]:
 def _give(
     job: Job, one: Near, node: Laid, taking: Taking, tasks: list[int], total: int, left: int
 ) -> bool:
-    ask, newer = one.ask, job.newer
+    ask, even = one.ask, job.release.shares_gpus_over_sockets
     if ask.per_node:
-        missing = (_by_node_newer if newer else _by_node)(job, one, node, taking)
+        missing = (_by_node if even else _by_node_in_turn)(job, one, node, taking)
     elif ask.per_socket:
-        missing = (_by_socket_newer if newer else _by_socket)(job, one, node, taking)
+        missing = (_by_socket if even else _by_socket_in_turn)(job, one, node, taking)
     elif ask.per_task:
         count = min(sum(tasks), _limit(job, node))
-        missing = (_by_task_newer if newer else _by_task)(job, one, tasks, count, taking)
+        missing = (_by_task if even else _by_task_in_turn)(job, one, tasks, count, taking)
     else:
         _by_job(job, one, node, taking, total, left)
         return True
-    return not missing or not newer
+    return not missing or not job.release.refuses_short_grants
 
 
-def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_node_in_turn(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
     places = [-1, *_used(node)]
     for place in places:
@@ -100,7 +102,7 @@ def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     return need - taking.by_score(_unused(node), need, best)
 
 
-def _by_node_newer(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
     each = need / node.sum_cores
     for s in _used(node):
@@ -125,7 +127,7 @@ def _sockets(job: Job, one: Near, node: Laid) -> list[int]:
     return sorted(used)
 
 
-def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_socket_in_turn(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     best = taking.all_scores()
     for s in _sockets(job, one, node):
         need = one.ask.per_socket
@@ -134,7 +136,7 @@ def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     return 0
 
 
-def _by_socket_newer(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     sockets = _sockets(job, one, node)
     need = max(len(_used(node)), len(sockets)) * one.ask.per_socket
     if job.sockets and len(_used(node)) > job.sockets:
@@ -152,13 +154,13 @@ def _limit(job: Job, node: Laid) -> int:
 
 
 def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
-    """Tasks of each socket; before 23.02 a core counts as tasks for its threads."""
+    """Tasks of each socket, by the CPUs of a task, or a task for each thread."""
     threads = node.room.threads
     each, limit = 1, _limit(job, node)
-    if job.newer:
+    if job.release.counts_tasks_by_cpus:
         each = max(1, node.cpus // node.tasks) if node.tasks else 1
         threads = min(threads, job.threads) if job.threads else threads
-    found = [0] * len(node.cores)
+    found, whole = [0] * len(node.cores), job.release.counts_tasks_of_all_cores
     for s, cores in enumerate(node.cores):
         core = 0
         while core < cores:
@@ -169,7 +171,7 @@ def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
                     per_core, skip = 1, each // node.room.threads - 1
             found[s] += per_core
             core += 1 + max(skip, 0)
-            if not job.newest and limit and sum(found) >= limit:
+            if not whole and limit and sum(found) >= limit:
                 found[s] -= sum(found) - limit
                 return found
             if job.tasks_per_socket and found[s] >= job.tasks_per_socket:
@@ -178,7 +180,7 @@ def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
     return found
 
 
-def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+def _by_task_in_turn(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
     each = one.ask.per_task
     for s in range(len(one.gpus)):
         if s == 0 or tasks[s]:
@@ -188,7 +190,7 @@ def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) 
     return 0
 
 
-def _by_task_newer(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
     need = count * one.ask.per_task
     for s in range(len(one.gpus)):
         need -= taking.take(s, min(need, tasks[s] * one.ask.per_task), sort=True)
@@ -199,26 +201,27 @@ def _by_task_newer(job: Job, one: Near, tasks: list[int], count: int, taking: Ta
 
 def _by_job(job: Job, one: Near, node: Laid, taking: Taking, total: int, left: int) -> None:
     """As many as there are beside the cores, one left for each node still to come."""
-    ask, newer = one.ask, job.newer
+    ask, release = one.ask, job.release
+    even = release.shares_gpus_over_sockets
     most = ask.per_job - total - left
-    if newer:
+    if release.caps_gpus_of_node:
         most = min(most, one.total)
     per_gpu = ask.cpus_per_gpu or ask.tasks_per_gpu * job.cpus
     if per_gpu:
         threads = node.room.threads
-        if newer and job.threads:
+        if release.honours_threads_per_core and job.threads:
             threads = min(threads, job.threads)
         most = min(most, node.sum_cores * threads // per_gpu)
     wide = most > 1 and bool(taking.links)
-    goal = 1 << 16 if wide else (max(most, 1) if newer else most)
+    goal = 1 << 16 if wide else (max(most, 1) if even else most)
     used = _used(node)
-    if newer:
+    if even:
         each = goal / node.sum_cores
         for s in used:
             taking.take(s, min(goal - len(taking.taken), int(node.cores[s] * each)))
     for place in (-1, *used):
         taking.take(place, goal - len(taking.taken))
-    if not (newer and job.enforce):
+    if not (even and job.enforce):
         for s in _unused(node):
             if not taking.taken:
                 taking.take(s, 1)
@@ -230,8 +233,8 @@ def _shares(job: Job, one: Near, node: Laid, tasks: list[int]) -> dict[int, int]
     """Shares of GPUs, as a rule of one; None where no one GPU has enough."""
     ask = one.ask
     several = "MULTIPLE_SHARING_GRES_PJ" in job.select
-    if not job.newer:
-        return _shares_older(one, node) if ask.per_node else {}
+    if not job.release.packs_shards:
+        return _shares_of_node(one, node) if ask.per_node else {}
     got: dict[int, int] = {}
     if ask.per_node:
         if _of_one(job, one, _used(node), ask.per_node, got, single=True):
@@ -255,7 +258,7 @@ def _shares(job: Job, one: Near, node: Laid, tasks: list[int]) -> dict[int, int]
     return None if left else got
 
 
-def _shares_older(one: Near, node: Laid) -> dict[int, int]:
+def _shares_of_node(one: Near, node: Laid) -> dict[int, int]:
     need = one.ask.per_node
     for place in (one.anywhere, *(one.gpus[s] for s in _used(node)), sorted(one.each)):
         for gpu in place:

@@ -116,7 +116,8 @@ def room(job: Job, number: int, name: str, shape: Shape, *, trial: bool) -> Room
         return None
     gpus = sum(one.total for one in near if one.ask.name == "gpu")
     wants = any(one.ask.name == "gpu" for one in near)
-    worth = (cpus * gpus if wants else cpus) if job.newest else cpus + gpus
+    by_product = job.release.ranks_nodes_by_product
+    worth = (cpus * gpus if wants else cpus) if by_product else cpus + gpus
     weight = (shape.weight, 0xFF - beside if near else 0xFF)
     return Room(
         number, name, shape, cores, cpus, found.most, near, gpus, worth, weight, list(cores)
@@ -129,12 +130,12 @@ def _near(
     units = shape.units_of(ask.name, ask.kind)
     gpus: list[list[int]] = [[] for _ in range(shape.sockets)]
     anywhere: list[int] = []
-    most = 0
+    most, packs = 0, job.release.packs_shards
     for gpu, count in units.items():
         if ask.shared and not trial:
-            if job.newer and ask.per_task > count:
+            if packs and ask.per_task > count:
                 continue
-            if not (job.newer and "MULTIPLE_SHARING_GRES_PJ" in job.select):
+            if not (packs and "MULTIPLE_SHARING_GRES_PJ" in job.select):
                 most = max(most, count)
         socket = shape.socket_of(gpu)
         if socket == EVERY_SOCKET:
@@ -151,7 +152,8 @@ def _near(
             if count < ask.per_socket and job.enforce:
                 cores[socket] = 0
     one = Near(ask, gpus, anywhere, beside, any_units, any_units + sum(beside), units, most)
-    if not job.newer and job.enforce and ask.per_job and not ask.per_socket:
+    loose = job.enforce and ask.per_job and not ask.per_socket
+    if loose and not job.release.keeps_all_sockets:
         _fewest_sockets(job, one, cores)
     least = max(ask.per_node, ask.per_task)
     if one.total < least:
@@ -161,7 +163,7 @@ def _near(
 
 
 def _fewest_sockets(job: Job, one: Near, cores: list[int]) -> None:
-    """Before 23.02 binding leaves out the sockets with the fewest GPUs, where one will do."""
+    """Binding leaves out the sockets with the fewest GPUs, where one will do."""
     few = sockets_per_node(job)
     some = [s for s, n in enumerate(one.beside) if n and cores[s]]
     while few is not None and few < len(cores) and len(some) > few:
@@ -195,7 +197,7 @@ def sockets_per_node(job: Job) -> int | None:
 
 def _gpu_cpus(job: Job, nodes: int) -> int:
     """CPUs that the GPUs of a node bring: some releases count them here."""
-    if not job.newer or job.newest:
+    if not job.release.counts_cpus_of_gpus:
         return 0
     count = 0
     for ask in job.asks:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from podwright.slurm.gpus.requests._invalid import invalid
-from podwright.slurm.gpus.requests._options import Given, Version
+from podwright.slurm.gpus.requests._options import Given
 from podwright.slurm.gpus.requests._units import memory, minutes, names
+from podwright.slurm.site.releases import Release, Version
 
-_FLAGS = {
+_FLAGS: dict[str, Version] = {  # since
     "disable-binding": (0, 0),
     "enforce-binding": (0, 0),
     "one-task-per-sharing": (23, 11),
@@ -87,7 +88,7 @@ def _count(text: str, option: str) -> int:
     return int(text)
 
 
-def read_said(given: tuple[Given, ...], version: Version) -> Said:
+def read_said(given: tuple[Given, ...], release: Release) -> Said:
     """All of it. Options that the model lacks are named in `unmodelled`."""
     said = Said()
     hint = ""
@@ -97,13 +98,13 @@ def read_said(given: tuple[Given, ...], version: Version) -> Said:
         elif name == "hint":
             hint = value
         else:
-            _one(said, name, value, version)
+            _one(said, name, value, release)
     if hint:
-        _hint(said, hint, given, version)
+        _hint(said, hint, given, release)
     return said
 
 
-def _one(said: Said, name: str, value: str, version: Version) -> None:
+def _one(said: Said, name: str, value: str, release: Release) -> None:
     counts = {
         "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
         "sockets-per-node": "sockets", "cores-per-socket": "cores", "threads-per-core": "threads",
@@ -158,7 +159,7 @@ def _one(said: Said, name: str, value: str, version: Version) -> None:
     elif name == "distribution":
         _distribution(said, value)
     elif name == "gres-flags":
-        said.flags |= _flags(value, version)
+        said.flags |= _flags(value, release)
 
 
 def _sockets_cores_threads(said: Said, value: str) -> None:
@@ -190,10 +191,10 @@ def _distribution(said: Said, value: str) -> None:
         said.unmodelled.append("--distribution=arbitrary")
 
 
-def _flags(value: str, version: Version) -> frozenset[str]:
+def _flags(value: str, release: Release) -> frozenset[str]:
     found = set()
     for word in value.lower().split(","):
-        if word not in _FLAGS or _FLAGS[word] > version:
+        if word not in _FLAGS or _FLAGS[word] > release.version:
             raise invalid(
                 f"--gres-flags={word}: this release does not know it", option="gres-flags"
             )
@@ -201,10 +202,10 @@ def _flags(value: str, version: Version) -> frozenset[str]:
     return frozenset(found)
 
 
-def _hint(said: Said, hint: str, given: tuple[Given, ...], version: Version) -> None:
+def _hint(said: Said, hint: str, given: tuple[Given, ...], release: Release) -> None:
     """--hint, which Slurm ignores beside an option that says the same."""
     beside = {"ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind"}
-    if version >= (23, 2):
+    if release.sockets_override_hint:
         beside |= {"cores-per-socket", "sockets-per-node"}
     if any(g.name in beside for g in given):
         return

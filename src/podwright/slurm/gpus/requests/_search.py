@@ -54,8 +54,8 @@ class Search:
     low_left: int = 0
     cpus_left: int = 0
     most_cpus: int = 0
-    tasks: int = 0  # still to be laid (since 23.02)
-    again: str = "less"  # since 23.02, what to try next: no (nothing), less, only, without
+    tasks: int = 0  # still to be laid, where a cap on GPUs bounds tasks
+    again: str = "less"  # what to try next: no (nothing), less, only, without
     hint: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Search:
             self.job,
             self.rooms[n],
             first=self.first,
-            nodes=self.low_left if self.job.newer else 1,
+            nodes=self.low_left if self.job.release.reserves_gpus_for_nodes else 1,
         )
 
     def use(self, n: int, cpus: int) -> bool:
@@ -101,20 +101,22 @@ class Search:
         return True
 
     def cut(self, n: int, cpus: int) -> int | None:
-        """CPUs to take of this node; None where its GPUs do not do after all (since 23.02)."""
-        job, node = self.job, self.rooms[n]
+        """CPUs to take of this node; None where its GPUs do not do after all."""
+        job, node, release = self.job, self.rooms[n], self.job.release
         if not job.whole:
             kept = max(self.low_left - 1, 0) * job.cpus_per_core(node.threads)
             room = self.most_cpus - kept
             if cpus > room:
-                by_gpus = (node.gpu_cpus if job.newer else 0) or job.least_gpu_cpus
+                by_gpus = (
+                    node.gpu_cpus if release.keeps_cores_of_gpus else 0
+                ) or job.least_gpu_cpus
                 cpus = max(room, job.least, by_gpus)
                 node.cpus = cpus
-            if not job.newest:
+            if not release.ranks_nodes_by_product:
                 node.worth = node.cpus + node.gpus
         if not job.gpus_per_job or not cpus:
             return cpus
-        return self._gpus_newer(node, cpus) if job.newer else self._gpus(node, cpus)
+        return (self._capped if release.caps_gpus_of_node else self._gpus)(node, cpus)
 
     def _gpus(self, node: Room, cpus: int) -> int:
         by_gpus = 0
@@ -128,7 +130,7 @@ class Search:
             self.job.found[n] += gpus
         return by_gpus or cpus
 
-    def _gpus_newer(self, node: Room, cpus: int) -> int | None:
+    def _capped(self, node: Room, cpus: int) -> int | None:
         job = self.job
         spare = max(self.low_left - 1, 0)
         tasks = self.tasks - spare
@@ -170,8 +172,8 @@ class Search:
         return cpus
 
     def settle(self, chosen: list[int]) -> None:
-        """Since 23.02: only now the cores that were given up are gone."""
-        if self.job.newer and self.job.asks:
+        """Where cores are trimmed last: only now those that were given up are gone."""
+        if self.job.release.trims_cores_last and self.job.asks:
             for n in chosen:
                 node = self.rooms[n]
                 node.cores = [min(a, b) for a, b in zip(node.cores, node.keep, strict=True)]

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from podwright.slurm.gpus.requests._ask import Ask, ask_slurm
 from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, numbers
-from podwright.slurm.gpus.requests._options import Version, parse_version
+from podwright.slurm.gpus.requests._options import parse_version
 from podwright.slurm.gpus.requests._partition import read_partitions, sized
 from podwright.slurm.gpus.requests._units import names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape, Site
+from podwright.slurm.site.releases import Version
 
 _GPU = re.compile(r"(?:^|,)gpu(?::([^:(,]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=,|\(|$)")
 _OTHER = re.compile(r"(?:^|,)([a-z_]\w*)(?::[^:(,]+)??:(\d+)(?=,|\(|$)", re.I)

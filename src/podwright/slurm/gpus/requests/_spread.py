@@ -78,16 +78,16 @@ def _limits(job: Job, rooms: list[Room]) -> list[int] | None:
             min(one.total // one.ask.per_task for one in node.near if one.ask.per_task)
             for node in rooms
         ]
-    return [node.tasks for node in rooms] if job.newer and job.asks else None
+    return [node.tasks for node in rooms] if job.release.gpus_bound_tasks and job.asks else None
 
 
 def _most(job: Job, nodes: int, count: int) -> int:
     """Tasks in all."""
-    if job.newest and job.tasks_per_node:
+    if job.release.lays_tasks_per_node and job.tasks_per_node:
         return job.tasks_per_node * nodes
-    if job.newer and job.tasks_said:
+    if job.release.lays_tasks_as_said and job.tasks_said:
         return max(job.tasks or count, 1)
-    if job.newer and job.tasks_per_node:
+    if job.release.lays_tasks_as_said and job.tasks_per_node:
         return job.tasks_per_node * nodes
     if not job.overcommit and job.cpus > 1:
         count = job.tasks_per_node * nodes if job.tasks_per_node else count // job.cpus
@@ -115,7 +115,7 @@ def _tasks(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | N
         if sum(tasks) < most and rooms[n].cpus:
             add(n)
     space = any(cpus[n] < node.cpus for n, node in enumerate(rooms) if tasks[n])
-    crowded = not space and not job.newer
+    crowded = not space and not job.release.refuses_overfull_nodes
     for n, node in enumerate(rooms):
         for _ in range(cpus[n] % node.threads // job.cpus):
             if sum(tasks) < most and not full(n):
@@ -132,7 +132,7 @@ def _tasks(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | N
                 space = space or node.cpus - cpus[n] >= job.cpus
         if space or sum(tasks) >= most:
             continue
-        if not job.newer:
+        if not job.release.refuses_overfull_nodes:
             crowded = True
         elif limits is not None and not any(a.per_task for a in job.asks):
             limits = None
@@ -167,7 +167,7 @@ def _planes(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | 
             space = space or cpus[n] < node.cpus
         if space or sum(tasks) >= most:
             continue
-        if not job.newer:
+        if not job.release.refuses_overfull_nodes:
             crowded = True
         elif limits is not None and not any(a.per_task for a in job.asks):
             limits = None

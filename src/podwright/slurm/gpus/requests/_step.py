@@ -13,39 +13,36 @@ from podwright.slurm.gpus.requests._fill import Options, fill_srun
 from podwright.slurm.gpus.requests._layout import lay
 from podwright.slurm.gpus.requests._request import Gpus, Request
 from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.site.releases import Release
 
 
-def step_of(
-    request: Request,
-    w: Wants,
-    held: list[Held],
-    *,
-    newer: bool,
-    alone: bool,
-    again: bool,
-) -> Step | Refusal:
+def step_of(request: Request, w: Wants, held: list[Held], release: Release) -> Step | Refusal:
     """What srun sends: for itself, or inside the job that sbatch or salloc got."""
     nodes, in_job = len(held), request.command != "srun"
-    if not newer and request.cpus_per_gpu and not request.asks_for_gpus and not request.exclusive:
+    none = request.cpus_per_gpu and not request.asks_for_gpus and not request.exclusive
+    if none and not release.needs_gpus_for_their_cpus:
         return Refusal("step", "srun asks for cores of GPUs, and the job has no GPU")
-    if again and in_job and request.tasks_per_gpu and request.cpus_per_task:
+    both = in_job and request.tasks_per_gpu and request.cpus_per_task
+    if both and release.srun_reads_tres_per_task:
         return Refusal(
             "step",
             "this Slurm's srun reads --cpus-per-task from its job as --tres-per-task, and refuses "
             "that beside --ntasks-per-gpu",
             "In the job: `unset SLURM_TRES_PER_TASK` before srun; or ask with --ntasks-per-node",
         )
-    o = _inside(request, w, nodes, newer=newer, alone=alone) if in_job else replace(w.options)
+    o = _inside(request, w, nodes, release) if in_job else replace(w.options)
     sized = o.cpus_per_task if in_job else request.cpus_per_task
     tasks: int | None = o.tasks
-    if not o.said or (newer and not o.counted and o.tasks_per_node):
+    by_node = not o.counted and o.tasks_per_node
+    if not o.said or (release.counts_tasks_at_server and by_node):
         each = (o.tasks_per_node or 0) * nodes
         if sized and not o.tasks_per_node:
             each = sum(node.cpus // sized for node in held)
             o.said = True
-        tasks = None if newer and sized and not o.tasks_per_node else max(each, nodes)
+        late = release.counts_step_tasks_late and sized and not o.tasks_per_node
+        tasks = None if late else max(each, nodes)
         o.said = o.said or bool(o.tasks_per_node)
-    by_gpus = _cpus_of_gpus(request, o, tasks or 0, newer=newer) if request.cpus_per_gpu else None
+    by_gpus = _cpus_of_gpus(request, o, tasks or 0, release) if request.cpus_per_gpu else None
     if sized:
         cpus = (tasks or 0) * sized
     elif by_gpus is not None:
@@ -63,16 +60,16 @@ def step_of(
         cpus=cpus,
         tasks_per_node=o.tasks_per_node,
         cpus_per_task=sized,
-        exact=bool(sized or (newer and request.cpus_per_gpu)),
+        exact=bool(sized or (release.step_cpus_follow_gpus and request.cpus_per_gpu)),
         asked=request.step_asked,
     )
-    return _grow(step, request, newer=newer) or step
+    return _grow(step, request, release) or step
 
 
-def _inside(request: Request, w: Wants, nodes: int, *, newer: bool, alone: bool) -> Options:
+def _inside(request: Request, w: Wants, nodes: int, release: Release) -> Options:
     """The options that srun reads from its job's environment."""
     sent = _batch if request.command == "sbatch" else _shell
-    tasks, each = sent(request, w, nodes, newer=newer)
+    tasks, each = sent(request, w, nodes, release)
     o = Options(
         tasks=tasks or 1,
         said=bool(tasks),
@@ -81,36 +78,41 @@ def _inside(request: Request, w: Wants, nodes: int, *, newer: bool, alone: bool)
         max_nodes=nodes,
         nodes_said=True,
         tasks_per_node=each,
-        cpus_per_task=None if alone else request.cpus_per_task,
+        cpus_per_task=None if release.srun_ignores_cpus_per_task else request.cpus_per_task,
     )
-    fill_srun(o, newer=newer, in_job=True)
+    fill_srun(o, release, in_job=True)
     return o
 
 
-def _shell(request: Request, w: Wants, nodes: int, *, newer: bool) -> tuple[int | None, int | None]:
+def _shell(
+    request: Request, w: Wants, nodes: int, release: Release
+) -> tuple[int | None, int | None]:
     """Tasks and tasks per node in the environment that salloc makes: it fits them to the nodes."""
     tasks, each = w.sent_tasks, w.sent_tasks_per_node
-    if each and (not newer if w.options.said else tasks is None and newer):
+    later = release.counts_tasks_at_server
+    if each and (not later if w.options.said else tasks is None and later):
         tasks = nodes * each
     elif w.options.said and tasks is not None:
         tasks = max(tasks, nodes)
     return tasks, each
 
 
-def _batch(request: Request, w: Wants, nodes: int, *, newer: bool) -> tuple[int | None, int | None]:
+def _batch(
+    request: Request, w: Wants, nodes: int, release: Release
+) -> tuple[int | None, int | None]:
     """The same in a batch script: as they were asked for."""
     tasks, each = w.sent_tasks, request.tasks_per_node
-    if w.options.said and not newer:
+    if w.options.said and not release.counts_tasks_at_server:
         tasks = w.options.tasks
     if tasks is None:
         tasks = nodes * each if each else w.tasks
     return tasks, each
 
 
-def _cpus_of_gpus(request: Request, o: Options, tasks: int, *, newer: bool) -> int | None:
+def _cpus_of_gpus(request: Request, o: Options, tasks: int, release: Release) -> int | None:
     each = request.cpus_per_gpu or 0
     own = dict(request.step_asked)
-    if not newer:
+    if not release.step_cpus_follow_gpus:
         return tasks * own["task"].count * each if "task" in own else None
     if "job" in own:
         return own["job"].count * each
@@ -123,7 +125,7 @@ def _cpus_of_gpus(request: Request, o: Options, tasks: int, *, newer: bool) -> i
     return 0
 
 
-def _grow(step: Step, request: Request, *, newer: bool) -> Refusal | None:
+def _grow(step: Step, request: Request, release: Release) -> Refusal | None:
     """--ntasks-per-gpu: more tasks where there are more GPUs."""
     each = request.tasks_per_gpu
     if not each:
@@ -148,7 +150,7 @@ def _grow(step: Step, request: Request, *, newer: bool) -> Refusal | None:
         return None
     gpus = 0
     for share in shares:
-        by_node = share.node * (step.min_nodes if newer else 1)
+        by_node = share.node * (step.min_nodes if release.step_gpus_of_all_nodes else 1)
         gpus += max(share.job, by_node, share.task * step.tasks)
     if step.tasks < gpus * each:
         cpus = step.cpus // step.tasks
@@ -167,22 +169,16 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
 
 
 def run_step(
-    request: Request,
-    w: Wants,
-    held: list[Held],
-    *,
-    newer: bool,
-    alone: bool,
-    again: bool = False,
+    request: Request, w: Wants, held: list[Held], release: Release
 ) -> list[Placed] | Refusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
-    step = step_of(request, w, held, newer=newer, alone=alone, again=again)
+    step = step_of(request, w, held, release)
     if isinstance(step, Refusal):
         return step
     asked = step.asked or request.asked
     if not step.asked:
         step.asked = asked
-        refused = _grow(step, request, newer=newer)
+        refused = _grow(step, request, release)
         if refused:
             return refused
     shares = shares_of(asked)
@@ -190,8 +186,8 @@ def run_step(
         gpus = step.tasks // request.tasks_per_gpu
         shares = [Share("", job=gpus, tasks_per_gpu=request.tasks_per_gpu)]
     for share in shares:
-        share.cpus_per_gpu = (request.cpus_per_gpu or 0) if newer else 0
-    placed = lay(step, request, w, held, shares, newer=newer)
+        share.cpus_per_gpu = (request.cpus_per_gpu or 0) if release.step_cpus_follow_gpus else 0
+    placed = lay(step, request, w, held, shares, release)
     if isinstance(placed, Refusal) or not request.shares:
         return placed
     return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

@@ -105,7 +105,7 @@ def by_switches(search: Search, site: Site) -> list[int] | None:
             cpus_found >= search.cpus_left and search.enough_nodes(len(best)) and have
         )
         asked = cpus_found >= search.cpus_left and len(best) >= search.nodes_left and have
-        if asked if job.newer else enough:
+        if asked if job.release.switches_count_asked_nodes else enough:
             break
     if not enough:
         search.again, search.hint = "without", reach
@@ -146,7 +146,7 @@ def _top(
             top = at
         if required or not nodes or not search.enough_nodes(len(nodes)):
             continue
-        if search.job.newer and search.cpus_left > switch.cpus:
+        if search.job.release.switches_count_cpus and search.cpus_left > switch.cpus:
             continue
         lightest = min(search.rooms[n].weight for n in nodes)
         if top is None or (switch.level >= table[top].level and lightest <= lowest):
@@ -160,12 +160,13 @@ def _take_lighter(
     search: Search, lighter: set[int], offers: dict[int, int], chosen: set[int]
 ) -> bool:
     """All nodes that are lighter than the last needed; False where no more may follow."""
+    again = search.job.release.rechecks_lighter_nodes
     for n in sorted(lighter):
         if search.high > 0 and search.use(n, offers[n]):
             chosen.add(n)
-        elif search.job.newer:
+        elif again:
             lighter.discard(n)
-    if not search.job.newer:
+    if not again:
         chosen |= lighter
     if search.high <= 0 and not search.enough:
         search.again, search.hint = "only", set(chosen)
@@ -221,6 +222,7 @@ def _nearest(
     search: Search, table: list[_Switch], leaves: list[int], near: list[int | None]
 ) -> int | None:
     best: int | None = None
+    by_cpus = search.job.release.switches_count_cpus
     for at in leaves:
         here = near[at]
         if best is None or here is None or not table[at].count:
@@ -230,7 +232,7 @@ def _nearest(
         better, fits = _compare(search, table, at, best)
         other = near[best]
         assert other is not None
-        closer = here < other and (fits if search.job.newer else better >= 0)
+        closer = here < other and (fits if by_cpus else better >= 0)
         if closer or (here == other and better > 0):
             best = at
     return best
@@ -241,7 +243,9 @@ def _compare(search: Search, table: list[_Switch], i: int, j: int) -> tuple[int,
 
     def fits(at: int) -> bool:
         enough = table[at].count >= search.nodes_left
-        return enough and (not search.job.newer or table[at].cpus >= search.cpus_left)
+        return enough and (
+            not search.job.release.switches_count_cpus or table[at].cpus >= search.cpus_left
+        )
 
     while True:
         one, other = fits(i), fits(j)

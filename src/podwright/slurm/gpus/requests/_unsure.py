@@ -9,14 +9,15 @@ from podwright.slurm.gpus.requests._counts import Held
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._said import Said
 from podwright.slurm.gpus.requests._values import Partition
+from podwright.slurm.site.releases import Release
 
 
-def unsure_job(request: Request, said: Said, partitions: list[Partition], *, newer: bool) -> str:
+def unsure_job(request: Request, said: Said, partitions: list[Partition], release: Release) -> str:
     """What of this job is not modelled, empty where all of it is."""
-    if said.overcommit and request.tasks_per_gpu and newer:
+    if said.overcommit and request.tasks_per_gpu and release.counts_tasks_at_server:
         return "--overcommit with --ntasks-per-gpu"
     mixed = any(way == "node" for way, _, _ in request.shares) and request.by_gres
-    if not newer and mixed and request.kind() and request.cpus_per_gpu:
+    if not release.packs_shards and mixed and request.kind() and request.cpus_per_gpu:
         return "GPUs of a type beside shares of GPUs"
     sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
     if not sized and len({one.memory for one in partitions}) > 1:
@@ -24,16 +25,17 @@ def unsure_job(request: Request, said: Said, partitions: list[Partition], *, new
     return ""
 
 
-def unsure_step(request: Request, held: list[Held], *, newer: bool) -> str:
+def unsure_step(request: Request, held: list[Held], release: Release) -> str:
     """What of this step is not modelled, empty where all of it is."""
     if request.shares and request.bind:
         return "--gpu-bind with shares of GPUs"
     bound = request.other.get("hint") == "memory_bound"
-    if newer and bound and request.cpus_per_task and not request.tasks:
+    late = release.counts_step_tasks_late
+    if late and bound and request.cpus_per_task and not request.tasks:
         return "--hint=memory_bound with --cpus-per-task and no --ntasks"
     per_core = request.other.get("ntasks-per-core", "1") != "1" and request.cpus_per_gpu
     whole = request.other.get("extra-node-info", "").count(":") == 2
-    if newer and request.per_task and (per_core or whole):
+    if release.gpus_bound_tasks and request.per_task and (per_core or whole):
         return "--gpus-per-task with threads of cores"
     if len(held) < 2:
         return ""
@@ -49,8 +51,10 @@ def unsure_step(request: Request, held: list[Held], *, newer: bool) -> str:
     if bound and cpus:
         return "--hint=memory_bound over nodes with unequal counts of CPUs"
     ranged = request.max_nodes is not None and request.max_nodes != request.min_nodes
-    if not newer and cpus and request.tasks and ranged and not request.asks_for_gpus:
+    busy = not release.steps_need_room and cpus and request.tasks and ranged
+    if busy and not request.asks_for_gpus:
         return "tasks over a range of nodes with unequal counts of CPUs"
-    if not newer and request.per_task and request.cpus_per_task and gpus:
+    late = release.counts_step_tasks_late
+    if not late and request.per_task and request.cpus_per_task and gpus:
         return "--gpus-per-task and --cpus-per-task over nodes with unequal counts of GPUs"
     return ""

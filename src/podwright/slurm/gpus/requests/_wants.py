@@ -13,29 +13,30 @@ from podwright.slurm.gpus.requests._fill import Options, fill
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._said import Said, read_said
 from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.site.releases import Release
 
 
 def wants_of(
-    request: Request, *, newer: bool = False, said: Said | None = None, least_nodes: int = 0
+    request: Request, release: Release, *, said: Said | None = None, least_nodes: int = 0
 ) -> Wants | Refusal:
-    """The request in the scheduler's terms, or why it never gets there. newer: since 23.02.
+    """The request in the scheduler's terms, or why it never gets there.
 
     least_nodes: MinNodes of the partition, which raises what is asked for.
     """
-    said = said or read_said(request.given, (23, 2) if newer else (22, 5))
-    wants = _sent(fill(request, newer=newer, said=said), request, said, newer=newer)
-    refused = agree(wants, request, newer=newer, server=False)
+    said = said or read_said(request.given, release)
+    wants = _sent(fill(request, release, said), request, said, release)
+    refused = agree(wants, request, release, server=False)
     if refused:
         return refused
     wants.sent_tasks, wants.sent_tasks_per_node = wants.tasks, wants.tasks_per_node
-    _complete(wants, least_nodes, newer=newer)
-    return agree(wants, request, newer=newer, server=True) or wants
+    _complete(wants, least_nodes, release)
+    return agree(wants, request, release, server=True) or wants
 
 
-def _sent(o: Options, request: Request, said: Said, *, newer: bool) -> Wants:
+def _sent(o: Options, request: Request, said: Said, release: Release) -> Wants:
     """The message of a command."""
     tasks, min_nodes = o.tasks, o.min_nodes if o.nodes_said else None
-    if newer and o.tasks_per_node:
+    if release.counts_tasks_at_server and o.tasks_per_node:
         if not o.said and o.fixed:
             tasks = o.min_nodes * o.tasks_per_node
         elif o.said and not o.nodes_said:
@@ -70,16 +71,16 @@ def _sent(o: Options, request: Request, said: Said, *, newer: bool) -> Wants:
     )
 
 
-def _complete(w: Wants, least: int, *, newer: bool) -> None:
+def _complete(w: Wants, least: int, release: Release) -> None:
     """What slurmctld fills in before it checks."""
     if least > 1 and (
         w.min_nodes is None or (w.min_nodes < least and not 0 < (w.max_nodes or 0) < least)
     ):
         w.min_nodes = least
-    if newer and w.min_nodes is None:
+    if release.counts_tasks_at_server and w.min_nodes is None:
         w.min_nodes = 1
     if w.tasks is None and w.min_nodes is not None:
-        if newer and w.tasks_per_gpu:
+        if release.counts_tasks_at_server and w.tasks_per_gpu:
             w.tasks = w.min_nodes * w.tasks_per_gpu
         elif w.tasks_per_node:
             w.tasks = w.min_nodes * w.tasks_per_node
@@ -87,7 +88,7 @@ def _complete(w: Wants, least: int, *, newer: bool) -> None:
         w.min_cpus = w.tasks * w.cpus
     w.asked_nodes = w.min_nodes or 1
     named = len(w.options.named)
-    if not newer and named:
+    if named and not release.nodelist_is_pool:
         w.min_nodes = max(w.min_nodes or 1, named)
         w.min_cpus = max(w.min_cpus, named)
     w.min_nodes = w.min_nodes or 1

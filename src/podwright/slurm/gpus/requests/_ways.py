@@ -52,7 +52,7 @@ def least_loaded(search: Search, count: int) -> list[int] | None:
             best, offered = -1, 0
             for n in left:
                 cpus = search.look(n)
-                if not search.job.newer and cpus:
+                if cpus and not search.job.release.compares_uncut_nodes:
                     cpus = _clipped(search, n, cpus)
                 if cpus and (best < 0 or _freer(search, n, best)):
                     best, offered = n, cpus
@@ -68,7 +68,7 @@ def least_loaded(search: Search, count: int) -> list[int] | None:
 
 
 def _clipped(search: Search, n: int, cpus: int) -> int:
-    """Before 23.02 what a node would give is cut down already while nodes are compared."""
+    """What a node would give, cut down already while nodes are compared."""
     job, node = search.job, search.rooms[n]
     if job.whole:
         return cpus
@@ -85,8 +85,8 @@ def _freer(search: Search, one: int, other: int) -> bool:
     return b.most_cpus * a.shape.all_cpus < a.most_cpus * b.shape.all_cpus
 
 
-def spread_out(search: Search, count: int) -> list[int] | None:
-    """Before 23.02: nodes of the lightest weight first, in their order."""
+def spread_in_order(search: Search, count: int) -> list[int] | None:
+    """Nodes of the lightest weight first, in their order."""
     chosen = _start(search)
     if chosen is None:
         return None
@@ -100,8 +100,8 @@ def spread_out(search: Search, count: int) -> list[int] | None:
     return _end(search, chosen)
 
 
-def spread_newer(search: Search, count: int) -> list[int] | None:
-    """Since 23.02: a task on every node in turn, and more nodes where those do not do."""
+def spread_out(search: Search, count: int) -> list[int] | None:
+    """A task on every node in turn, and more nodes where those do not do."""
     job = search.job
     if job.tasks:
         search.high = min(search.high, job.tasks)
@@ -115,7 +115,7 @@ def spread_newer(search: Search, count: int) -> list[int] | None:
     nodes, high, cpus = search.nodes_left - len(chosen), search.high - len(chosen), search.cpus_left
     cpus -= job.cpus * len(chosen)
     groups = [[n for n in some if offers[n] and n not in used] for some in _by_weight(search)]
-    if not job.each_weight:
+    if not job.release.spreads_over_weights:
         groups = [[n for some in groups for n in some]]
     before = search.high
     while True:

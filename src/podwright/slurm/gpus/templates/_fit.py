@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from podwright.hosts import expand
 from podwright.slurm.gpus.configure import Inventory, Kind, plan_topology, racked, units
-from podwright.slurm.gpus.requests import Shape, Version
+from podwright.slurm.gpus.requests import Shape
+from podwright.slurm.site.releases import OLDEST, Version
 from podwright.wire import InvalidRequest
 
 
@@ -82,7 +83,7 @@ def _network(
 ) -> tuple[str, tuple[int, ...]]:
     """(tree, block or nothing; how many of these nodes are on each leaf or in each block)."""
     # Who does not say his release gets what every release has.
-    kind = plan_topology(inventory, version or (22, 5), "auto").kind
+    kind = plan_topology(inventory, version or OLDEST, "auto").kind
     if kind == "both":
         wide = racked(inventory)
         kind = "block" if partition is not None and partition <= wide else "tree"

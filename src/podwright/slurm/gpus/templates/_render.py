@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from podwright.slurm.gpus.templates._fit import Fit, Wishes
+from podwright.slurm.site.releases import OLDEST, release_of
 from podwright.wire import InvalidRequest
 
 #: By name, what each is for.
@@ -75,7 +76,7 @@ def _head(fit: Fit, wishes: Wishes, nodes: int) -> str:
 
 def _together(fit: Fit, nodes: int) -> list[str]:
     """What keeps a job's nodes close: as few switches as hold it, or parts that a block holds."""
-    if fit.topology == "block" and (fit.version or (0, 0)) >= (24, 5):
+    if fit.topology == "block" and release_of(fit.version or OLDEST).has_segments:
         most = fit.groups[0] if fit.groups else nodes
         part = max(size for size in range(1, nodes + 1) if nodes % size == 0 and size <= most)
         if part == 1:
