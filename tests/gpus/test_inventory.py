@@ -62,7 +62,7 @@ class _Mute:
         self._library = library
         self.version, self.health = library.version, library.health
         self.holders, self.sample, self.close = library.holders, library.sample, library.close
-        self.forget = library.forget
+        self.forget, self.condition = library.forget, library.condition
 
     def gpus(self) -> tuple[Gpu, ...]:
         return tuple(

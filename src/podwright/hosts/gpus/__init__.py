@@ -3,6 +3,7 @@
 from podwright.hosts.gpus._divided import Device, divided
 from podwright.hosts.gpus._library import (
     STANDINS,
+    Condition,
     Health,
     Holder,
     Library,
@@ -27,6 +28,7 @@ __all__ = [
     "STANDINS",
     "VARIABLES",
     "BadInventory",
+    "Condition",
     "Device",
     "Found",
     "Gpu",

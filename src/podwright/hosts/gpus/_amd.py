@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import Health, Holder, LibraryError, Sample
+from podwright.hosts.gpus._library import Condition, Health, Holder, LibraryError, Sample
 from podwright.hosts.gpus._nvml import short_type
 from podwright.hosts.gpus._pci import short_bus
 from podwright.hosts.gpus._standin_amd import VARIABLE, AmdStandIn
@@ -146,6 +146,11 @@ class AmdSmi:
             memory=used,
             watts=_number(power.get("current_socket_power")),
         )
+
+    def condition(self, index: int) -> Condition:
+        """See `Library.condition`."""
+        said = self._try(self._lib.amdsmi_get_gpu_vbios_info, self._handles[index]) or {}
+        return Condition(firmware=str(said.get("version", "")))
 
     def _must(self, call: Callable[..., _T], *arguments: Any) -> _T:
         try:

@@ -51,6 +51,26 @@ class Sample(NamedTuple):
     mhz: int | None = None
 
 
+class Condition(NamedTuple):
+    """How a GPU is set and linked; None, or nothing, where it cannot tell.
+
+    firmware: its VBIOS. ecc: whether it is on. nvlinks: of each link, whether it is up; mbps: the
+    speed of one, as the vendor counts. slowed: what holds its clocks down that should not
+    (`thermal`, `power brake`, `hardware`, `software thermal`). fabric: the state of its place in
+    an NVLink fabric: `completed`, `in progress`, `not started` or `failed`. recovery: what the
+    driver asks for: `none`, `reset`, `reboot`, `drain`.
+    """
+
+    firmware: str = ""
+    persistence: bool | None = None
+    ecc: bool | None = None
+    nvlinks: tuple[bool, ...] = ()
+    mbps: int | None = None
+    slowed: tuple[str, ...] = ()
+    fabric: str = ""
+    recovery: str = ""
+
+
 class LibraryError(Exception):
     """A vendor's library failed; the message says at what."""
 
@@ -81,6 +101,10 @@ class Library(Protocol):
         """What it does."""
         ...
 
+    def condition(self, index: int) -> Condition:
+        """How it is set and linked."""
+        ...
+
     def forget(self, index: int) -> None:
         """After a reset: what was heard of one before counts no more."""
         ...
@@ -90,7 +114,7 @@ class Library(Protocol):
         ...
 
 
-def open_libraries(environ: Mapping[str, str]) -> tuple[list[Library], list[str]]:
+def open_libraries(environ: Mapping[str, str], root: str = "/") -> tuple[list[Library], list[str]]:
     """The libraries that answer, and notes on those that are there and do not."""
     from podwright.hosts.gpus._amd import open_amd
     from podwright.hosts.gpus._nvml import open_nvml
@@ -99,7 +123,7 @@ def open_libraries(environ: Mapping[str, str]) -> tuple[list[Library], list[str]
     notes: list[str] = []
     for vendor, open_library in (("nvidia", open_nvml), ("amd", open_amd)):
         try:
-            library = open_library(environ)
+            library = open_library(environ, root)
         except LibraryError as error:
             notes.append(f"{vendor}: {error}")
         else:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from podwright.hosts._cores import write_list
 from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import Health, Holder, LibraryError, Sample
+from podwright.hosts.gpus._library import Condition, Health, Holder, LibraryError, Sample
+from podwright.hosts.gpus._nvml_condition import read_condition
 from podwright.hosts.gpus._pci import read_line, short_bus
 from podwright.hosts.gpus._standin import VARIABLE, StandIn
 from podwright.hosts.gpus._values import Gpu, Slice
@@ -248,6 +249,10 @@ class Nvml:
             celsius=self._try(lib.nvmlDeviceGetTemperature, handle, 0),
             mhz=self._try(lib.nvmlDeviceGetClockInfo, handle, 1),
         )
+
+    def condition(self, index: int) -> Condition:
+        """See `Library.condition`."""
+        return read_condition(self._lib, self._handles[index], self._try)
 
     def _listen(self) -> Any:
         """Errors that the driver tells of from now on are kept until they are asked for."""

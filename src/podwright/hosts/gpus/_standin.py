@@ -22,6 +22,14 @@ that a GPU can fail, or be held, while something runs:
     mig = "on"                # on, off; left out: it cannot be cut
     slices = ["1g.10gb", "2g.20gb"]
     processes = [{ pid = 4711, memory = 512 }]
+    links_down = [5]
+    nvlink_mbps = 26562
+    firmware = "96.00.74.00.01"
+    persistence = true
+    ecc = true                # false: it is off
+    slowed = ["thermal"]      # hardware, software thermal, thermal, power brake
+    fabric_status = 0         # of its place in the fabric: other than 0 is a fault
+    recovery = "reset"        # none, reset, reboot, drain
 
 Every call that the real library has and this one lacks is answered as by an older driver.
 """
@@ -41,6 +49,9 @@ VARIABLE = "PODWRIGHT_STANDIN_NVML"
 SUCCESS, INVALID, NOT_SUPPORTED, NOT_FOUND = 0, 2, 3, 6
 INSUFFICIENT_SIZE, TIMEOUT, LOST = 7, 10, 15
 _NODE, _SYSTEM, _MULTIPLE = 40, 50, 20
+_SLOWED = {"hardware": 0x8, "software thermal": 0x20, "thermal": 0x40, "power brake": 0x80}
+_LINK_MBPS, _RECOVERY = 90, 230  # NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, …_GPU_RECOVERY_ACTION
+_ACTIONS = ("none", "reset", "reboot", "drain")
 _NO_HANDLE = ("DeviceGetCount", "DeviceGetHandleByIndex")
 _SLICE = 1000  # handles: 1 + index of the GPU, plus this times (1 + number of the slice)
 
@@ -199,6 +210,7 @@ class StandIn:
         found = info._obj
         found.clusterUuid[:] = list(uuid.UUID(cluster).bytes)
         found.cliqueId, found.state = int(clique or 0), 3
+        found.status = int(self._one(handle - 1).get("fabric_status", 0))
         return SUCCESS
 
     def _do_DeviceGetMigMode(self, handle: int, current: Any, pending: Any) -> int:
@@ -264,6 +276,30 @@ class StandIn:
 
     def _do_DeviceGetClockInfo(self, handle: int, kind: Any, clock: Any) -> int:
         return _put(clock, int(self._one(handle - 1).get("mhz", 1980)))
+
+    def _do_DeviceGetVbiosVersion(self, handle: int, text: Any, size: Any) -> int:
+        return _text(text, str(self._one(handle - 1).get("firmware", "96.00.74.00.01")))
+
+    def _do_DeviceGetPersistenceMode(self, handle: int, mode: Any) -> int:
+        return _put(mode, int(self._one(handle - 1).get("persistence", True)))
+
+    def _do_DeviceGetEccMode(self, handle: int, current: Any, pending: Any) -> int:
+        mode = int(self._one(handle - 1).get("ecc", True))
+        _put(pending, mode)
+        return _put(current, mode)
+
+    def _do_DeviceGetCurrentClocksThrottleReasons(self, handle: int, reasons: Any) -> int:
+        return _put(reasons, sum(_SLOWED[why] for why in self._one(handle - 1).get("slowed", ())))
+
+    def _do_DeviceGetFieldValues(self, handle: int, count: Any, values: Any) -> int:
+        one = self._one(handle - 1)
+        known = {_RECOVERY: _ACTIONS.index(one.get("recovery", "none"))}
+        if one.get("nvlinks"):
+            known[_LINK_MBPS] = int(one.get("nvlink_mbps", 26562))
+        for entry in values._obj:
+            entry.nvmlReturn = SUCCESS if entry.fieldId in known else NOT_SUPPORTED
+            entry.value.uiVal = known.get(entry.fieldId, 0)
+        return SUCCESS
 
     def _do_EventSetCreate(self, events: Any) -> int:
         return _point(events, 1)

@@ -81,6 +81,10 @@ class AmdStandIn:
     def amdsmi_get_gpu_vram_info(self, handle: int) -> dict[str, Any]:
         return {"vram_size": int(self._one(handle).get("memory", 196592))}
 
+    def amdsmi_get_gpu_vbios_info(self, handle: int) -> dict[str, str]:
+        version = str(self._one(handle).get("firmware", "022.040.003.043"))
+        return {"name": "N/A", "build_date": "N/A", "part_number": "N/A", "version": version}
+
     def amdsmi_get_gpu_enumeration_info(self, handle: int) -> dict[str, Any]:
         return {"drm_render": 128 + handle, "drm_card": handle, "hip_id": handle}
 

@@ -1,0 +1,29 @@
+"""Is a GPU node fit for jobs? Checks by a table, and what Slurm is told of it."""
+
+from podwright.slurm.gpus.health._findings import LEVELS, Finding, Report, reason
+from podwright.slurm.gpus.health._settings import PLACE, Script, Settings, read_settings
+from podwright.slurm.gpus.health._show import checks, prometheus, text
+from podwright.slurm.gpus.health._state import forget, forgotten, replace
+from podwright.slurm.gpus.health._table import CHECKS, run
+from podwright.slurm.gpus.health._xids import XIDS, xid
+
+__all__ = [
+    "CHECKS",
+    "LEVELS",
+    "PLACE",
+    "XIDS",
+    "Finding",
+    "Report",
+    "Script",
+    "Settings",
+    "checks",
+    "forget",
+    "forgotten",
+    "prometheus",
+    "read_settings",
+    "reason",
+    "replace",
+    "run",
+    "text",
+    "xid",
+]

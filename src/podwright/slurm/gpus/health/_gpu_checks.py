@@ -1,0 +1,378 @@
+"""Checks of GPUs, their links and the adapters beside them. Pure: a look in, findings out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from podwright.hosts.gpus import Inventory
+from podwright.slurm.gpus.health._seen import Seen, SeenGpu
+from podwright.slurm.gpus.health._settings import Settings
+from podwright.slurm.gpus.health._xids import xid
+
+#: XIDs that are no node's fault are shown this many times at most.
+_TOLD = 4
+
+
+class Wrong(NamedTuple):
+    """What a check found. level: empty for the check's own."""
+
+    part: str
+    problem: str
+    means: str
+    do: str
+    level: str = ""
+
+
+class Asked(NamedTuple):
+    """What a check may look at. like: this node as it should be; others: nodes of its kind."""
+
+    seen: Seen
+    settings: Settings
+    like: Inventory | None = None
+    others: tuple[Inventory, ...] = ()
+    limit: float = 0.0
+
+
+def name(seen: SeenGpu) -> str:
+    """A GPU, as a reason names it."""
+    return f"GPU {seen.gpu.index}"
+
+
+def library(asked: Asked) -> Iterator[Wrong]:
+    """The vendors' libraries answer."""
+    for note in asked.seen.inventory.notes:
+        yield Wrong(
+            "",
+            f"driver: {note}"[:80],
+            "The GPU driver or its library does not answer, so jobs cannot use the GPUs.",
+            "After an update of the driver, reboot; else see the kernel's log for NVRM or amdgpu.",
+        )
+
+
+def gpus(asked: Asked) -> Iterator[Wrong]:
+    """All are there."""
+    there = {seen.gpu.bus: seen for seen in asked.seen.gpus}
+    if asked.like:
+        for gpu in asked.like.gpus:
+            if gpu.bus not in there:
+                yield _missing(f"GPU {gpu.index}", f"not there ({gpu.bus})")
+    expected = asked.settings.expect.gpus
+    if expected and len(there) != expected and not (asked.like and asked.like.gpus):
+        yield _missing("", f"{len(there)} GPUs, not {expected}")
+    for seen in asked.seen.gpus:
+        if seen.error:
+            yield _missing(name(seen), "does not answer")
+        for problem in seen.health.problems:
+            if "bus" in problem or "answer" in problem or problem == "must be reset":
+                yield _missing(name(seen), problem)
+
+
+def _missing(part: str, problem: str) -> Wrong:
+    return Wrong(
+        part,
+        problem,
+        "A GPU that should be here cannot be used; jobs that get it fail.",
+        "Reboot the node. If it stays away, reseat or replace the GPU.",
+    )
+
+
+def gpu_memory(asked: Asked) -> Iterator[Wrong]:
+    """Each has the memory that it should have."""
+    like = {gpu.bus: gpu.memory for gpu in asked.like.gpus} if asked.like else {}
+    for seen in asked.seen.gpus:
+        wanted = asked.settings.expect.gpu_memory or like.get(seen.gpu.bus, 0)
+        if wanted and 0 < seen.gpu.memory < wanted * (1 - asked.limit / 100):
+            yield Wrong(
+                name(seen),
+                f"{seen.gpu.memory} MiB, not {wanted}",
+                "Part of its memory is missing, so programs that fitted no longer do.",
+                "Reset the GPU; compare its ECC and MIG settings with those of other nodes.",
+            )
+
+
+def driver(asked: Asked) -> Iterator[Wrong]:
+    """The driver is that of other nodes of this kind."""
+    for vendor, version in asked.seen.inventory.drivers.items():
+        wanted = asked.settings.expect.driver or _most(
+            other.drivers.get(vendor, "") for other in asked.others
+        )
+        if wanted and version and version != wanted:
+            yield Wrong(
+                "",
+                f"driver {version}, not {wanted}",
+                "Programs that span this node and others meet two versions of the driver.",
+                f"Install {wanted} here, or name the new version in the settings.",
+            )
+
+
+def firmware(asked: Asked) -> Iterator[Wrong]:
+    """The firmware of all GPUs of one kind is the same."""
+    kinds: dict[str, list[SeenGpu]] = {}
+    for seen in asked.seen.gpus:
+        if seen.condition.firmware:
+            kinds.setdefault(seen.gpu.name, []).append(seen)
+    for same in kinds.values():
+        said = asked.settings.expect.firmware
+        wanted = said or _most(seen.condition.firmware for seen in same)
+        for seen in same:
+            if seen.condition.firmware != wanted:
+                yield Wrong(
+                    name(seen),
+                    f"firmware {seen.condition.firmware}, not {wanted}",
+                    "It has another firmware than its siblings, as after a replacement.",
+                    "Bring it to the same version with the vendor's tool.",
+                )
+
+
+def _most(words: Iterable[str]) -> str:
+    """The most frequent, if more than half say it."""
+    counted = Counter(word for word in words if word)
+    if not counted:
+        return ""
+    word, count = counted.most_common(1)[0]
+    return word if 2 * count > counted.total() else ""
+
+
+def xids(asked: Asked) -> Iterator[Wrong]:
+    """No error code of the driver's since it was loaded."""
+    for seen in asked.seen.gpus:
+        numbers = {told.number: told for told in seen.xids}
+        if seen.health.xid:
+            numbers.setdefault(seen.health.xid, None)  # type: ignore[arg-type]
+        for count, number in enumerate(numbers):
+            known = xid(number)
+            if count < _TOLD or known.level == "fail":
+                yield Wrong(name(seen), f"XID {number}", known.means, known.do, known.level)
+    for told in {(told.bus, told.number) for told in asked.seen.lost}:
+        known = xid(told[1])
+        yield Wrong(f"GPU at {told[0]}", f"XID {told[1]}", known.means, known.do, known.level)
+    if not asked.seen.log and any(seen.gpu.vendor == "nvidia" for seen in asked.seen.gpus):
+        yield Wrong(
+            "",
+            "the kernel's log cannot be read",
+            "XIDs of earlier are told there alone.",
+            "Run this as root.",
+            "note",
+        )
+
+
+def ecc(asked: Asked) -> Iterator[Wrong]:
+    """No memory errors that were not corrected; correction is on where others have it on."""
+    for seen in asked.seen.gpus:
+        wrong = seen.health.ecc_uncorrected or 0
+        if wrong > asked.limit:
+            yield Wrong(
+                name(seen),
+                f"{wrong} uncorrected memory errors",
+                "Results on this GPU may be wrong.",
+                "Reset the GPU; if it comes again, run the vendor's diagnosis and replace it.",
+            )
+    states = {seen.condition.ecc for seen in asked.seen.gpus if seen.condition.ecc is not None}
+    if len(states) > 1:
+        for seen in asked.seen.gpus:
+            if seen.condition.ecc is False:
+                yield Wrong(
+                    name(seen),
+                    "ECC is off",
+                    "Errors of its memory are not noticed, and its siblings correct theirs.",
+                    "nvidia-smi --ecc-config=1 -i N, then reboot.",
+                )
+
+
+def row_remap(asked: Asked) -> Iterator[Wrong]:
+    """No row of its memory waits to be replaced, or could not be."""
+    for seen in asked.seen.gpus:
+        state = seen.health.row_remap
+        if state == "failed":
+            yield Wrong(
+                name(seen),
+                "row remapping failed",
+                "It has no spare row left for one that is broken.",
+                "Have the GPU replaced.",
+            )
+        elif state == "pending":
+            yield Wrong(
+                name(seen),
+                "row remapping pending",
+                "A row of its memory is broken; the spare one is used after a reset.",
+                "Reset the GPU (nvidia-smi --gpu-reset -i N) when no job uses it.",
+                "warn",
+            )
+
+
+def recovery(asked: Asked) -> Iterator[Wrong]:
+    """The driver asks for no reset and no reboot."""
+    for seen in asked.seen.gpus:
+        if seen.condition.recovery not in ("", "none"):
+            yield Wrong(
+                name(seen),
+                f"needs {seen.condition.recovery}",
+                "The driver says so itself, after an error.",
+                "Do that, as nvidia-smi -q names it (GPU Recovery Action).",
+            )
+
+
+def nvlink(asked: Asked) -> Iterator[Wrong]:
+    """All NVLinks are up, as many and as fast as they should be."""
+    expect = asked.settings.expect
+    most = max((sum(seen.condition.nvlinks) for seen in asked.seen.gpus), default=0)
+    like = {g.bus: max(g.links, default=0) for g in asked.like.gpus} if asked.like else {}
+    fastest = expect.mbps or max((seen.condition.mbps or 0 for seen in asked.seen.gpus), default=0)
+    for seen in asked.seen.gpus:
+        up = sum(seen.condition.nvlinks)
+        wanted = expect.nvlinks or max(most, like.get(seen.gpu.bus, 0))
+        down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
+        if up < wanted and not seen.error:
+            what = f"NVLink {','.join(down)} down" if down else f"{up} NVLinks, not {wanted}"
+            yield Wrong(
+                name(seen),
+                what,
+                "Traffic between GPUs of this node is slower, or fails.",
+                "Reset all GPUs; see Fabric Manager's log; then have the link looked at.",
+            )
+        speed = seen.condition.mbps
+        if speed is not None and speed < fastest:
+            yield Wrong(
+                name(seen),
+                f"NVLink at {speed} MB/s, not {fastest}",
+                "Its links came up at a lower speed.",
+                "Reset all GPUs; then have the links looked at.",
+                "warn",
+            )
+
+
+def pcie(asked: Asked) -> Iterator[Wrong]:
+    """Each GPU's link to the host has all its lanes."""
+    for seen in asked.seen.gpus:
+        if 0 < seen.link.width < seen.link.widest:
+            yield Wrong(
+                name(seen),
+                f"PCIe x{seen.link.width}, not x{seen.link.widest}",
+                "Copies between host and GPU are slower by that.",
+                "Reboot; if it stays, reseat the GPU or its riser.",
+            )
+
+
+def temperature(asked: Asked) -> Iterator[Wrong]:
+    """None is too hot."""
+    for seen in asked.seen.gpus:
+        if (seen.sample.celsius or 0) > asked.limit:
+            yield Wrong(
+                name(seen),
+                f"{seen.sample.celsius} °C",
+                "It slows down soon, or does so already.",
+                "Check fans, air and the room.",
+            )
+
+
+def clocks(asked: Asked) -> Iterator[Wrong]:
+    """No GPU's clocks are held down by heat or power."""
+    for seen in asked.seen.gpus:
+        if seen.condition.slowed:
+            yield Wrong(
+                name(seen),
+                f"slowed: {', '.join(seen.condition.slowed)}",
+                "One slow GPU slows every GPU of a job that waits for it.",
+                "thermal: cooling. power brake, hardware: power supply and its cables.",
+            )
+
+
+def persistence(asked: Asked) -> Iterator[Wrong]:
+    """The driver stays loaded between jobs."""
+    off = [seen for seen in asked.seen.gpus if seen.condition.persistence is False]
+    if off:
+        yield Wrong(
+            name(off[0]) if len(off) < len(asked.seen.gpus) else "",
+            "persistence mode is off",
+            "The driver lets go of the GPU between jobs: starts are slower, settings are lost.",
+            "systemctl enable --now nvidia-persistenced",
+        )
+
+
+def fabric(asked: Asked) -> Iterator[Wrong]:
+    """Fabric Manager and IMEX run where they belong, and every GPU has joined its fabric."""
+    running, expect = asked.seen.programs, asked.settings.expect
+    wanted = asked.seen.switches if expect.fabric_manager is None else expect.fabric_manager
+    if wanted and not any(word.startswith("nv-fabricmanage") for word in running):
+        yield Wrong(
+            "",
+            "Fabric Manager does not run",
+            "This node has NVSwitches; without it CUDA does not start on its GPUs.",
+            "systemctl start nvidia-fabricmanager; its version must be the driver's.",
+        )
+    wide = any(seen.gpu.fabric for seen in asked.seen.gpus)
+    if (wide if expect.imex is None else expect.imex) and "nvidia-imex" not in running:
+        yield Wrong(
+            "",
+            "IMEX does not run",
+            "These GPUs reach those of other nodes by NVLink; programs share no memory without it.",
+            "systemctl start nvidia-imex",
+        )
+    for seen in asked.seen.gpus:
+        if seen.condition.fabric in ("failed", "in progress", "not started"):
+            yield Wrong(
+                name(seen),
+                f"NVLink fabric {seen.condition.fabric}",
+                "It has not joined the NVLink fabric: CUDA does not start on it.",
+                "See Fabric Manager's log; reset the GPU.",
+                "fail" if seen.condition.fabric == "failed" else "warn",
+            )
+
+
+def adapters(asked: Asked) -> Iterator[Wrong]:
+    """Network adapters are there, up, and as fast and as wide as they should be."""
+    there = {seen.nic.name: seen for seen in asked.seen.nics}
+    for nic in asked.like.nics if asked.like else ():
+        if nic.name not in there:
+            yield _adapter(nic.name, "not there")
+        elif nic.up and not there[nic.name].nic.up:
+            yield _adapter(nic.name, "down")
+        elif there[nic.name].nic.gbps < nic.gbps:
+            yield _adapter(nic.name, f"{there[nic.name].nic.gbps} Gb/s, not {nic.gbps}")
+    known = {nic.name for nic in asked.like.nics} if asked.like else set()
+    rails = [seen for seen in asked.seen.nics if seen.nic.rail >= 0]
+    wanted = asked.settings.expect.adapters
+    if wanted and len(rails) < wanted:
+        yield _adapter("", f"{len(rails)} adapters beside GPUs, not {wanted}")
+    for seen in rails:
+        speed = asked.settings.expect.gbps
+        if seen.nic.name not in known and not seen.nic.up:
+            yield _adapter(seen.nic.name, "down")
+        elif speed and seen.nic.gbps < speed:
+            yield _adapter(seen.nic.name, f"{seen.nic.gbps} Gb/s, not {speed}")
+    for seen in asked.seen.nics:
+        link = seen.link
+        if seen.nic.rdma and 0 < link.width < link.widest:
+            yield _adapter(seen.nic.name, f"PCIe x{link.width}, not x{link.widest}")
+        elif seen.nic.rdma and 0 < link.speed < link.fastest:
+            yield _adapter(seen.nic.name, f"PCIe {link.speed:g} GT/s, not {link.fastest:g}")
+
+
+def _adapter(part: str, problem: str) -> Wrong:
+    return Wrong(
+        f"adapter {part}" if part else "",
+        problem,
+        "Jobs over several nodes are slower through it, or fail.",
+        "Look at cable, port and switch; reboot if the adapter is gone.",
+    )
+
+
+def processes(asked: Asked) -> Iterator[Wrong]:
+    """No process holds a GPU that is of no job, on a node of Slurm's."""
+    if "slurmd" not in asked.seen.programs:
+        return
+    allowed = asked.settings.allowed
+    for seen in asked.seen.gpus:
+        for holder, job in seen.holders:
+            if job or holder.command in allowed:
+                continue
+            who = f"{holder.command or 'process'} {holder.pid}"
+            yield Wrong(
+                name(seen),
+                f"held by {who} of no job"[:80],
+                f"{holder.user or 'Somebody'} uses this GPU beside Slurm: a job that gets it "
+                "shares it, or has too little memory.",
+                f"End it: kill {holder.pid}. What may run is named in the settings (allowed).",
+            )

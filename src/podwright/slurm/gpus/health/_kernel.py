@@ -1,0 +1,236 @@
+"""What the kernel says of a node's health, from /proc, /sys and its log. Reads only.
+
+Every path lies below `root`, so that a folder of files can stand for a machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+#: File systems that a server holds: one that does not answer hangs whoever asks.
+REMOTE = frozenset(
+    ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "wekafs", "9p", "afs")
+)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
+#: The driver was loaded anew: what it told before counts no more.
+_LOADED = re.compile(r"NVRM: loading NVIDIA|nvidia: module .* loaded|NVRM: nvidia module loaded")
+_LOG_BYTES = 16 << 20
+_UNSYNC = 0x40  # STA_UNSYNC, linux/timex.h
+
+
+class Told(NamedTuple):
+    """An XID of the kernel's log. bus: PCI address. at: seconds since the machine started."""
+
+    bus: str
+    number: int
+    at: float
+
+
+class Link(NamedTuple):
+    """The link of a PCI device, as it is and as it could be. speed: GT/s. 0: not told."""
+
+    width: int = 0
+    widest: int = 0
+    speed: float = 0.0
+    fastest: float = 0.0
+
+
+class Mount(NamedTuple):
+    """A file system that is mounted."""
+
+    path: str
+    kind: str
+    options: tuple[str, ...]
+
+
+class Clock(NamedTuple):
+    """synchronised: None where the kernel does not say. error: seconds, the largest possible."""
+
+    synchronised: bool | None = None
+    error: float = 0.0
+
+
+def read(path: str) -> str:
+    """A file's text; empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
+
+
+def xids(root: str = "/") -> list[Told] | None:
+    """The XIDs since the driver was loaded; None where the log may not be read."""
+    try:
+        number = os.open(os.path.join(root, "dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    found: list[Told] = []
+    try:
+        for line in _records(number):
+            head, _, text = line.partition(";")
+            if _LOADED.search(text):
+                found.clear()
+            elif said := _XID.search(text):
+                stamp = head.split(",")
+                at = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0.0
+                found.append(Told(_bus(said[1]), int(said[2]), at))
+    finally:
+        os.close(number)
+    return found
+
+
+def _records(number: int) -> Iterator[str]:
+    """Lines of the log. The kernel gives one record a read; a plain file gives many lines."""
+    left = _LOG_BYTES
+    rest = b""
+    while left > 0:
+        try:
+            data = os.read(number, 8192)
+        except BlockingIOError:
+            break
+        except BrokenPipeError:  # records were overwritten; the next read goes on after them
+            continue
+        except OSError:
+            break
+        if not data:
+            break
+        left -= len(data)
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (line.decode(errors="replace") for line in whole if _said(line))
+    if _said(rest):
+        yield rest.decode(errors="replace")
+
+
+def _said(line: bytes) -> bool:
+    """Whether it may be the driver's: a log has thousands of others."""
+    return b"NVRM" in line or b"nvidia" in line
+
+
+def _bus(text: str) -> str:
+    """`0000:3b:00` and `0000:3B:00.0` as the kernel writes addresses."""
+    text = text.lower()
+    return text if "." in text else f"{text}.0"
+
+
+def link(bus: str, root: str = "/") -> Link:
+    """The link of a PCI device."""
+    folder = os.path.join(root, "sys/bus/pci/devices", bus)
+
+    def number(name: str) -> float:
+        found = re.match(r"[\d.]+", read(os.path.join(folder, name)))
+        return float(found[0]) if found else 0.0
+
+    return Link(
+        int(number("current_link_width")),
+        int(number("max_link_width")),
+        number("current_link_speed"),
+        number("max_link_speed"),
+    )
+
+
+def mounts(root: str = "/") -> tuple[Mount, ...]:
+    """What is mounted, the last one of each place."""
+    found = {}
+    for line in read(os.path.join(root, "proc/self/mounts")).splitlines():
+        words = line.split()
+        if len(words) >= 4:
+            path = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), words[1])
+            found[path] = Mount(path, words[2], tuple(words[3].split(",")))
+    return tuple(found.values())
+
+
+def memory(root: str = "/") -> dict[str, int]:
+    """/proc/meminfo by its own names, in KiB."""
+    found = {}
+    for line in read(os.path.join(root, "proc/meminfo")).splitlines():
+        key, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            found[key] = int(words[0])
+    return found
+
+
+def memory_errors(root: str = "/") -> int:
+    """Errors of the host's memory that could not be corrected, since the start (EDAC)."""
+    folder = os.path.join(root, "sys/devices/system/edac/mc")
+    total = 0
+    for name in names(folder):
+        text = read(os.path.join(folder, name, "ue_count")).strip()
+        total += int(text) if text.isdigit() else 0
+    return total
+
+
+def bad_disks(root: str = "/") -> dict[str, str]:
+    """NVMe controllers that are not live, and RAIDs that miss a disk, with their states."""
+    found = {}
+    for name in names(os.path.join(root, "sys/class/nvme")):
+        state = read(os.path.join(root, "sys/class/nvme", name, "state")).strip()
+        if state and state != "live":
+            found[name] = state
+    for name in names(os.path.join(root, "sys/block")):
+        missing = read(os.path.join(root, "sys/block", name, "md/degraded")).strip()
+        if missing.isdigit() and int(missing):
+            found[name] = f"misses {missing} disks"
+    return found
+
+
+def names(folder: str) -> list[str]:
+    """What is in a folder; nothing where it is not there."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def programs(root: str = "/") -> dict[int, str]:
+    """The running processes by pid, with the first 15 letters of their names."""
+    proc = os.path.join(root, "proc")
+    return {
+        int(pid): name
+        for pid in names(proc)
+        if pid.isdigit() and (name := read(os.path.join(proc, pid, "comm")).strip())
+    }
+
+
+def job_of(pid: int, running: dict[int, str], root: str = "/") -> str:
+    """The Slurm job of a process: by its cgroup, or by a slurmstepd above it. Empty: of none."""
+    proc = os.path.join(root, "proc")
+    if found := re.search(r"/job_(\d+)", read(os.path.join(proc, str(pid), "cgroup"))):
+        return found[1]
+    at, seen = pid, set[int]()
+    while at > 1 and at not in seen:
+        seen.add(at)
+        if running.get(at, "").startswith("slurmstepd"):
+            environ = read(os.path.join(proc, str(pid), "environ"))
+            said = re.search(r"(?:^|\0)SLURM_JOB_ID=(\d+)", environ)
+            return said[1] if said else "?"
+        stat = read(os.path.join(proc, str(at), "stat")).rpartition(")")[2].split()
+        at = int(stat[1]) if len(stat) > 1 else 0
+    return ""
+
+
+def clock() -> Clock:
+    """How far this clock may be off, as the kernel keeps it for whoever sets it (adjtimex)."""
+
+    class Timex(ctypes.Structure):
+        _fields_ = (
+            ("modes", ctypes.c_uint),
+            *((name, ctypes.c_long) for name in ("offset", "freq", "maxerror", "esterror")),
+            ("status", ctypes.c_int),
+            *((name, ctypes.c_long) for name in ("constant", "precision", "tolerance")),
+            ("rest", ctypes.c_char * 256),
+        )
+
+    try:
+        asked = Timex()
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.adjtimex(ctypes.byref(asked)) < 0:
+            return Clock()
+    except (OSError, AttributeError):
+        return Clock()
+    return Clock(not asked.status & _UNSYNC, asked.maxerror / 1e6)

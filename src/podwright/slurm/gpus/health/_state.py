@@ -1,0 +1,61 @@
+"""The little that a node keeps of its health: since when XIDs count, and why we drained it.
+
+It lies in a folder of root's own. What is in it may be lost at any time: then XIDs count from the
+start of the node again.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+FOLDER = Path("/var/lib/podwright/node-health")
+
+
+def replace(path: str | Path, text: str) -> None:
+    """Write a file whole or not at all; everybody may read it. Raises OSError."""
+    place = Path(path)
+    number, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(name, place)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def forget(folder: Path = FOLDER) -> str:
+    """XIDs until now count no more. Returns when that is, in words. Raises Unavailable."""
+    from podwright.wire import Unavailable
+
+    now = _uptime()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(folder / "forgotten", f"{_boot()} {now}\n")
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename}: {error.strerror}",
+            asked="write down since when XIDs count",
+            would_work="run it as root",
+        ) from None
+    return f"{now:.0f} s after the start of this node"
+
+
+def forgotten(folder: Path = FOLDER) -> float:
+    """Since when XIDs count: seconds after the start of this node."""
+    try:
+        boot, at = (folder / "forgotten").read_text().split()
+        return float(at) if boot == _boot() else 0.0
+    except (OSError, ValueError):
+        return 0.0
+
+
+def _uptime() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
