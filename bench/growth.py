@@ -22,7 +22,8 @@ from pathlib import Path
 
 from bench import Figures, figure
 from podwright.client import Client, UnixTransport
-from podwright.wire import PartitionSpec, PodwrightError
+from podwright.errors import PodwrightError
+from podwright.wire import PartitionSpec
 
 DEVICES = 131_072
 PARTITIONS, BEHIND = 10_000, 16_384  #: partitions, and the devices that they are on

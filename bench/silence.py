@@ -19,13 +19,8 @@ from pathlib import Path
 
 from bench import Figures, figure
 from podwright.client import Client, UnixTransport
-from podwright.wire import (
-    AgentRequest,
-    ClusterRequest,
-    PartitionSpec,
-    PodwrightError,
-    ReadyState,
-)
+from podwright.errors import PodwrightError
+from podwright.wire import AgentRequest, ClusterRequest, PartitionSpec, ReadyState
 
 SILENCE = 2.0  #: seconds
 MACHINES = ("ag1", "ag2", "ag3", "ag4")

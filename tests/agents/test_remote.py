@@ -23,8 +23,7 @@ from podwright.agents import (
     machine_key,
     read_key,
 )
-from podwright.fabric import IPU, Machine
-from podwright.wire import (
+from podwright.errors import (
     AlreadyExists,
     Fenced,
     Internal,
@@ -32,6 +31,7 @@ from podwright.wire import (
     Unauthenticated,
     Unavailable,
 )
+from podwright.fabric import IPU, Machine
 
 KEY = b"0123456789abcdef"
 SAME = Secret(KEY)

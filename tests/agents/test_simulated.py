@@ -8,8 +8,8 @@ import pytest
 
 from podwright import agents
 from podwright.agents import Driver, Fault, SimulatedMachine
+from podwright.errors import Fenced, Internal, Unavailable
 from podwright.fabric import IPU, Machine
-from podwright.wire import Fenced, Internal, Unavailable
 
 
 @pytest.fixture

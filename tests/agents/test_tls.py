@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from podwright.agents import Agent, RemoteMachine, Secret, SimulatedMachine
+from podwright.errors import Internal, InvalidRequest, Unavailable
 from podwright.fabric import IPU, Machine
-from podwright.wire import Internal, InvalidRequest, Unavailable
 from tests.certificates import CLIENT, MACHINE, SERVER, folder_of
 
 

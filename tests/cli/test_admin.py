@@ -12,6 +12,7 @@ import pytest
 
 from podwright.cli.vipu_admin import main
 from podwright.client import Client, FakeTransport, Found
+from podwright.errors import NotFound
 from podwright.store import Snapshot, backup_text
 from podwright.wire import (
     AgentInfo,
@@ -37,7 +38,6 @@ from podwright.wire import (
     MachineName,
     Named,
     NewUser,
-    NotFound,
     PartitionList,
     QuotaInfo,
     QuotaList,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from podwright.cli._arguments import Parser, not_negative, port, positive, run, seconds
-from podwright.wire import Held, InvalidRequest, NoCapacity, NotFound, TimedOut, Unavailable
+from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound, TimedOut, Unavailable
 
 
 def parser() -> Parser:

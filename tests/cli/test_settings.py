@@ -8,7 +8,7 @@ import pytest
 
 from podwright.cli import vipu_server
 from podwright.cli._settings import words
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 
 def test_they_are_the_options_of_the_command(tmp_path: Path) -> None:

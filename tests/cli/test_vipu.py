@@ -11,10 +11,10 @@ import pytest
 
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, Found, ServerOptions
+from podwright.errors import AlreadyExists
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
-    AlreadyExists,
     ClusterInfo,
     ClusterList,
     CreateRequest,

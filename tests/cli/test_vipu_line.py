@@ -10,6 +10,7 @@ import pytest
 from podwright.cli._vipu_line import command
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, Found
+from podwright.errors import Unavailable
 from podwright.wire import (
     CreateRequest,
     Empty,
@@ -21,7 +22,6 @@ from podwright.wire import (
     PartitionSpec,
     ServerInfo,
     Standing,
-    Unavailable,
     Value,
     WaiterInfo,
     WaiterList,

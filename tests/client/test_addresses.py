@@ -8,7 +8,7 @@ import pytest
 
 from podwright.client import Address, Credentials, ServerOptions, parse_addresses
 from podwright.client._addresses import Named, named_server
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 NOWHERE = "/nonexistent/vipu-cli.hcl"
 

@@ -8,18 +8,14 @@ from typing import NamedTuple
 import pytest
 
 from podwright.client import PATIENCE, Client, FailoverTransport, FakeTransport, Transport
+from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 from podwright.wire import (
     Empty,
-    Fenced,
     LeaseInfo,
     NewUser,
-    NotFound,
     PartitionList,
-    PodwrightError,
     RemoveRequest,
     ServerInfo,
-    TimedOut,
-    Unavailable,
     UserInfo,
     UserRequest,
     Value,

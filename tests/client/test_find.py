@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Address, Found, Places, ServerOptions, find_server
-from podwright.wire import Denied, InvalidRequest, TimedOut, Unavailable
+from podwright.errors import Denied, InvalidRequest, TimedOut, Unavailable
 from tests.client.stub import answers_info, http, stub
 
 

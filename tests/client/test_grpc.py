@@ -12,19 +12,14 @@ import pytest
 
 from podwright.client import Address, Client, ServerOptions, VirmTransport, find_server
 from podwright.client._tcp import connect_tcp
+from podwright.errors import Held, InvalidRequest, NotFound, PodwrightError, TimedOut, Unavailable
 from podwright.wire import (
     METHODS,
-    Held,
-    InvalidRequest,
-    NotFound,
     PartitionInfo,
     PartitionList,
     PartitionSpec,
-    PodwrightError,
     ReadyState,
     ServerInfo,
-    TimedOut,
-    Unavailable,
     Value,
     virm,
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from podwright.client import start_server
-from podwright.wire import Unavailable
+from podwright.errors import Unavailable
 
 #: A server in the size of a test: notes its pid and what it was given, listens, waits to be ended.
 _SERVER = """

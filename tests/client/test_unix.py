@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 from podwright.client import Client, UnixTransport
-from podwright.wire import (
-    Held,
-    NoCapacity,
-    PartitionInfo,
-    PartitionSpec,
-    ReadyState,
-    TimedOut,
-    Unavailable,
-)
+from podwright.errors import Held, NoCapacity, TimedOut, Unavailable
+from podwright.wire import PartitionInfo, PartitionSpec, ReadyState
 from tests.client.stub import http, stub
 
 P1 = {

@@ -7,16 +7,8 @@ from math import inf, nan
 
 import pytest
 
-from podwright.wire import (
-    Held,
-    InvalidRequest,
-    NoCapacity,
-    NotFound,
-    OperationState,
-    PodwrightError,
-    ReadyState,
-    WrongState,
-)
+from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound, PodwrightError, WrongState
+from podwright.wire import OperationState, ReadyState
 from tests.controller.test_partitions import complete
 from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim
 

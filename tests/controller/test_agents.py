@@ -11,35 +11,37 @@ from podwright.agents import Driver, Fault, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines
 from podwright.controller._agent_calls import let_go
 from podwright.controller._watch import Watch
+from podwright.errors import (
+    AlreadyExists,
+    Denied,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    PodwrightError,
+    Unauthenticated,
+    Unavailable,
+    WrongState,
+)
 from podwright.fabric import IPU, Machine
 from podwright.store import MemoryStore
 from podwright.wire import (
     AgentInfo,
     AgentRequest,
     AllocationRequest,
-    AlreadyExists,
     Announcement,
     ClusterInfo,
     ClusterRequest,
     CreateRequest,
-    Denied,
     DiscoverRequest,
     Empty,
     EventsRequest,
-    InvalidRequest,
     ListRequest,
     Named,
-    NoCapacity,
-    NotFound,
     PartitionInfo,
     PartitionName,
     PartitionSpec,
-    PodwrightError,
     RemoveRequest,
-    Unauthenticated,
-    Unavailable,
     UserRequest,
-    WrongState,
 )
 from tests.controller.world import ALICE, ROOT, Time
 

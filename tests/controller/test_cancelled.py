@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from podwright.wire import NotFound, ReadyState
+from podwright.errors import NotFound
+from podwright.wire import ReadyState
 from tests.controller.world import ROOT, World
 
 CALLS: dict[str, Callable[[World], Awaitable[Any]]] = {

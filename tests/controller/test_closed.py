@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from podwright.controller import Caller, Role
+from podwright.errors import AlreadyExists, Denied, InvalidRequest, WrongState
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     AllocationRequest,
-    AlreadyExists,
     CreateRequest,
-    Denied,
     ExplainRequest,
     Explanation,
-    InvalidRequest,
     LeaseRequest,
     ListRequest,
     Named,
@@ -24,7 +22,6 @@ from podwright.wire import (
     UserRequest,
     Value,
     WaitRequest,
-    WrongState,
 )
 from tests.controller.world import ALICE, NOBODY, ROOT, World
 

@@ -7,18 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, WrongState
 from podwright.wire import (
     AllocationRequest,
     ClusterChange,
     ClusterInfo,
-    Denied,
-    InvalidRequest,
     ListRequest,
     MachineName,
-    NotFound,
-    PodwrightError,
     RemoveRequest,
-    WrongState,
 )
 from tests.controller.test_agents import SILENCE, Site
 from tests.controller.world import ALICE, ALL, ROOT

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from podwright.controller._records import PARTITION, PartitionRecord, decode
+from podwright.errors import Fenced
 from podwright.fabric import preset
-from podwright.wire import AcquireReply, Fenced, OperationState, ReadyState
+from podwright.wire import AcquireReply, OperationState, ReadyState
 from tests.controller.world import ALL, ROOT, World, claim, virtually
 
 

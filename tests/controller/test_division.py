@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.errors import InvalidRequest, WrongState
 from podwright.fabric import preset
-from podwright.wire import InvalidRequest, WrongState
 from tests.controller.test_partitions import complete
 from tests.controller.world import World
 

@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 
+from podwright.errors import InvalidRequest, NoCapacity, NotFound
 from podwright.fabric import preset
 from podwright.wire import (
     CreateRequest,
     ExplainRequest,
     Explanation,
-    InvalidRequest,
     MachineName,
-    NoCapacity,
-    NotFound,
     PartitionSpec,
     WaitRequest,
 )

@@ -6,15 +6,9 @@ import pytest
 
 from podwright.agents import Fault
 from podwright.controller import Controller
+from podwright.errors import Fenced, PodwrightError, Unavailable, WrongState
 from podwright.store import MemoryStore, Put
-from podwright.wire import (
-    Fenced,
-    OperationState,
-    PodwrightError,
-    ReadyState,
-    Unavailable,
-    WrongState,
-)
+from podwright.wire import OperationState, ReadyState
 from tests.controller.world import ALICE, ALL, ROOT, World, claim, virtually
 
 ERROR = (ReadyState.ERROR, OperationState.FAILED)

@@ -10,22 +10,18 @@ import pytest
 import pytest_asyncio
 
 from podwright.controller import Caller, Role
+from podwright.errors import Denied, Fenced, Held, InvalidRequest, PodwrightError
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     CreateRequest,
-    Denied,
     EventsRequest,
     ExplainRequest,
-    Fenced,
-    Held,
-    InvalidRequest,
     LeaseInfo,
     LeaseRequest,
     OperationState,
     PartitionInfo,
     PartitionSpec,
-    PodwrightError,
     ReadyState,
     WaitRequest,
 )

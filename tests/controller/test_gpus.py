@@ -7,15 +7,9 @@ import random
 
 import pytest
 
+from podwright.errors import InvalidRequest, NoCapacity
 from podwright.fabric import gpu_family, preset, simulated_gpus
-from podwright.wire import (
-    CreateRequest,
-    InvalidRequest,
-    NoCapacity,
-    PartitionSpec,
-    ReadyState,
-    WaitRequest,
-)
+from podwright.wire import CreateRequest, PartitionSpec, ReadyState, WaitRequest
 from tests.controller.world import ALL, ROOT, World
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from podwright.controller._inventory import Site
 from podwright.controller._recovery import release_strays
+from podwright.errors import PodwrightError
 from podwright.fabric import preset
-from podwright.wire import PodwrightError
 from tests.controller.world import World
 
 

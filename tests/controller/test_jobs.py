@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from podwright.controller import Caller, Role
+from podwright.errors import Denied, InvalidRequest
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     CreateRequest,
-    Denied,
-    InvalidRequest,
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,

@@ -24,12 +24,11 @@ from hypothesis.stateful import (
 
 from podwright.agents import Fault
 from podwright.controller import Caller
+from podwright.errors import Fenced, PodwrightError
 from podwright.wire import (
     AcquireReply,
     CreateRequest,
-    Fenced,
     PartitionSpec,
-    PodwrightError,
     ReadyState,
     WaiterName,
     WaitRequest,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.fabric import (
     IPU,
     Cluster,
@@ -24,14 +25,7 @@ from podwright.fabric import (
     LinkDomain,
     Machine,
 )
-from podwright.wire import (
-    GatewayRouting,
-    InvalidRequest,
-    PartitionInfo,
-    ReadyState,
-    Routing,
-    SyncType,
-)
+from podwright.wire import GatewayRouting, PartitionInfo, ReadyState, Routing, SyncType
 from tests.controller.test_partitions import complete
 from tests.controller.world import ALL, ROOT, VirtualLoop, World
 

@@ -9,16 +9,13 @@ import pytest
 
 from podwright.controller._audit import Audit
 from podwright.controller._journal import Journal
+from podwright.errors import Denied, InvalidRequest, NoCapacity, NotFound
 from podwright.store import MemoryStore
 from podwright.wire import (
     CreateRequest,
-    Denied,
     EventInfo,
     EventsRequest,
-    InvalidRequest,
     MachineName,
-    NoCapacity,
-    NotFound,
     PartitionSpec,
     QuotaInfo,
     WaitRequest,

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from podwright.controller import _pages as pages
+from podwright.errors import InvalidRequest
 from podwright.fabric import preset
 from podwright.wire import (
     CreateRequest,
-    InvalidRequest,
     ListRequest,
     PartitionSpec,
     QuotaInfo,

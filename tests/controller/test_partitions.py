@@ -7,18 +7,20 @@ import asyncio
 import pytest
 
 from podwright.controller import Caller, Role
-from podwright.fabric import preset
-from podwright.wire import (
+from podwright.errors import (
     AlreadyExists,
     Denied,
-    GatewayRouting,
     Held,
     InvalidRequest,
-    ListRequest,
     NoCapacity,
     NotFound,
-    OperationState,
     PodwrightError,
+)
+from podwright.fabric import preset
+from podwright.wire import (
+    GatewayRouting,
+    ListRequest,
+    OperationState,
     ReadyState,
     ResetRequest,
     Routing,

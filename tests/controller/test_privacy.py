@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from podwright.controller import Caller, Controller, Role, Visible, private_kinds
+from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.wire import (
     AcquireRequest,
-    Denied,
     Empty,
     ExplainRequest,
-    InvalidRequest,
-    NotFound,
     PartitionInfo,
     PartitionName,
     PartitionSpec,

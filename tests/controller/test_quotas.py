@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podwright.controller import Caller, Role
+from podwright.errors import NoCapacity, PodwrightError
 from podwright.wire import (
     AcquireReply,
     CreateRequest,
     LeaseRequest,
-    NoCapacity,
     PartitionSpec,
-    PodwrightError,
     QuotaInfo,
     RemoveRequest,
     WaiterName,

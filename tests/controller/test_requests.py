@@ -10,18 +10,15 @@ import pytest
 
 from podwright.agents import Fault
 from podwright.controller._requests import KEEP, REQUEST
+from podwright.errors import InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     CreateRequest,
-    InvalidRequest,
-    NoCapacity,
-    NotFound,
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,
     ResetRequest,
-    WrongState,
 )
 from tests.controller.world import ALICE, ALL, ROOT, World, claim
 

@@ -9,15 +9,9 @@ import pytest
 
 from podwright.controller._records import PartitionRecord
 from podwright.controller._states import GONE, MOVES, READY, move
+from podwright.errors import Internal
 from podwright.placement import Block
-from podwright.wire import (
-    GatewayRouting,
-    Internal,
-    OperationState,
-    ReadyState,
-    Routing,
-    SyncType,
-)
+from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
 
 RECORD = PartitionRecord(
     name="p1",

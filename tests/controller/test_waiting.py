@@ -10,22 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podwright.controller import Caller
-from podwright.fabric import preset
-from podwright.wire import (
-    AcquireRequest,
-    CreateRequest,
+from podwright.errors import (
     Denied,
     InvalidRequest,
     NoCapacity,
     NotFound,
-    PartitionSpec,
     PodwrightError,
+    WrongState,
+)
+from podwright.fabric import preset
+from podwright.wire import (
+    AcquireRequest,
+    CreateRequest,
+    PartitionSpec,
     ReadyState,
     WaiterInfo,
     WaiterName,
     WaitReply,
     WaitRequest,
-    WrongState,
 )
 from tests.controller.test_partitions import complete
 from tests.controller.world import ALICE, ALL, BOB, ROOT, VirtualLoop, World

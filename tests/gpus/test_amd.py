@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import open_machine
+from podwright.errors import Internal
 from podwright.fabric import HGX8, Machine
 from podwright.hosts.gpus import open_libraries, take_inventory
 from podwright.hosts.gpus._standin import VARIABLE as NVML
 from podwright.hosts.gpus._standin_amd import VARIABLE
-from podwright.wire import Internal
 from tests.gpus.node import HGX
 
 OAM = """\

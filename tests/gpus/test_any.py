@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import GpuMachine, may_have_gpus, open_machine
+from podwright.errors import Fenced, Internal
 from podwright.fabric import Machine
 from podwright.hosts.gpus import open_libraries, take_inventory
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.wire import Fenced, Internal
 
 
 @pytest.fixture

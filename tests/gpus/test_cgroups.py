@@ -14,19 +14,13 @@ import pytest
 
 from podwright.agents import KeptMachine
 from podwright.agents.gpu import Cgroups, Door, GpuMachine, open_machine
+from podwright.errors import Denied, Fenced, InvalidRequest, NotFound, WrongState
 from podwright.fabric import Machine
 from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
 from podwright.hosts.gpus import Library, divided
 from podwright.hosts.gpus._standin import VARIABLE
 from podwright.launcher._confine import enter_partition
-from podwright.wire import (
-    AGENT_SOCKET_VARIABLE,
-    Denied,
-    Fenced,
-    InvalidRequest,
-    NotFound,
-    WrongState,
-)
+from podwright.wire import AGENT_SOCKET_VARIABLE
 
 
 @pytest.fixture

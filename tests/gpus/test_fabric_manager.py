@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import FabricManager, GpuMachine, Held, open_machine
+from podwright.errors import Internal, InvalidRequest
 from podwright.fabric import Machine
 from podwright.hosts.gpus import Library
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.wire import Internal, InvalidRequest
 
 #: A board of 8: all, halves, quarters, single ones, as HGX boards have them.
 SETS = [

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import Imex
+from podwright.errors import Internal, WrongState
 from podwright.hosts.gpus import Gpu, Library
-from podwright.wire import Internal, WrongState
 
 
 @pytest.fixture

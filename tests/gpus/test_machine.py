@@ -12,10 +12,10 @@ import pytest
 
 from podwright.agents import DeviceReport, KeptMachine
 from podwright.agents.gpu import Files, GpuMachine, Guard, open_machine
+from podwright.errors import Fenced, Internal, InvalidRequest
 from podwright.fabric import HGX8, NVL72, Machine, family_named
 from podwright.hosts.gpus import Gpu
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.wire import Fenced, Internal, InvalidRequest
 from tests.gpus.node import HGX
 
 Make = Callable[..., GpuMachine]

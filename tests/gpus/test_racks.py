@@ -14,19 +14,16 @@ import pytest
 from podwright.agents import Driver, SimulatedMachine
 from podwright.agents.gpu import Nmx, Racks
 from podwright.controller import Caller, Controller, Machines, Role
+from podwright.errors import Internal, InvalidRequest, PodwrightError, Unavailable
 from podwright.fabric import Cluster, preset
 from podwright.store import MemoryStore
 from podwright.wire import (
     CreateRequest,
-    Internal,
-    InvalidRequest,
     ListRequest,
     PartitionInfo,
     PartitionSpec,
-    PodwrightError,
     ReadyState,
     RemoveRequest,
-    Unavailable,
 )
 from tests.gpus.nmx import Rack
 

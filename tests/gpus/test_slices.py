@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from podwright.agents.gpu import Cgroups, FabricManager, Files, GpuMachine, Guard, open_machine
+from podwright.errors import Internal, Unavailable
 from podwright.fabric import Machine
 from podwright.hosts import RecordedCgroups
 from podwright.hosts.gpus import Gpu, Slice, divided
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.wire import Internal, Unavailable
 from tests.gpus.node import HGX
 
 MIG = (

@@ -13,19 +13,16 @@ import time
 from collections.abc import Mapping
 
 from podwright.client import Client, FakeTransport, Found
+from podwright.errors import Fenced, NoCapacity, NotFound, PodwrightError
 from podwright.hosts import read_cores
 from podwright.launcher import Plan, _folder, launch, make_plan, parse, places_instances
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     Empty,
-    Fenced,
     GatewayRouting,
     LeaseInfo,
-    NoCapacity,
-    NotFound,
     PartitionInfo,
-    PodwrightError,
     Routing,
     ServerInfo,
     SyncType,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.launcher import make_plan, parse
-from podwright.wire import InvalidRequest
 from tests.launcher.conftest import Launcher
 
 TWO = ("--num-replicas=2", "--num-instances=2")

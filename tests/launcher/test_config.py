@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.cli.poprun import main
+from podwright.errors import InvalidRequest
 from podwright.launcher import parse
 from podwright.launcher._config import config_text, write_config
-from podwright.wire import InvalidRequest
 
 GUIDE = (
     "--vipu-partition=my_partition --vipu-allocation=allocation1 "

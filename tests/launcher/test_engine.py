@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest, NotFound
 from podwright.launcher import FakeEngine, Mpirun, make_plan, parse
 from podwright.launcher._engine import own_variables
 from podwright.launcher._folder import RunFolder
-from podwright.wire import InvalidRequest, NotFound
 
 FOLDER = RunFolder("run", "/tmp/run", "/dev/shm/run", ())
 SHIM = ["/bin/sh", "/tmp/run/shim"]

@@ -8,6 +8,7 @@ import os
 import msgspec
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._environment import (
     check_hosts,
     partition_environment,
@@ -15,14 +16,7 @@ from podwright.launcher._environment import (
     visible_gpus,
     whole_environment,
 )
-from podwright.wire import (
-    DeviceRef,
-    GatewayRouting,
-    InvalidRequest,
-    PartitionInfo,
-    Routing,
-    SyncType,
-)
+from podwright.wire import DeviceRef, GatewayRouting, PartitionInfo, Routing, SyncType
 
 
 def gpus(*names: tuple[str, str, str]) -> PartitionInfo:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import Core, Cores, scattered, srun_command
 from podwright.hosts.gpus import STANDINS
 from podwright.launcher import Plan, make_plan, parse
 from podwright.launcher import _gpus as gpus
 from podwright.launcher._gpus import Share, TooFewGpus, for_step, shares
-from podwright.wire import InvalidRequest
 
 CORES = Cores(tuple(Core(n // 4, n // 4, (n, n + 8)) for n in range(8)), (0, 1))
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1,2,3"}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import (
     Subnet,
     address_in,
@@ -22,7 +23,6 @@ from podwright.hosts import (
 )
 from podwright.launcher import make_plan, parse
 from podwright.launcher._line import OUTPUT, Line
-from podwright.wire import InvalidRequest
 from tests.launcher.conftest import Launcher, wait_until
 
 TWO = ("--host=far[1-2]", "--num-replicas=2", "--num-instances=2", "--launcher=local")

@@ -9,8 +9,8 @@ import shlex
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.launcher import make_plan, parse
-from podwright.wire import InvalidRequest
 
 SUBNET = "--mca oob_tcp_if_include 10.5.0.0/16 --mca btl_tcp_if_include 10.5.0.0/16"
 LISTS = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.launcher import OPTIONS, Options, help_text, parse
-from podwright.wire import InvalidRequest
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, cores_of_xml, read_list, write_list
 from podwright.launcher import _bind, _hold, make_plan, parse, places_instances
 from podwright.launcher._placement import STRATEGIES, places
-from podwright.wire import InvalidRequest
 from tests.hosts.topologies import xml
 from tests.launcher.conftest import Launcher
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.launcher import Instance, Plan, make_plan, parse
-from podwright.wire import AcquireRequest, InvalidRequest, PartitionSpec, SyncType
+from podwright.wire import AcquireRequest, PartitionSpec, SyncType
 
 GUIDE = (
     "--vipu-partition=my_partition --vipu-server-host=vipu.my_domain --vipu-server-port=34521 "

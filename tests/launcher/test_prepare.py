@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.launcher import Plan, make_plan, parse
-from podwright.wire import InvalidRequest
 
 HOSTS = "--host=a,b --num-replicas=2 --num-instances=2"
 

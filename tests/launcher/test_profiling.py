@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, preset, presets
 from podwright.launcher import make_plan, parse
 from podwright.launcher._offline import TARGETS
-from podwright.wire import InvalidRequest
 from tests.launcher.conftest import Launcher
 
 FOUR = ("--num-replicas=4", "--num-instances=4")

@@ -17,13 +17,8 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Client, ServerOptions, UnixTransport, find_server
-from podwright.wire import (
-    CreateRequest,
-    PartitionSpec,
-    PodwrightError,
-    WaitReply,
-    WaitRequest,
-)
+from podwright.errors import PodwrightError
+from podwright.wire import CreateRequest, PartitionSpec, WaitReply, WaitRequest
 from tests.outer.postgres import Postgres
 
 pytestmark = pytest.mark.outer

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Client, UnixTransport
-from podwright.wire import AcquireRequest, PartitionSpec, Unavailable
+from podwright.errors import Unavailable
+from podwright.wire import AcquireRequest, PartitionSpec
 
 pytestmark = pytest.mark.outer
 

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from podwright.errors import AlreadyExists, Fenced, InvalidRequest, Unavailable
 from podwright.store import Delete, PostgresStore, Put, Store, open_store
 from podwright.store._postgres_schema import MIGRATIONS
-from podwright.wire import AlreadyExists, Fenced, InvalidRequest, Unavailable
 from tests.outer.postgres import Postgres
 from tests.store.test_store import *  # noqa: F403  (the same tests, on this database)
 from tests.store.test_store import Clocks, Handle

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Client, GrpcTransport, parse_addresses
-from podwright.wire import PartitionSpec, Unauthenticated
+from podwright.errors import Unauthenticated
+from podwright.wire import PartitionSpec
 from tests.outer.postgres import Postgres
 from tests.whole.test_killed_server import ENOUGH, SEED, Server, command, faults_of, harass
 

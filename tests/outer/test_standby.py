@@ -19,16 +19,14 @@ import grpc
 import pytest
 
 from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
+from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.wire import (
     AcquireRequest,
-    AlreadyExists,
     CreateRequest,
     PartitionInfo,
     PartitionSpec,
-    PodwrightError,
     ReadyState,
     RemoveRequest,
-    Unavailable,
     virm,
 )
 from tests.outer.postgres import Postgres

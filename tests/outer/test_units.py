@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Client, UnixTransport
-from podwright.wire import PartitionSpec, PodwrightError
+from podwright.errors import PodwrightError
+from podwright.wire import PartitionSpec
 
 pytestmark = pytest.mark.outer
 

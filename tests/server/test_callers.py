@@ -14,18 +14,15 @@ import pytest
 
 from podwright.client import Client, Credentials, GrpcTransport
 from podwright.controller import Caller, Controller, Role
+from podwright.errors import InvalidRequest, PodwrightError, Unauthenticated, Unavailable
 from podwright.fabric import preset
 from podwright.hosts import FakeMunge
 from podwright.server import Identity, Server
 from podwright.store import MemoryStore
 from podwright.wire import (
-    InvalidRequest,
     ListRequest,
     Named,
-    PodwrightError,
     RevokeRequest,
-    Unauthenticated,
-    Unavailable,
     UserRequest,
     messages,
     munge_payload,

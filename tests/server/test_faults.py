@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from podwright.errors import Denied, InvalidRequest
 from podwright.fabric import preset
 from podwright.server import Hardware
 from podwright.server import _faults as faults
 from podwright.server._faults import Fault
 from podwright.server._hardware import Source
-from podwright.wire import Denied, InvalidRequest
 
 SIMULATED = Hardware((preset("pod4"),), Source(preset="pod4"))
 

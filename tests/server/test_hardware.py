@@ -10,11 +10,11 @@ import pytest
 from podwright import wire
 from podwright.agents import SimulatedMachine
 from podwright.agents.gpu import GpuMachine
+from podwright.errors import WrongState
 from podwright.fabric import preset
 from podwright.server import _hardware
 from podwright.server._hardware import Hardware, Source, choose
 from podwright.store import MemoryStore
-from podwright.wire import WrongState
 
 Records = Mapping[tuple[str, str], bytes]
 

@@ -14,19 +14,11 @@ import pytest
 from podwright.agents import SimulatedMachine
 from podwright.client import Client, Credentials, GrpcTransport
 from podwright.controller import Caller, Controller, Role
+from podwright.errors import AlreadyExists, Denied, InvalidRequest, Unauthenticated
 from podwright.fabric import preset
 from podwright.server import Identity, Server, make_store
 from podwright.store import MemoryStore, SQLiteStore
-from podwright.wire import (
-    AllocationRequest,
-    AlreadyExists,
-    Denied,
-    InvalidRequest,
-    NewUser,
-    PartitionSpec,
-    Unauthenticated,
-    UserRequest,
-)
+from podwright.wire import AllocationRequest, NewUser, PartitionSpec, UserRequest
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import pytest
 
 from podwright import wire
 from podwright.controller import Controller
+from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Unavailable
 from podwright.fabric import preset
 from podwright.server import Hardware, Server
 from podwright.server import _shared as shared
@@ -18,7 +19,6 @@ from podwright.server._hardware import Source
 from podwright.server._serving import Options, _machines
 from podwright.server._standby import Standby
 from podwright.store import MemoryStore, Opened, Turn
-from podwright.wire import AlreadyExists, Fenced, Internal, PodwrightError, Unavailable
 from tests.server.fakes import Http
 
 

@@ -17,20 +17,13 @@ from podwright import __version__
 from podwright.agents import SimulatedMachine
 from podwright.cli._logs import JsonLines
 from podwright.controller import Caller, Controller, Role
+from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
 from podwright.server import Identity, Server
 from podwright.server._figures import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.store import MemoryStore
-from podwright.wire import (
-    METHODS,
-    CreateRequest,
-    InvalidRequest,
-    ListRequest,
-    NotFound,
-    PartitionName,
-    PartitionSpec,
-)
+from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionName, PartitionSpec
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 

@@ -15,6 +15,7 @@ import grpc.aio
 
 from podwright.agents import Agent, RemoteMachine, Secret, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines, Role
+from podwright.errors import NotFound, PodwrightError
 from podwright.fabric import IPU, Machine, preset
 from podwright.hosts import FakeMunge, Vouches
 from podwright.server import Identity, Server
@@ -27,10 +28,8 @@ from podwright.wire import (
     CreateRequest,
     LeaseInfo,
     ListRequest,
-    NotFound,
     PartitionName,
     PartitionSpec,
-    PodwrightError,
     QuotaInfo,
     RemoveRequest,
     UserRequest,

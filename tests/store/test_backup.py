@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import Fenced, InvalidRequest, NotFound, Unavailable, WrongState
 from podwright.store import (
     MemoryStore,
     Put,
@@ -18,7 +19,6 @@ from podwright.store import (
     restore,
     write_backup,
 )
-from podwright.wire import Fenced, InvalidRequest, NotFound, Unavailable, WrongState
 
 RECORDS = {
     ("partition", "p1"): b'{"name":"p1"}',

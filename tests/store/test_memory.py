@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from podwright.errors import Internal, Unavailable
 from podwright.store import MemoryStore, Put
-from podwright.wire import Internal, Unavailable
 
 
 def put(key: str) -> list[Put]:

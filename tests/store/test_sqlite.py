@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.store import Delete, Put, SQLiteStore
 from podwright.store._schema import MIGRATIONS
-from podwright.wire import InvalidRequest, Unavailable
 
 
 @pytest.fixture

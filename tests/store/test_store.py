@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import Fenced, Unavailable
 from podwright.store import Delete, MemoryStore, Put, SQLiteStore, Store
-from podwright.wire import Fenced, Unavailable
 
 
 class Clocks:

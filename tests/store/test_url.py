@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.store import (
     PostgresStore,
     SQLiteStore,
@@ -14,7 +15,6 @@ from podwright.store import (
     shows_password,
     storage_file,
 )
-from podwright.wire import InvalidRequest
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ print(*(agent["port"] for agent in json.load(sys.stdin)))') <<'END'
 import asyncio, os, sys
 from pathlib import Path
 from podwright.agents import RemoteMachine, Secret, read_key
-from podwright.wire import PodwrightError
+from podwright.errors import PodwrightError
 
 async def main():
     ours = Secret(read_key(Path(os.environ["PODWRIGHT_AGENT_KEY"])))

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from podwright.wire import AGENT_SOCKET_VARIABLE, Denied
+from podwright.errors import Denied
+from podwright.wire import AGENT_SOCKET_VARIABLE
 from tests.whole.conftest import Pod
 
 

@@ -22,20 +22,18 @@ import msgspec
 import pytest
 
 from podwright.client import Client, UnixTransport
+from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     CreateRequest,
-    Fenced,
     LeaseRequest,
     OperationState,
     PartitionInfo,
     PartitionSpec,
-    PodwrightError,
     ReadyState,
     RemoveRequest,
     ResetRequest,
-    Unavailable,
     Value,
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from podwright.wire import Fenced, Internal, InvalidRequest, Unauthenticated
+from podwright.errors import Fenced, Internal, InvalidRequest, Unauthenticated
 
 #: Lines after which the file is written anew, without what is too old to matter.
 _LINES = 1000

@@ -16,8 +16,8 @@ import msgspec
 
 from podwright.agents._driver import EPOCH_LIMIT, EPOCH_STEP, Driver, MachineReport, OwnedDriver
 from podwright.agents._simulated import SimulatedDevice
+from podwright.errors import AlreadyExists, Internal, InvalidRequest
 from podwright.fabric import Machine
-from podwright.wire import AlreadyExists, Internal, InvalidRequest
 
 
 def check_epoch(epoch: int, seen: int, asked: str) -> None:

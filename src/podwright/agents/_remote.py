@@ -10,17 +10,15 @@ from typing import Any, TypeVar
 
 from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
-from podwright.wire import (
-    Empty,
+from podwright.errors import (
     Fenced,
     Internal,
     PodwrightError,
     Unauthenticated,
     Unavailable,
-    Value,
     error_from_json,
-    read_certificates,
 )
+from podwright.wire import Empty, Value, read_certificates
 from podwright.wire.agent import (
     AGENT_SERVICE,
     ConfigureRequest,

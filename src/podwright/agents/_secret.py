@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from podwright.agents._heard import Call, Heard
-from podwright.wire import InvalidRequest, Unauthenticated
+from podwright.errors import InvalidRequest, Unauthenticated
 
 AUTH_KEY = "podwright-agent-auth"
 PROOF_KEY = "podwright-agent-proof"

@@ -13,17 +13,8 @@ import grpc.aio
 
 from podwright.agents._driver import Driver, OwnedDriver
 from podwright.agents._secret import AUTH_KEY, PROOF_KEY, Secret
-from podwright.wire import (
-    SERVER_URI,
-    Empty,
-    Internal,
-    InvalidRequest,
-    PodwrightError,
-    Unauthenticated,
-    Unavailable,
-    Value,
-    read_certificates,
-)
+from podwright.errors import Internal, InvalidRequest, PodwrightError, Unauthenticated, Unavailable
+from podwright.wire import SERVER_URI, Empty, Value, read_certificates
 from podwright.wire.agent import (
     AGENT_METHODS,
     AGENT_SERVICE,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from podwright.agents._driver import DeviceReport, MachineReport
+from podwright.errors import Fenced, Internal, Unavailable
 from podwright.fabric import Attachment, Family, Machine
-from podwright.wire import Fenced, Internal, Unavailable
 
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -32,6 +32,7 @@ from podwright.cli._vipu_show import (
 )
 from podwright.cli._waiting import waiting
 from podwright.client import Client, Found
+from podwright.errors import WrongState
 from podwright.wire import (
     AgentInfo,
     AgentList,
@@ -46,7 +47,6 @@ from podwright.wire import (
     Empty,
     ListRequest,
     Named,
-    WrongState,
 )
 
 _Arguments = argparse.Namespace

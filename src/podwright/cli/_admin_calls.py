@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from podwright.cli import _json
 from podwright.client import Client
+from podwright.errors import NotFound
 from podwright.wire import (
     AgentInfo,
     AllocationInfo,
     ClusterInfo,
     ListRequest,
-    NotFound,
     UserInfo,
     UserList,
     Value,

@@ -12,7 +12,8 @@ from podwright.cli._admin_calls import call, names
 from podwright.cli._admin_show import MachineRow, machine_table
 from podwright.cli._waiting import waiting
 from podwright.client import Client
-from podwright.wire import ClusterChange, ClusterInfo, InvalidRequest, NotFound, QuotaInfo
+from podwright.errors import InvalidRequest, NotFound
+from podwright.wire import ClusterChange, ClusterInfo, QuotaInfo
 
 _Arguments = argparse.Namespace
 

@@ -14,15 +14,8 @@ from pathlib import Path
 from podwright.cli import _json
 from podwright.cli._admin_calls import call, names, one_of, success, users, wants_json
 from podwright.client import Client
-from podwright.wire import (
-    InvalidRequest,
-    NewUser,
-    NotFound,
-    RevokeRequest,
-    UserInfo,
-    UserRequest,
-    user_uri,
-)
+from podwright.errors import InvalidRequest, NotFound
+from podwright.wire import NewUser, RevokeRequest, UserInfo, UserRequest, user_uri
 
 
 def create_user(arguments: argparse.Namespace, client: Client) -> int:

@@ -33,9 +33,9 @@ def serve(arguments: argparse.Namespace, family: Family | None) -> GpuMachine:
     Raises wire.Unavailable where there are none, wire.InvalidRequest for guards that cannot be.
     """
     from podwright.agents.gpu import open_machine
+    from podwright.errors import Unavailable
     from podwright.fabric import Machine
     from podwright.hosts import host_name
-    from podwright.wire import Unavailable
 
     name = arguments.machine or host_name()
     machine = open_machine(
@@ -59,9 +59,9 @@ def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
     """The guards that were asked for, in the order in which they are set up."""
     from podwright.agents.gpu import Cgroups, FabricManager, Files, Imex
     from podwright.cli._places import state_folder
+    from podwright.errors import InvalidRequest
     from podwright.hosts import find_device_cgroups, find_program
     from podwright.hosts.gpus import divided
-    from podwright.wire import InvalidRequest
 
     made: list[Guard] = []
     if "fabric-manager" in arguments.guard:

@@ -30,8 +30,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Run it. Returns the exit code."""
     import os
 
+    from podwright.errors import InvalidRequest
     from podwright.hosts import PROBLEM, BadHostList, examine, expand, read_hosts
-    from podwright.wire import InvalidRequest
 
     try:
         if arguments.host:

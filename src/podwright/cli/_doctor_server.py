@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from podwright.client import Client, Places, ServerOptions, find_server
+from podwright.errors import PodwrightError, Unavailable
 from podwright.hosts import OK, PROBLEM, Finding
-from podwright.wire import PodwrightError, ReadyState, Unavailable
+from podwright.wire import ReadyState
 
 
 def ask_server(

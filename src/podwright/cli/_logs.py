@@ -7,7 +7,7 @@ import logging
 import logging.handlers
 import sys
 
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 #: What an operator reads whatever the verbosity: what the server finds and does by itself.
 EVENTS = "podwright.events"

@@ -55,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from podwright.client import server_for_proxy
-    from podwright.wire import InvalidRequest
+    from podwright.errors import InvalidRequest
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
@@ -73,7 +73,8 @@ async def _run(addresses: Any, certs: str, command: list[str]) -> int:
 
     from podwright.cli._arguments import complain
     from podwright.client import Forwarder
-    from podwright.wire import SOCKET_VARIABLE, InvalidRequest
+    from podwright.errors import InvalidRequest
+    from podwright.wire import SOCKET_VARIABLE
 
     forwarder = Forwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
     place = str(await forwarder.start())

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from podwright.wire import PodwrightError
+    from podwright.errors import PodwrightError
 
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 EXIT_OUTPUT = 74  # EX_IOERR
@@ -61,7 +61,9 @@ def leave(code: int) -> NoReturn:
 
 
 def _explain(error: Exception, prog: str, say: Callable[[PodwrightError], str] | None) -> int:
-    from podwright.wire import PodwrightError  # only now: it costs 40 ms that `--help` need not pay
+    from podwright.errors import (
+        PodwrightError,  # only now: it costs 40 ms that `--help` need not pay
+    )
 
     if os.environ.get(TRACEBACK):
         import traceback

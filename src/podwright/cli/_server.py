@@ -11,7 +11,8 @@ from podwright.cli._arguments import Parser, complain, port, seconds
 
 if TYPE_CHECKING:
     from podwright.client import Found, ServerOptions
-    from podwright.wire import PodwrightError, ServerInfo
+    from podwright.errors import PodwrightError
+    from podwright.wire import ServerInfo
 
 SIMULATED = "SIMULATED: these devices exist only in software."
 
@@ -90,7 +91,7 @@ def connect_to_one(arguments: argparse.Namespace) -> Found:
     from podwright.client import TIMEOUT, Places, find_server
 
     def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
-        from podwright.wire import Unavailable
+        from podwright.errors import Unavailable
 
         raise Unavailable(
             "there is no server to administer",

@@ -10,7 +10,7 @@ import argparse
 import tomllib
 
 from podwright.cli._arguments import nearest
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 
 def words(parser: argparse.ArgumentParser, path: str) -> list[str]:

@@ -30,8 +30,8 @@ def _run(arguments: argparse.Namespace) -> int:
     import os
 
     from podwright.cli._server import connect
+    from podwright.errors import InvalidRequest, NotFound
     from podwright.slurm.gpus.configure import adopt, partition_name, read_grant
-    from podwright.wire import InvalidRequest, NotFound
 
     job = arguments.job or os.environ.get("SLURM_JOB_ID", "")
     if not job.isdecimal():
@@ -65,8 +65,8 @@ def _show(job: str) -> str:
     import os
     import subprocess
 
+    from podwright.errors import NotFound, Unavailable
     from podwright.hosts import find_program
-    from podwright.wire import NotFound, Unavailable
 
     program = find_program("scontrol", os.environ)
     if program is None:

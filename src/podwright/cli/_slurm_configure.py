@@ -130,6 +130,7 @@ def _configure(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from podwright.slurm.pods import setup
+    from podwright.slurm.site.plan import carry_out, shown
 
     places = setup.Places(
         slurm_conf=Path(arguments.slurm_conf).absolute(),
@@ -141,11 +142,11 @@ def _configure(arguments: argparse.Namespace) -> int:
     else:
         site = _site(arguments)
         plan = setup.native(places, site, trusted=_trusted(arguments, site))
-    print(setup.shown(plan), end="")
+    print(shown(plan), end="")
     if not (arguments.undo or arguments.write):
         print("Nothing was changed: --write does it.")
         return 0
-    setup.write(plan)
+    carry_out(plan)
     print("Written. Restart slurmctld, and `scontrol reconfigure` for the nodes.")
     if arguments.undo:
         print("Before that end `podwright slurm serve`, and take back what it told Slurm:")
@@ -157,9 +158,9 @@ def _site(arguments: argparse.Namespace) -> Any:
     from pathlib import Path
 
     from podwright.client import TIMEOUT, Address
+    from podwright.errors import InvalidRequest
     from podwright.slurm.pods import setup
     from podwright.slurm.pods.service import Site, addresses, reach
-    from podwright.wire import InvalidRequest
 
     mode = arguments.mode
     if mode == "host-mapping" and not arguments.mapping:
@@ -224,7 +225,7 @@ def _site(arguments: argparse.Namespace) -> Any:
 
 def _unsaid(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     """Devices of a job that names none; -1: it is asked. Raises InvalidRequest."""
-    from podwright.wire import InvalidRequest
+    from podwright.errors import InvalidRequest
 
     text = arguments.default_ipus
     if text is None:
@@ -254,8 +255,8 @@ def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
     """Who may change what is Podwright's of a job: root, SlurmUser, and whoever serves."""
     import pwd
 
+    from podwright.errors import InvalidRequest
     from podwright.slurm.pods.service import slurm_uid
-    from podwright.wire import InvalidRequest
 
     uids = {0, slurm_uid(site)}
     if arguments.slurm_user:

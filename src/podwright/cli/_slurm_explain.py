@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podwright.cli._arguments import Parser, positive
+from podwright.errors import InvalidRequest
 
 _EXAMPLES = """\
 all options of sbatch, salloc and srun may follow; those that count are read.
@@ -112,16 +113,16 @@ def add_parser(verbs: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.slurm.gpus import requests
-    from podwright.slurm.site.releases import NEWEST
+    from podwright.slurm.site.releases import NEWEST, parse_version
 
     request = _request(arguments)
     if not request.given:
-        raise requests.invalid(
+        raise InvalidRequest(
             "no option of Slurm to explain", would_work="For example --gpus-per-node=4 --nodes=2"
         )
     site, version = _site(arguments)
     if arguments.slurm_version:
-        version = requests.parse_version(arguments.slurm_version)
+        version = parse_version(arguments.slurm_version)
     shape = _with_site(_said(arguments, request), arguments)
     answer = requests.explain(request, site or shape, version or NEWEST)
     if site:
@@ -180,12 +181,12 @@ def _request(arguments: argparse.Namespace) -> Any:
     try:
         text = Path(arguments.script).read_text(errors="replace")
     except OSError as error:
-        raise requests.invalid(f"{arguments.script}: {error.strerror or error}") from error
+        raise InvalidRequest(f"{arguments.script}: {error.strerror or error}") from error
     script = lint.read_script(text)
     for problem in (*script.problems, *script.unknown):
-        raise requests.invalid(f"{arguments.script}:{problem.line}: {problem.reason}")
+        raise InvalidRequest(f"{arguments.script}:{problem.line}: {problem.reason}")
     if script.parts > 1:
-        raise requests.invalid(f"{arguments.script}: parts of a heterogeneous job are not modelled")
+        raise InvalidRequest(f"{arguments.script}: parts of a heterogeneous job are not modelled")
     before = [one for _, one in script.directives]
     said = {one.name for one in given}
     rest = [one for one in before if one.name not in said]
@@ -197,6 +198,7 @@ def _site(arguments: argparse.Namespace) -> Any:
     from pathlib import Path
 
     from podwright.slurm.gpus import requests
+    from podwright.slurm.site.releases import read_version
 
     texts: Any
     if arguments.site_files:
@@ -215,7 +217,7 @@ def _site(arguments: argparse.Namespace) -> Any:
     if texts is None:
         return None, None
     site = _with_tasks(requests.read_site(texts), arguments)
-    return (site if site.nodes else None), requests.read_version(texts.config)
+    return (site if site.nodes else None), read_version(texts.config)
 
 
 def _with_tasks(site: Any, arguments: argparse.Namespace) -> Any:

@@ -54,7 +54,7 @@ def _lines(paths: list[str]) -> Any:
             with open(path, encoding="utf-8", errors="replace") as log:
                 yield from log
         except OSError as error:
-            from podwright.wire import NotFound
+            from podwright.errors import NotFound
 
             raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 

@@ -66,7 +66,7 @@ def configure(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from podwright.slurm.gpus import configure
-    from podwright.slurm.pods import setup
+    from podwright.slurm.site.plan import carry_out, shown
 
     conf = Path(arguments.slurm_conf).absolute()
     notes: list[str] = []
@@ -82,11 +82,11 @@ def configure(arguments: argparse.Namespace) -> int:
             _program(arguments.health_check),
         )
         plan, notes = configure.configure(conf, inventory, _version(arguments), wishes)
-    print(setup.shown(plan), end="")
+    print(shown(plan), end="")
     for note in notes:
         print(f"Note: {note}.", file=sys.stderr)
     if arguments.undo or arguments.write:
-        setup.write(plan)
+        carry_out(plan)
         print("Written. Restart slurmctld, then slurmd on the nodes: GPUs are counted at start.")
     else:
         print("Nothing was changed: --write does it.")
@@ -113,7 +113,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def _file(name: str) -> str:
-    from podwright.wire import InvalidRequest
+    from podwright.errors import InvalidRequest
 
     if not name:
         raise InvalidRequest(
@@ -125,7 +125,7 @@ def _file(name: str) -> str:
 
 
 def _program(name: str) -> str:
-    from podwright.wire import InvalidRequest
+    from podwright.errors import InvalidRequest
 
     if name and (not name.startswith("/") or any(letter in name for letter in " \t\n#=")):
         raise InvalidRequest(
@@ -139,10 +139,11 @@ def _program(name: str) -> str:
 def _version(arguments: argparse.Namespace) -> tuple[int, int]:
     import shutil
 
-    from podwright.slurm.gpus import requests
-    from podwright.wire import InvalidRequest
+    from podwright.errors import InvalidRequest
+    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.releases import parse_version
 
-    said = arguments.slurm_version or requests.ask_slurm(["scontrol", "--version"])
+    said = arguments.slurm_version or ask_slurm(["scontrol", "--version"])
     if not said:
         # A node without files of its own asks slurmctld for them before it says anything.
         there = shutil.which("scontrol")
@@ -153,4 +154,4 @@ def _version(arguments: argparse.Namespace) -> tuple[int, int]:
             asked="--gpus",
             would_work="say it: --slurm-version=24.11",
         )
-    return requests.parse_version(said)
+    return parse_version(said)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from podwright.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from podwright.slurm.gpus.lint import Finding, Site
 
@@ -51,18 +53,17 @@ def add_parser(verbs: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.slurm.gpus import lint
-    from podwright.slurm.gpus.requests import invalid
 
     form = "json" if arguments.json else arguments.format
     if arguments.rules:
         return _rules(form)
     if arguments.write and not arguments.fix:
-        raise invalid("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
+        raise InvalidRequest("--write belongs to --fix", would_work="lint --fix --write SCRIPT")
     if not arguments.scripts:
-        raise invalid("no script is named", would_work="lint SCRIPT, or lint - < SCRIPT")
+        raise InvalidRequest("no script is named", would_work="lint SCRIPT, or lint - < SCRIPT")
     unknown = [name for name in arguments.ignore if name not in lint.rules()]
     if unknown:
-        raise invalid(f"there is no rule {unknown[0]}", would_work="lint --rules lists them")
+        raise InvalidRequest(f"there is no rule {unknown[0]}", would_work="lint --rules lists them")
     site = _site(arguments)
     better = arguments.level == "better"
     shown: list[tuple[str, list[Finding]]] = []
@@ -134,7 +135,8 @@ def _site(arguments: argparse.Namespace) -> Site:
     import time
 
     from podwright.slurm.gpus.lint import Site, find_site, read_help
-    from podwright.slurm.gpus.requests import ask_slurm, parse_version
+    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.releases import parse_version
 
     said = arguments.slurm_version or arguments.topology or arguments.sbatch_help
     site = Site() if said else find_site(ask_slurm, _cache(), time.time())
@@ -163,7 +165,7 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as script:
             return script.read()
     except OSError as error:
-        from podwright.wire import NotFound
+        from podwright.errors import NotFound
 
         raise NotFound(f"{path}: {(error.strerror or 'cannot be read').lower()}") from error
 
@@ -174,9 +176,7 @@ def _replace(path: str, text: str) -> None:
     import tempfile
 
     if path == "-":
-        from podwright.slurm.gpus.requests import invalid
-
-        raise invalid("--write needs a file, not -", would_work="lint --fix - < SCRIPT")
+        raise InvalidRequest("--write needs a file, not -", would_work="lint --fix - < SCRIPT")
     real = os.path.realpath(path)
     mode = os.stat(real).st_mode & 0o7777
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(real), prefix=".lint-")

@@ -42,8 +42,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from podwright.errors import InvalidRequest
     from podwright.slurm.gpus import templates
-    from podwright.wire import InvalidRequest
 
     if arguments.list:
         _list(arguments.json)
@@ -86,14 +86,16 @@ def _list(as_json: bool) -> None:
 
 def _fit(arguments: argparse.Namespace, wishes: Wishes) -> Fit:
     from podwright.slurm.gpus import requests, templates
+    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.releases import read_version
 
-    config = requests.ask_slurm(["scontrol", "show", "config"])
-    version = requests.read_version(config)
+    config = ask_slurm(["scontrol", "show", "config"])
+    version = read_version(config)
     if arguments.inventory:
         from podwright.slurm.gpus.configure import read_inventory
 
         return templates.of_inventory(read_inventory(arguments.inventory), wishes, version)
     shape, _ = requests.site(partition=arguments.partition) if config else (None, None)
-    features = requests.ask_slurm(["sinfo", "-h", "-o", "%f"]) if config else ""
-    network = requests.ask_slurm(["scontrol", "show", "topology"]) if config else ""
+    features = ask_slurm(["sinfo", "-h", "-o", "%f"]) if config else ""
+    network = ask_slurm(["scontrol", "show", "topology"]) if config else ""
     return templates.of_slurm(shape, config, features, network)._replace(version=version)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from podwright.client import Client
+from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import IPU, Attachment, Family, family_named
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
-    InvalidRequest,
     LeaseInfo,
-    NotFound,
     PartitionInfo,
     ReadyState,
     ServerInfo,

@@ -23,10 +23,9 @@ from podwright.cli._vipu_show import (
 )
 from podwright.cli._waiting import waiting
 from podwright.client import Client, Found
+from podwright.errors import InvalidRequest, NotFound
 from podwright.wire import (
     GatewayRouting,
-    InvalidRequest,
-    NotFound,
     PartitionInfo,
     PartitionSpec,
     ReadyState,

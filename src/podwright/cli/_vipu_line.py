@@ -10,15 +10,14 @@ from podwright.cli import _json
 from podwright.cli._arguments import complain
 from podwright.cli._tables import table
 from podwright.client import Client
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.wire import (
     CreateRequest,
     EventInfo,
     EventsRequest,
     Explanation,
-    InvalidRequest,
     PartitionInfo,
     PartitionSpec,
-    Unavailable,
     WaiterInfo,
     WaitReply,
     WaitRequest,
@@ -146,8 +145,9 @@ def _of_job(arguments: argparse.Namespace, client: Client) -> Explanation:
     from pathlib import Path
 
     from podwright.cli._slurm_serve import FOLDER
-    from podwright.slurm.pods.service import SlurmCommands, load
+    from podwright.slurm.pods.service import load
     from podwright.slurm.pods.waiting import explain_job
+    from podwright.slurm.site.commands import SlurmCommands
 
     path = Path(arguments.site or f"{FOLDER}/native.toml")
     site = load(path) if arguments.site or path.exists() else None

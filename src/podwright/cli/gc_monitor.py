@@ -91,7 +91,7 @@ def _is_live(arguments: argparse.Namespace) -> bool:
 
 def _look(arguments: argparse.Namespace, found: Found) -> str:
     """What there is to see; a server that is away for a while ends nothing."""
-    from podwright.wire import NotFound, TimedOut, Unavailable
+    from podwright.errors import NotFound, TimedOut, Unavailable
 
     try:
         text = _once(arguments, found)

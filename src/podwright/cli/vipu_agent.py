@@ -133,8 +133,8 @@ async def _serve(arguments: argparse.Namespace) -> None:
         read_key,
     )
     from podwright.cli._places import own_key
+    from podwright.errors import InvalidRequest
     from podwright.server import is_loopback
-    from podwright.wire import InvalidRequest
 
     certs = arguments.tls_certs
     if not is_loopback(arguments.host) and not arguments.agent_key and not certs:
@@ -204,7 +204,8 @@ async def _announce(
     if not server:
         return
     from podwright.client import Client, Credentials, GrpcTransport, parse_addresses
-    from podwright.wire import Announcement, PodwrightError
+    from podwright.errors import PodwrightError
+    from podwright.wire import Announcement
 
     said = Announcement(name=machine.machine.name, host=machine.machine.host, port=bound)
     address = parse_addresses(server, by="--server")[0]
@@ -228,8 +229,8 @@ def _is_simulated(machine: SimulatedMachine | GpuMachine) -> bool:
 
 
 def _family(name: str) -> Family:
+    from podwright.errors import InvalidRequest
     from podwright.fabric import FAMILIES, family_named
-    from podwright.wire import InvalidRequest
 
     family = family_named(name)
     if family is None:

@@ -230,8 +230,8 @@ def _main(argv: Sequence[str] | None) -> int:
     import uvloop
 
     from podwright.cli._logs import EVENTS, log_to
+    from podwright.errors import PodwrightError
     from podwright.server import serve
-    from podwright.wire import PodwrightError
 
     log_to(arguments.verbose, arguments.log_format, arguments.audit_log)
     options = _options(arguments)
@@ -279,15 +279,10 @@ def _options(arguments: argparse.Namespace) -> Options:
 
     from podwright.cli._places import own_key, state_folder
     from podwright.controller import Visible, private_kinds
+    from podwright.errors import InvalidRequest
     from podwright.server import Options
     from podwright.store import shows_password, storage_file
-    from podwright.wire import (
-        DEFAULT_PORT,
-        SOCKET_VARIABLE,
-        SYSTEM_SOCKET,
-        InvalidRequest,
-        user_socket,
-    )
+    from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 
     for_all = os.geteuid() == 0 and not arguments.user
     named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG
-from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, InvalidRequest
+from podwright.errors import InvalidRequest
+from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE
 
 HOST_VARIABLE = "VIPU_CLI_API_HOST"
 PORT_VARIABLE = "VIPU_CLI_API_PORT"

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from podwright.client._transport import Transport
+from podwright.errors import InvalidRequest
 from podwright.wire import (
     METHODS,
     AcquireReply,
@@ -26,7 +27,6 @@ from podwright.wire import (
     EventsRequest,
     ExplainRequest,
     Explanation,
-    InvalidRequest,
     LeaseInfo,
     LeaseList,
     LeaseRequest,

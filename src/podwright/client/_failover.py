@@ -16,16 +16,8 @@ import msgspec
 
 from podwright.client._tcp import unreachable
 from podwright.client._transport import Transport
-from podwright.wire import (
-    Empty,
-    Fenced,
-    Method,
-    PodwrightError,
-    ServerInfo,
-    TimedOut,
-    Unavailable,
-    Value,
-)
+from podwright.errors import Fenced, PodwrightError, TimedOut, Unavailable
+from podwright.wire import Empty, Method, ServerInfo, Value
 
 #: Seconds for which a call looks for a server that answers: a takeover takes up to five.
 PATIENCE = 10.0

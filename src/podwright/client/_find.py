@@ -34,15 +34,8 @@ from podwright.client._start import start_server
 from podwright.client._tcp import connect_tcp, listens
 from podwright.client._transport import Transport
 from podwright.client._unix import UnixTransport
-from podwright.wire import (
-    DEFAULT_PORT,
-    SYSTEM_SOCKET,
-    PodwrightError,
-    ServerInfo,
-    TimedOut,
-    Unavailable,
-    user_socket,
-)
+from podwright.errors import PodwrightError, TimedOut, Unavailable
+from podwright.wire import DEFAULT_PORT, SYSTEM_SOCKET, ServerInfo, user_socket
 
 #: Seconds in which a server must say who it is.
 PROBE_TIMEOUT = 5.0

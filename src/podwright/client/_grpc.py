@@ -15,19 +15,16 @@ import grpc
 from podwright.client._addresses import NOBODY, Address, Credentials
 from podwright.client._places import LOOPBACK
 from podwright.client._tcp import unreachable
-from podwright.wire import (
+from podwright.errors import (
     InvalidRequest,
-    Method,
     PodwrightError,
     TimedOut,
     Unauthenticated,
     Unavailable,
-    Value,
     error_from_code,
     error_from_json,
-    munge_payload,
-    read_certificates,
 )
+from podwright.wire import Method, Value, munge_payload, read_certificates
 from podwright.wire.messages import (
     ACCESS_KEY,
     ERROR_KEY,

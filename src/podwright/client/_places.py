@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from podwright.wire import Denied
+from podwright.errors import Denied
 
 #: What a system's server leaves on its machine, whether it runs or not: unit, settings, store.
 SYSTEM_MARKS = (

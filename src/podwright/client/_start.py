@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from podwright.wire import Unavailable
+from podwright.errors import Unavailable
 
 COMMAND = (sys.executable, "-P", "-m", "podwright.cli.vipu_server", "--user")
 TIMEOUT = 30.0

@@ -10,7 +10,8 @@ import socket
 
 from podwright.client._addresses import NOBODY, Address, Credentials
 from podwright.client._transport import Transport
-from podwright.wire import METHODS, ServerInfo, ServerInfoRequest, Unavailable
+from podwright.errors import Unavailable
+from podwright.wire import METHODS, ServerInfo, ServerInfoRequest
 
 
 def unreachable(where: str, reason: str) -> Unavailable:

@@ -12,16 +12,8 @@ import time
 
 import msgspec
 
-from podwright.wire import (
-    ErrorBody,
-    Method,
-    PodwrightError,
-    TimedOut,
-    Unavailable,
-    Value,
-    error_from_json,
-    prepared,
-)
+from podwright.errors import PodwrightError, TimedOut, Unavailable, error_from_json
+from podwright.wire import ErrorBody, Method, Value, prepared
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 256 * 1024 * 1024

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from podwright.client._grpc import Channel, Unsupported
+from podwright.errors import NotFound, TimedOut
 from podwright.wire import (
     CreateRequest,
     DeviceInfo,
@@ -22,7 +23,6 @@ from podwright.wire import (
     Empty,
     ListRequest,
     Method,
-    NotFound,
     PartitionInfo,
     PartitionList,
     PartitionName,
@@ -30,7 +30,6 @@ from podwright.wire import (
     RemoveRequest,
     ResetRequest,
     ServerInfo,
-    TimedOut,
     Value,
     virm,
 )

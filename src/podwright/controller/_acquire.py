@@ -33,15 +33,8 @@ from podwright.controller._refusals import does_not_fit, failed, held
 from podwright.controller._replace import replace
 from podwright.controller._reserve import Taken
 from podwright.controller._spec import asked_for, check_name, renamed
-from podwright.wire import (
-    AcquireRequest,
-    Held,
-    InvalidRequest,
-    OperationState,
-    PartitionSpec,
-    ReadyState,
-    WrongState,
-)
+from podwright.errors import Held, InvalidRequest, WrongState
+from podwright.wire import AcquireRequest, OperationState, PartitionSpec, ReadyState
 
 MAX_TTL = 3600.0  #: seconds
 MAX_HOLDER = 200  #: characters

@@ -16,23 +16,25 @@ from podwright.controller._pages import Page, after
 from podwright.controller._registry import AgentRecord, Known, Registry
 from podwright.controller._watch import Watch
 from podwright.controller._whole import to_its_end
+from podwright.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    PodwrightError,
+    Unavailable,
+    WrongState,
+)
 from podwright.fabric import FAMILIES, family_named
 from podwright.wire import (
     AgentInfo,
     AgentList,
     AgentRequest,
-    AlreadyExists,
     Announcement,
     DiscoveredList,
     DiscoverRequest,
     Empty,
-    InvalidRequest,
     ListRequest,
     Named,
-    NotFound,
-    PodwrightError,
-    Unavailable,
-    WrongState,
 )
 
 #: Seconds in which an agent that is to be registered may come up, and between two looks.

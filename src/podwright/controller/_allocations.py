@@ -16,16 +16,10 @@ from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._records import Record, decode
 from podwright.controller._registry import check_name
+from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.fabric import Cluster
 from podwright.store import Delete, Put
-from podwright.wire import (
-    AllocationRequest,
-    AlreadyExists,
-    InvalidRequest,
-    NoCapacity,
-    NotFound,
-    WrongState,
-)
+from podwright.wire import AllocationRequest
 
 ALLOCATION: Final = "allocation"
 

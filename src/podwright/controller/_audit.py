@@ -21,8 +21,9 @@ import msgspec
 from podwright.controller import _heard
 from podwright.controller._caller import ANONYMOUS, Caller, Role
 from podwright.controller._journal import Journal
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.store import Delete, Put
-from podwright.wire import EventInfo, EventList, EventsRequest, InvalidRequest, PodwrightError
+from podwright.wire import EventInfo, EventList, EventsRequest
 
 EVENT: Final = "event"
 MOST: Final = 10_000  #: events of a kind: changes, refusals, and those of anonymous callers

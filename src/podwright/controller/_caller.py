@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from podwright.wire import Denied, InvalidRequest
+from podwright.errors import Denied, InvalidRequest
 
 ANONYMOUS = "anonymous"
 

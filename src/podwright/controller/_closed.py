@@ -13,13 +13,12 @@ import msgspec
 from podwright.controller._caller import Caller, Role, may_change
 from podwright.controller._core import Core, Entry
 from podwright.controller._inventory import Site
+from podwright.errors import Denied, InvalidRequest
 from podwright.placement import Placement
 from podwright.wire import (
     AcquireRequest,
     CreateRequest,
-    Denied,
     ExplainRequest,
-    InvalidRequest,
     PartitionSpec,
     Value,
     WaitRequest,

@@ -17,6 +17,7 @@ from podwright.controller._inventory import Site
 from podwright.controller._machines import check_administrator
 from podwright.controller._registry import Registry
 from podwright.controller._whole import to_its_end
+from podwright.errors import InvalidRequest, PodwrightError, WrongState
 from podwright.wire import (
     AllocationInfo,
     AllocationRequest,
@@ -25,10 +26,7 @@ from podwright.wire import (
     ClusterRequest,
     ClusterTest,
     Empty,
-    InvalidRequest,
     Named,
-    PodwrightError,
-    WrongState,
 )
 
 

@@ -16,10 +16,11 @@ from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._records import drop_quarantine
 from podwright.controller._registry import Registry, put_cluster
+from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, LinkDomain, Machine
 from podwright.placement import Index, NodeIndex, Placement
 from podwright.store import Change, Delete
-from podwright.wire import ClusterChange, InvalidRequest, NotFound, WrongState
+from podwright.wire import ClusterChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from podwright.agents import MachineReport
 from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._registry import Registry, check_name, difference
+from podwright.errors import AlreadyExists, InvalidRequest, PodwrightError, WrongState
 from podwright.fabric import (
     Cluster,
     ClusterTopology,
@@ -19,14 +20,7 @@ from podwright.fabric import (
     cabling,
     family_named,
 )
-from podwright.wire import (
-    AlreadyExists,
-    CheckResult,
-    ClusterRequest,
-    InvalidRequest,
-    PodwrightError,
-    WrongState,
-)
+from podwright.wire import CheckResult, ClusterRequest
 
 _Topology = TypeVar("_Topology", DomainTopology, ClusterTopology)
 

@@ -31,6 +31,7 @@ from podwright.controller._requests import Remembered, Requests
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
 from podwright.controller._waiting_calls import WaitingCalls
+from podwright.errors import Denied, InvalidRequest, PodwrightError, Unavailable
 from podwright.fabric import Cluster
 from podwright.store import Opened, Store, backup_text
 from podwright.wire import (
@@ -39,16 +40,12 @@ from podwright.wire import (
     BackupReply,
     BackupRequest,
     CreateRequest,
-    Denied,
     Empty,
-    InvalidRequest,
     LeaseInfo,
     LeaseRequest,
     PartitionInfo,
-    PodwrightError,
     RemoveRequest,
     ResetRequest,
-    Unavailable,
 )
 
 _T = TypeVar("_T")

@@ -22,10 +22,11 @@ from podwright.controller._records import (
     QuarantineRecord,
 )
 from podwright.controller._reserve import Reservation
+from podwright.errors import NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block
 from podwright.store import Store
-from podwright.wire import NotFound, ReadyState
+from podwright.wire import ReadyState
 
 if TYPE_CHECKING:
     from podwright.controller._cuts import Here

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 
 from podwright.controller._registry import check_name
-from podwright.wire import Announcement, DiscoveredAgent, InvalidRequest, WrongState
+from podwright.errors import InvalidRequest, WrongState
+from podwright.wire import Announcement, DiscoveredAgent
 
 #: Seconds after which one that is not repeated is forgotten.
 KEEP = 60.0

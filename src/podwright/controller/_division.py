@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TypedDict
 
 from podwright.controller._records import PartitionRecord
+from podwright.errors import InvalidRequest
 from podwright.fabric import Family
 from podwright.placement import Block
-from podwright.wire import InvalidRequest, PartitionSpec
+from podwright.wire import PartitionSpec
 
 
 class Division(TypedDict, total=False):

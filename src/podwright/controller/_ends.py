@@ -12,7 +12,8 @@ from podwright.controller._caller import Caller, Role, check_change
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import Lease, descendants, to_info
 from podwright.controller._records import put_lease
-from podwright.wire import Denied, Fenced, InvalidRequest, LeaseInfo, LeaseRequest
+from podwright.errors import Denied, Fenced, InvalidRequest
+from podwright.wire import LeaseInfo, LeaseRequest
 
 MAX_HOSTS = 4096  #: of one lease
 MAX_NAME = 255  #: characters of a host's name, and of a launch's mark

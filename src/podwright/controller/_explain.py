@@ -15,8 +15,9 @@ from podwright.controller._cuts import in_words as fence_in_words
 from podwright.controller._inventory import Site
 from podwright.controller._reserve import end_of
 from podwright.controller._spec import to_request
+from podwright.errors import PodwrightError
 from podwright.placement import Placement, Refusal
-from podwright.wire import Explanation, PartitionSpec, PodwrightError, ReadyState, Standing
+from podwright.wire import Explanation, PartitionSpec, ReadyState, Standing
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core, Entry

@@ -24,8 +24,8 @@ from podwright.controller._cuts import can_cut_off, in_words, waits_for
 from podwright.controller._leases import Lease
 from podwright.controller._records import FenceRecord, drop_fence, drop_lease, put, put_fence
 from podwright.controller._refusals import fencing
+from podwright.errors import Held
 from podwright.store import Change
-from podwright.wire import Held
 
 
 async def end(

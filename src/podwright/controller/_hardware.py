@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from podwright.agents import Driver, FabricDriver, MachineReport, OwnedDriver
-from podwright.wire import PodwrightError, Unavailable
+from podwright.errors import PodwrightError, Unavailable
 
 Parts = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
 

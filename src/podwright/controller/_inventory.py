@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from podwright.agents import MachineReport
+from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block, Index, NodeIndex, index_of
-from podwright.wire import DeviceRef, InvalidRequest, NotFound
+from podwright.wire import DeviceRef
 
 
 class Site:

@@ -15,8 +15,8 @@ import asyncio
 from collections.abc import Sequence
 
 from podwright.controller._requests import ride
+from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Store
-from podwright.wire import PodwrightError, Unavailable
 
 
 class Journal:

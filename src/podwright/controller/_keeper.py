@@ -18,7 +18,7 @@ from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._ends import expire
 from podwright.controller._relocate import may_move, relocate
 from podwright.controller._states import BROKEN, state_of
-from podwright.wire import PodwrightError
+from podwright.errors import PodwrightError
 
 _log = logging.getLogger("podwright.controller")
 

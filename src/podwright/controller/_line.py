@@ -19,8 +19,8 @@ from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._reserve import Goal, Reservation, Taken, goal_for, overlap
 from podwright.controller._waiter import Order, Waiter
+from podwright.errors import NoCapacity, PodwrightError
 from podwright.placement import Block
-from podwright.wire import NoCapacity, PodwrightError
 
 SHAPES: Final = 64  #: tried at one look
 REPLAN: Final = 5.0  #: seconds after which the place kept for a waiter is thought over

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from podwright.controller._caller import Caller, Role
 from podwright.controller._inventory import Site
+from podwright.errors import Denied, NotFound
 from podwright.store import Delete, Put
-from podwright.wire import Denied, NotFound
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core

@@ -25,6 +25,7 @@ from podwright.controller._caller import Caller, Role
 from podwright.controller._machines import check_administrator
 from podwright.controller._pages import Page
 from podwright.controller._spec import asked_for
+from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.store import Opened
 from podwright.wire import (
     METHODS,
@@ -34,15 +35,11 @@ from podwright.wire import (
     EventsRequest,
     ExplainRequest,
     Explanation,
-    InvalidRequest,
     ListRequest,
     MachineName,
-    NotFound,
     PartitionSpec,
-    PodwrightError,
     QuotaInfo,
     QuotaList,
-    Unavailable,
     Value,
 )
 

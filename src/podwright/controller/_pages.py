@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
-from podwright.wire import InvalidRequest, ListRequest
+from podwright.errors import InvalidRequest
+from podwright.wire import ListRequest
 
 PAGE: Final = 250  #: items, where the caller leaves it open
 MOST: Final = 1000  #: items, whatever is asked for

@@ -34,15 +34,9 @@ from podwright.controller._spec import (
     to_request,
 )
 from podwright.controller._states import CREATING
+from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, PodwrightError
 from podwright.placement import Placement, Refusal
-from podwright.wire import (
-    AlreadyExists,
-    InvalidRequest,
-    NoCapacity,
-    PartitionSpec,
-    PodwrightError,
-    ResetRequest,
-)
+from podwright.wire import PartitionSpec, ResetRequest
 
 MAX_DURATION = 366 * 86400.0  #: seconds
 

@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from podwright.controller._caller import ANONYMOUS, Caller, Role
+from podwright.errors import Denied, InvalidRequest
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     AgentList,
     AllocationList,
-    Denied,
     DeviceInfo,
     DeviceList,
     DeviceRef,
     ExplainRequest,
-    InvalidRequest,
     LeaseInfo,
     LeaseList,
     PartitionInfo,

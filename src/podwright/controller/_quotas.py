@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from podwright.controller._records import PartitionRecord, Record, decode
+from podwright.errors import InvalidRequest, NoCapacity
 from podwright.store import Change, Delete, Put
-from podwright.wire import InvalidRequest, NoCapacity, QuotaInfo
+from podwright.wire import QuotaInfo
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core

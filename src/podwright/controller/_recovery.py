@@ -35,8 +35,9 @@ from podwright.controller._records import (
     put_meta,
 )
 from podwright.controller._states import BROKEN, CREATING, READY, REMOVING, move, state_of
+from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Opened
-from podwright.wire import OperationState, PodwrightError, ReadyState, Unavailable
+from podwright.wire import OperationState, ReadyState
 
 Reports = dict[str, MachineReport]
 

@@ -11,15 +11,9 @@ from podwright.controller._fit import in_words as differences_in_words
 from podwright.controller._inventory import Site
 from podwright.controller._leases import Lease
 from podwright.controller._records import PartitionRecord
+from podwright.errors import Held, InvalidRequest, NoCapacity, PodwrightError, WrongState
 from podwright.placement import Refusal
-from podwright.wire import (
-    Held,
-    InvalidRequest,
-    NoCapacity,
-    PartitionSpec,
-    PodwrightError,
-    WrongState,
-)
+from podwright.wire import PartitionSpec
 
 
 def no_place(

@@ -17,9 +17,9 @@ from podwright.agents import Driver, MachineReport
 from podwright.controller._core import Core
 from podwright.controller._inventory import Site
 from podwright.controller._records import Record, decode
+from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, family_named
 from podwright.store import Delete, Put
-from podwright.wire import InvalidRequest, NotFound, WrongState
 
 AGENT: Final = "agent"
 CLUSTER: Final = "cluster"

@@ -7,7 +7,8 @@ from podwright.controller._core import Core, Entry
 from podwright.controller._leases import Lease
 from podwright.controller._refusals import failed
 from podwright.controller._requests import Remembered
-from podwright.wire import Empty, NotFound, ReadyState
+from podwright.errors import NotFound
+from podwright.wire import Empty, ReadyState
 
 
 async def made_before(core: Core, known: Remembered, *, wait: bool) -> Entry:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import msgspec
 
 from podwright.controller._records import LEASE, PARTITION, PartitionRecord, Record, decode
+from podwright.errors import InvalidRequest
 from podwright.store import Change, Delete, Put
-from podwright.wire import InvalidRequest, OperationState
+from podwright.wire import OperationState
 
 if TYPE_CHECKING:
     from podwright.controller._journal import Journal

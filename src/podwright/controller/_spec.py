@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from podwright.errors import InvalidRequest
 from podwright.fabric import Attachment, Cluster, ClusterTopology, DomainTopology
 from podwright.placement import Block, Request
-from podwright.wire import GatewayRouting, InvalidRequest, PartitionSpec, Routing, SyncType
+from podwright.wire import GatewayRouting, PartitionSpec, Routing, SyncType
 
 MAX_DEVICES: Final = 1 << 24  #: far above any pod; keeps arithmetic and messages small
 

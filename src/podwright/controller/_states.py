@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from podwright.controller._records import PartitionRecord
-from podwright.wire import Internal, OperationState, ReadyState
+from podwright.errors import Internal
+from podwright.wire import OperationState, ReadyState
 
 State = tuple[ReadyState, OperationState]
 

@@ -14,6 +14,7 @@ from podwright.controller._machines import check_administrator
 from podwright.controller._pages import Page
 from podwright.controller._privacy import Privacy
 from podwright.controller._whole import to_its_end
+from podwright.errors import WrongState
 from podwright.wire import (
     Empty,
     ListRequest,
@@ -24,7 +25,6 @@ from podwright.wire import (
     UserList,
     UserRequest,
     Value,
-    WrongState,
 )
 
 

@@ -19,21 +19,23 @@ import msgspec
 from podwright.controller._caller import ANONYMOUS, Caller, Role
 from podwright.controller._records import Record, decode
 from podwright.controller._registry import check_name
+from podwright.errors import (
+    AlreadyExists,
+    Denied,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    WrongState,
+)
 from podwright.store import Delete, Put
 from podwright.wire import (
     AcquireRequest,
-    AlreadyExists,
     CreateRequest,
-    Denied,
     ExplainRequest,
-    InvalidRequest,
-    NotFound,
     PartitionSpec,
-    Unauthenticated,
     UserInfo,
     Value,
     WaitRequest,
-    WrongState,
     certificate_number,
     user_uri,
 )

@@ -7,7 +7,8 @@ from typing import Final
 
 from podwright.controller._caller import Caller, Role
 from podwright.controller._records import Record
-from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec, PodwrightError
+from podwright.errors import PodwrightError
+from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec
 
 Order = tuple[int, float, str]  #: who comes first: priority, then age
 WAITER: Final = "waiter"

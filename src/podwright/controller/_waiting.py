@@ -24,19 +24,17 @@ from podwright.controller._records import decode
 from podwright.controller._reserve import Taken
 from podwright.controller._spec import asked_for
 from podwright.controller._waiter import WAITER, Waiter, WaiterRecord
-from podwright.store import Delete, Opened, Put
-from podwright.wire import (
+from podwright.errors import (
     Denied,
     Fenced,
     Held,
     InvalidRequest,
-    LeaseRequest,
     NoCapacity,
     NotFound,
     PodwrightError,
-    WaiterInfo,
-    WaitRequest,
 )
+from podwright.store import Delete, Opened, Put
+from podwright.wire import LeaseRequest, WaiterInfo, WaitRequest
 
 MAX_WAIT: Final = 60.0  #: seconds of one answer
 GONE_AFTER: Final = 30.0  #: seconds without a question

@@ -18,7 +18,8 @@ from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
 from podwright.controller._hardware import Fault
 from podwright.controller._registry import Registry
-from podwright.wire import OperationState, PodwrightError, ReadyState, Unavailable, WrongState
+from podwright.errors import PodwrightError, Unavailable, WrongState
+from podwright.wire import OperationState, ReadyState
 
 _log = logging.getLogger("podwright.controller")
 

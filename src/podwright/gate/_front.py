@@ -16,6 +16,14 @@ import grpc
 import grpc.aio
 import msgspec
 
+from podwright.errors import (
+    Internal,
+    NoCapacity,
+    PodwrightError,
+    TimedOut,
+    Unavailable,
+    error_from_json,
+)
 from podwright.gate._forward import Forwarder, Hidden
 from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import Ask, Cancel, Done, End, Link, Refused, Shown
@@ -23,18 +31,7 @@ from podwright.gate._process import Setup
 from podwright.gate._services import Health, add_services
 from podwright.gate._virm import Asker
 from podwright.http import Full, Visitors
-from podwright.wire import (
-    Internal,
-    Method,
-    NoCapacity,
-    PodwrightError,
-    TimedOut,
-    Unavailable,
-    Value,
-    error_from_json,
-    read_certificates,
-    user_of,
-)
+from podwright.wire import Method, Value, read_certificates, user_of
 from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata
 
 _log = logging.getLogger("podwright.server")

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from google.protobuf.message import DecodeError
 
+from podwright.errors import InvalidRequest
 from podwright.gate._link import Shown
 from podwright.gate._virm import ANSWERS, Answer, Asker
-from podwright.wire import METHODS, InvalidRequest, Method, messages, munge_payload, virm
+from podwright.wire import METHODS, Method, messages, munge_payload, virm
 
 #: Makes what asks the server, for whoever showed this.
 Caller = Callable[[Shown], Asker]

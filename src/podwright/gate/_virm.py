@@ -11,17 +11,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from podwright import __version__
+from podwright.errors import NotFound, Unavailable
 from podwright.wire import (
     METHODS,
     ListRequest,
     Method,
-    NotFound,
     PartitionInfo,
     PartitionName,
     RemoveRequest,
     ResetRequest,
     ServerInfoRequest,
-    Unavailable,
     Value,
     joined,
     next_page,

@@ -154,8 +154,10 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(importlib.import_module(f"podwright.hosts.{module}"), name)
-    raise AttributeError(name)
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
+
+    def __getattr__(name: str) -> Any:
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(importlib.import_module(f"podwright.hosts.{module}"), name)
+        raise AttributeError(name)

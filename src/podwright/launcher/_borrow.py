@@ -13,15 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from podwright.client import Client
-from podwright.wire import (
-    AcquireRequest,
-    InvalidRequest,
-    NotFound,
-    PartitionInfo,
-    PodwrightError,
-    ReadyState,
-    WrongState,
-)
+from podwright.errors import InvalidRequest, NotFound, PodwrightError, WrongState
+from podwright.wire import AcquireRequest, PartitionInfo, ReadyState
 
 
 class Wish(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._environment import given_variables
-from podwright.wire import InvalidRequest
 
 CACHE_VARIABLE = "POPDIST_EXECUTABLE_CACHE_PATH"
 #: In place of a path: a new folder in the run's own. No path is this one: paths are absolute.

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._table import BY_NAME, OPTIONS, Option
-from podwright.wire import InvalidRequest
 
 if TYPE_CHECKING:
     from podwright.launcher._options import Options

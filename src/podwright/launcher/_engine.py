@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple, Protocol
 
+from podwright.errors import InvalidRequest, NotFound
 from podwright.hosts import find_program
 from podwright.launcher._folder import SESSION, RunFolder, memory_settings
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._plan import Instance, Plan
 from podwright.launcher._shim import BY_MPIRUN
-from podwright.wire import InvalidRequest, NotFound
 
 _RENAMED = {
     "oob_tcp_if_include": "prte_if_include",

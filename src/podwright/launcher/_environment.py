@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import is_here
-from podwright.wire import InvalidRequest, PartitionInfo, Routing
+from podwright.wire import PartitionInfo, Routing
 
 #: Seconds a request to the V-IPU server may take (PopRun guide, options).
 SERVER_TIMEOUT = 120.0

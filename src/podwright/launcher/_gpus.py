@@ -15,11 +15,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import Core, Cores, find_program, scattered, write_list
 from podwright.launcher._environment import SIMULATED_VARIABLE
 from podwright.launcher._options import Options
 from podwright.launcher._placement import Place, places
-from podwright.wire import InvalidRequest, PodwrightError
 
 if TYPE_CHECKING:
     from podwright.hosts.gpus import Gpu

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from podwright.errors import InvalidRequest, NotFound, PodwrightError, TimedOut
 from podwright.hosts import become_subreaper, children, find_program, forbidden_program
 from podwright.launcher._bind import bind
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
@@ -33,7 +34,6 @@ from podwright.launcher._shim import give, make_shim, restore
 from podwright.launcher._signals import Interrupted, Signals, signals
 from podwright.launcher._sweep import sweep_hosts
 from podwright.launcher._watch import TIMED_OUT, Watch
-from podwright.wire import InvalidRequest, NotFound, PodwrightError, TimedOut
 
 if TYPE_CHECKING:
     from podwright.client import Found

@@ -9,20 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
-from podwright.launcher._plan import Plan
-from podwright.wire import (
-    AcquireReply,
-    AcquireRequest,
+from podwright.errors import (
     Fenced,
     Internal,
     NotFound,
-    PartitionInfo,
     PodwrightError,
     TimedOut,
     Unavailable,
     WrongState,
-    holder_words,
 )
+from podwright.launcher._plan import Plan
+from podwright.wire import AcquireReply, AcquireRequest, PartitionInfo, holder_words
 
 _CALL_TIMEOUT = 3.0
 #: Seconds for which a server that is down is asked to take a lease back, and between two tries.

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from podwright.errors import NotFound
 from podwright.hosts import (
     address_in,
     common_subnet,
@@ -23,7 +24,6 @@ from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
 from podwright.launcher._remote import HostsUnusable, Remote, connect
 from podwright.launcher._sweep import SWEEP
-from podwright.wire import NotFound
 
 
 def meet(

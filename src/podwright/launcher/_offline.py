@@ -7,8 +7,9 @@ have on such a cluster.
 
 from __future__ import annotations
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._environment import target_options
-from podwright.wire import GatewayRouting, InvalidRequest, PartitionInfo, Routing, SyncType
+from podwright.wire import GatewayRouting, PartitionInfo, Routing, SyncType
 
 TARGETS = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
 _DOMAIN = 64  # devices of a link domain that is whole

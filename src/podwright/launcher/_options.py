@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._table import BY_NAME, SHORT, Option
-from podwright.wire import InvalidRequest
 
 
 class Options(NamedTuple):

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, fold
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY, cache_path
 from podwright.launcher._environment import (
@@ -29,13 +30,7 @@ from podwright.launcher._prepare import Preparation, preparation
 from podwright.launcher._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launcher._topology import topology_table
 from podwright.launcher._where import choose_hosts
-from podwright.wire import (
-    SOCKET_VARIABLE,
-    AcquireRequest,
-    InvalidRequest,
-    PartitionSpec,
-    SyncType,
-)
+from podwright.wire import SOCKET_VARIABLE, AcquireRequest, PartitionSpec, SyncType
 
 BY_SERVER = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"

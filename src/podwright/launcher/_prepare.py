@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from podwright.launcher._options import Options

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._environment import given_variables
-from podwright.wire import InvalidRequest
 
 AUTOREPORT_VARIABLE = "POPDIST_AUTOREPORT_DIRECTORY"
 ENGINE_VARIABLE = "POPLAR_ENGINE_OPTIONS"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podwright import __version__
+from podwright.errors import PodwrightError
 from podwright.hosts import Subnet, explain
 from podwright.launcher._cause import described
 from podwright.launcher._guardian import ENDED, QUIET
 from podwright.launcher._line import Line
 from podwright.launcher._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
-from podwright.wire import PodwrightError
 
 #: The relay, as its host is to run it.
 RELAY = (sys.executable, "-P", "-m", "podwright.launcher._there", "relay")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.launcher._offline import TARGETS
 from podwright.launcher._placement import STRATEGIES
-from podwright.wire import InvalidRequest
 
 _MAX = 1 << 20  # replicas, instances: beyond any pod that was ever built
 

@@ -7,15 +7,8 @@ import time
 from collections.abc import Callable
 
 from podwright.client import Client
-from podwright.wire import (
-    AcquireReply,
-    AcquireRequest,
-    PodwrightError,
-    Unavailable,
-    WaiterInfo,
-    WaitReply,
-    WaitRequest,
-)
+from podwright.errors import PodwrightError, Unavailable
+from podwright.wire import AcquireReply, AcquireRequest, WaiterInfo, WaitReply, WaitRequest
 
 #: Seconds that an answer may take. Hosts that were met hear from us in between.
 QUESTION = 4.0

@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
+from podwright.errors import Fenced
 from podwright.hosts import in_words, marked, outside, reap
 from podwright.launcher._cause import Cause, aborted, described, engine_gone
 from podwright.launcher._failures import Failure, append, line_of, read_said
@@ -41,7 +42,6 @@ from podwright.launcher._remote import SLACK as REMOTE_SLACK
 from podwright.launcher._shim import Event, open_status, open_stream, read_events
 from podwright.launcher._signals import ENDING, FORWARDED, stop
 from podwright.launcher._streams import Stream, last_lines
-from podwright.wire import Fenced
 
 #: The exit code after --timeout, as timeout(1) has it.
 TIMED_OUT = 124

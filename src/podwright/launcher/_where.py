@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, job_hosts, read_hosts
 from podwright.launcher._options import Options
-from podwright.wire import InvalidRequest
 
 
 class Where(NamedTuple):

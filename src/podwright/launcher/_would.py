@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from podwright.wire import InvalidRequest, Unavailable
+from podwright.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     from podwright.launcher._plan import Plan

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from podwright.agents import Driver, RemoteMachine, Secret, machine_key, read_key
 from podwright.controller import Discovery, Machines
+from podwright.errors import InvalidRequest
 from podwright.server._server import is_loopback
-from podwright.wire import InvalidRequest
 
 _SIOCGIFADDR = 0x8915
 

@@ -10,21 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from podwright.controller import Caller
+from podwright.errors import Denied, Internal, PodwrightError, Unavailable
 from podwright.server._figures import Figures
 from podwright.server._identity import Identity
 from podwright.server._standby import Standby
-from podwright.wire import (
-    METHODS,
-    Denied,
-    Internal,
-    Method,
-    PodwrightError,
-    ServerInfo,
-    Unavailable,
-    Value,
-    joined,
-    next_page,
-)
+from podwright.wire import METHODS, Method, ServerInfo, Value, joined, next_page
 
 if TYPE_CHECKING:
     from podwright.controller import Controller

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from podwright.wire import SERVER_URI, AlreadyExists, InvalidRequest, Unavailable
+from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
+from podwright.wire import SERVER_URI
 
 _YEARS: Final = 3650  #: days that the authority and its first two certificates are good for
 _CURVE: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

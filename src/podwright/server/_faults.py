@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright.agents import Driver
+from podwright.errors import Denied, InvalidRequest
 from podwright.store import Change
-from podwright.wire import Denied, InvalidRequest
 
 if TYPE_CHECKING:
     import sqlite3

@@ -19,18 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from podwright.errors import Internal, InvalidRequest, PodwrightError, Unavailable
 from podwright.gate import Ask, Done, End, Link, Refused, Setup, Shown, from_server, spawn
 from podwright.server._calls import Calls
 from podwright.server._identity import ANONYMOUS
 from podwright.server._web import listen
-from podwright.wire import (
-    METHODS,
-    Internal,
-    InvalidRequest,
-    PodwrightError,
-    Unavailable,
-    read_certificates,
-)
+from podwright.wire import METHODS, read_certificates
 
 if TYPE_CHECKING:
     from podwright.gate._front import Gate

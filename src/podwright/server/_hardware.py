@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.agents import Driver, SimulatedMachine
+from podwright.errors import InvalidRequest, Unavailable, WrongState
 from podwright.fabric import (
     Cluster,
     FabricError,
@@ -29,7 +30,6 @@ from podwright.fabric import (
 )
 from podwright.hosts import host_name
 from podwright.store import Put, Store
-from podwright.wire import InvalidRequest, Unavailable, WrongState
 
 DEFAULT_PRESET = "pod16"
 _KIND, _KEY = "server", "hardware"

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.server._calls import Calls
-from podwright.wire import METHODS, InvalidRequest, Method, PodwrightError, Value
+from podwright.wire import METHODS, Method, Value
 
 #: Connections of one uid; root's scheduler may open many, a runaway loop may not open all.
 MAX_CONNECTIONS = 512

@@ -20,7 +20,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from podwright.controller import Caller, Role
-from podwright.wire import Token, Unauthenticated, Unavailable
+from podwright.errors import Unauthenticated, Unavailable
+from podwright.wire import Token
 
 if TYPE_CHECKING:
     from podwright.hosts import Vouches

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from podwright.controller import first_user
+from podwright.errors import AlreadyExists
 from podwright.server._shared import LEASE, owner_name
 from podwright.server._sockets import prepare_folder
 from podwright.store import Put, open_store, shown_place, storage_file
-from podwright.wire import AlreadyExists
 
 _KIND, _KEY = "server", "secure"
 

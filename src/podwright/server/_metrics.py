@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from podwright import __version__
+from podwright.errors import Unavailable
 from podwright.server._figures import BOUNDS, Figures
-from podwright.wire import Unavailable
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

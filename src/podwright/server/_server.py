@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from podwright import __version__
 from podwright.controller import Caller
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import tell_ready
 from podwright.server._calls import Calls
 from podwright.server._grpc import GrpcFront
@@ -20,7 +21,7 @@ from podwright.server._identity import Identity
 from podwright.server._metrics import Gauge
 from podwright.server._sockets import SocketPlace
 from podwright.server._web import WebFront
-from podwright.wire import InvalidRequest, PodwrightError, ServerInfo
+from podwright.wire import ServerInfo
 
 if TYPE_CHECKING:
     from podwright.controller import Controller

@@ -17,6 +17,7 @@ from typing import cast
 from podwright import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
+from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
@@ -30,7 +31,6 @@ from podwright.server._shared import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
 from podwright.store import Opened, PostgresStore, SQLiteStore, Store, storage_file
-from podwright.wire import AlreadyExists, PodwrightError, Unavailable
 
 _log = logging.getLogger("podwright.server")
 _events = logging.getLogger("podwright.events")

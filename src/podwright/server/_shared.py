@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Protocol
 from podwright import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
+from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable
 from podwright.server._collection import start_without_collection
 from podwright.server._hardware import Hardware
 from podwright.server._standby import Standby
 from podwright.store import Opened, Store, Turn
-from podwright.wire import AlreadyExists, Internal, PodwrightError, Unavailable
 
 if TYPE_CHECKING:
     from podwright.server._server import Server

@@ -13,7 +13,7 @@ import socket
 import stat
 from pathlib import Path
 
-from podwright.wire import AlreadyExists, Denied, InvalidRequest, Unavailable
+from podwright.errors import AlreadyExists, Denied, InvalidRequest, Unavailable
 
 _BACKLOG = 1024
 _LONGEST = 107  # bytes of a Unix socket's path on Linux (sockaddr_un)

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from podwright.controller import Caller
+from podwright.errors import PodwrightError, Unavailable
 from podwright.fabric import Cluster
-from podwright.wire import PodwrightError, Unavailable, Value
+from podwright.wire import Value
 
 
 class Standby:

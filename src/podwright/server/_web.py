@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from podwright.controller import Caller, Role
+from podwright.errors import PodwrightError, Unavailable
 from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._metrics import KIND, Gauge, Metrics
-from podwright.wire import METHODS, ListRequest, PodwrightError, Unavailable, Value
+from podwright.wire import METHODS, ListRequest, Value
 
 _OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
 _LISTS = {

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
+from podwright.errors import InvalidRequest, Unavailable, WrongState
 from podwright.store._door import Snapshot, Store
-from podwright.wire import InvalidRequest, Unavailable, WrongState
 
 VERSION = 1
 #: How often a store may have been opened after its backup was taken.

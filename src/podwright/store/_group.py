@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from podwright.errors import Fenced, InvalidRequest, PodwrightError, Unavailable
 from podwright.store._clock import Clock
 from podwright.store._door import Change, Opened, Put, Snapshot
-from podwright.wire import Fenced, InvalidRequest, PodwrightError, Unavailable
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.store._clock import Clock, Seconds
 from podwright.store._door import Change, Opened, Put, Snapshot
-from podwright.wire import Fenced, PodwrightError, Unavailable
 
 
 class _Disk:

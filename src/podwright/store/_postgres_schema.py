@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from podwright.wire import InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 
 if TYPE_CHECKING:
     import psycopg

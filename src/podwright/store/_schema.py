@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podwright.wire import PodwrightError, Unavailable
+from podwright.errors import PodwrightError, Unavailable
 
 if TYPE_CHECKING:
     import sqlite3

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podwright.errors import NotFound
 from podwright.store import _schema
 from podwright.store._clock import Clock, Seconds
 from podwright.store._door import Opened, Snapshot
 from podwright.store._group import Final, GroupStore
-from podwright.wire import NotFound
 
 if TYPE_CHECKING:
     import sqlite3

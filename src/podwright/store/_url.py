@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from podwright.errors import InvalidRequest
 from podwright.store._postgres import PostgresStore
 from podwright.store._postgres_schema import has_password, shown
 from podwright.store._sqlite import SQLiteStore
-from podwright.wire import InvalidRequest
 
 _POSTGRES = ("postgresql", "postgres")
 

@@ -5,6 +5,23 @@ messages) and `podwright.wire.virm` (the vendor's protocol).
 """
 
 from podwright.wire import _quick as _quick  # isort: skip  (before anything imports msgspec)
+from podwright.errors import (
+    AlreadyExists,
+    Denied,
+    Fenced,
+    Held,
+    Internal,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    PodwrightError,
+    TimedOut,
+    Unauthenticated,
+    Unavailable,
+    WrongState,
+    error_from_code,
+    error_from_json,
+)
 from podwright.wire._admin import (
     AgentInfo,
     AgentList,
@@ -24,23 +41,6 @@ from podwright.wire._admin import (
     UserInfo,
     UserList,
     UserRequest,
-)
-from podwright.wire._errors import (
-    AlreadyExists,
-    Denied,
-    Fenced,
-    Held,
-    Internal,
-    InvalidRequest,
-    NoCapacity,
-    NotFound,
-    PodwrightError,
-    TimedOut,
-    Unauthenticated,
-    Unavailable,
-    WrongState,
-    error_from_code,
-    error_from_json,
 )
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright.wire._errors import NotFound, WrongState
+from podwright.errors import NotFound, WrongState
 from podwright.wire._values import PartitionInfo, ReadyState
 
 

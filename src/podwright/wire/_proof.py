@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from podwright.wire._errors import InvalidRequest
+from podwright.errors import InvalidRequest
 
 #: The URI of a server's certificate, and of any that may give orders to agents.
 SERVER_URI: Final = "podwright:server"

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
-from podwright.wire._errors import InvalidRequest, PodwrightError
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.wire._generated import podwright_v1_pb2
 from podwright.wire._values import METHODS, Method, Value
 

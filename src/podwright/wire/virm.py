@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from podwright.wire._errors import InvalidRequest
+from podwright.errors import InvalidRequest
 from podwright.wire._generated import virmgrpc_pb2 as pb
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._values import (

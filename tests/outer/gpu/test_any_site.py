@@ -12,7 +12,8 @@ from collections import Counter
 
 import pytest
 
-from podwright.slurm.gpus.requests import Texts, read_site, read_version
+from podwright.slurm.gpus.requests import Texts, read_site
+from podwright.slurm.site.releases import read_version
 from tests.outer.gpu.any_lab import AnyLab
 from tests.outer.lab import release
 from tests.slurm.gpus.requests.any_options import some_options

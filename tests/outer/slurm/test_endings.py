@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.wire import PodwrightError
+from podwright.errors import PodwrightError
 from tests.outer.lab import ALICE, poll, release
 from tests.outer.slurm.looking import Looking
 from tests.outer.slurm.native import NativeLab

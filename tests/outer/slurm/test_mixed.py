@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from podwright.wire import PartitionInfo, PodwrightError
+from podwright.errors import PodwrightError
+from podwright.wire import PartitionInfo
 from tests.outer.lab import Job, LabError, Release, poll
 from tests.outer.slurm.looking import Looking
 from tests.outer.slurm.native import NativeLab

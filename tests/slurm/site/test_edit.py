@@ -8,19 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Pod, Site, load
-from podwright.slurm.pods.setup import (
-    Places,
-    native,
-    server_host,
-    shown,
-    slurm_user,
-    undo,
-    window,
-    write,
-)
-from podwright.slurm.site._edit import changed, settings, undone, with_line
-from podwright.wire import InvalidRequest
+from podwright.slurm.pods.setup import Places, native, server_host, slurm_user, undo, window
+from podwright.slurm.site.edit import changed, settings, undone, with_line
+from podwright.slurm.site.plan import carry_out, shown
 from tests.slurm.site_files import everything, make_site
 
 SITE = Site(
@@ -76,7 +68,7 @@ def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
     said = shown(plan)
     assert everything(tmp_path) == before, "looking changes nothing"
     assert "+Licenses=matlab:4,ipu:64,ipu_x1:64" in said
-    write(plan)
+    carry_out(plan)
     now = settings((places.slurm_conf).read_bytes().decode("utf-8", "surrogateescape"))
     assert now["jobsubmitplugins"] == "lua"
     assert now["propagateresourcelimitsexcept"] == "MEMLOCK"
@@ -88,15 +80,15 @@ def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
     assert (places.etc / "plugstack.conf").read_text().startswith("required site.so\n")
     assert load(places.folder / "native.toml") == SITE
     assert shown(native(places, SITE)) == "", "twice is once"
-    write(undo(places))
+    carry_out(undo(places))
     assert everything(tmp_path) == before
 
 
 def test_what_changed_meanwhile_is_kept(places: Places) -> None:
-    write(native(places, SITE))
+    carry_out(native(places, SITE))
     with places.slurm_conf.open("ab") as file:
         file.write(b"MaxJobCount=5\n")
-    write(undo(places))
+    carry_out(undo(places))
     text = places.slurm_conf.read_bytes()
     assert b"MaxJobCount=5" in text
     assert b"podwright" not in text
@@ -120,7 +112,7 @@ def test_a_site_file_with_a_fault_is_named(tmp_path: Path) -> None:
 def test_an_edit_of_our_line_is_named_and_nothing_is_changed(
     places: Places, tmp_path: Path, name: str
 ) -> None:
-    write(native(places, SITE))
+    carry_out(native(places, SITE))
     file = places.etc / name
     old, new = (
         (b"matlab:4,", b"matlab:8,") if name == "slurm.conf" else (b" port=8090", b" port=8091")
@@ -139,14 +131,14 @@ def test_an_edit_of_our_line_is_named_and_nothing_is_changed(
 
 
 def test_a_line_without_our_mark_is_the_sites_own_again(places: Places) -> None:
-    write(native(places, SITE))
+    carry_out(native(places, SITE))
     lines = places.slurm_conf.read_bytes().splitlines(keepends=True)
     at = next(k for k, line in enumerate(lines) if line.startswith(b"Licenses="))
     lines[at] = b"Licenses=matlab:8\n"
     places.slurm_conf.write_bytes(b"".join(lines))
-    write(native(places, SITE))
+    carry_out(native(places, SITE))
     assert b"\nLicenses=matlab:8,ipu:64,ipu_x1:64" in places.slurm_conf.read_bytes()
-    write(undo(places))
+    carry_out(undo(places))
     text = places.slurm_conf.read_bytes()
     assert b"Licenses=matlab:8\n" in text
     assert b"matlab:4" not in text

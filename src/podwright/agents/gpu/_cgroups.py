@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from podwright.agents.gpu._guards import Held
+from podwright.errors import Internal, InvalidRequest, WrongState
 from podwright.hosts import DeviceCgroups
 from podwright.hosts.gpus import Gpu
-from podwright.wire import Internal, InvalidRequest, WrongState
 
 #: Of NVIDIA's device files, whose minor is the number in their names. They may be made late.
 _NVIDIA = 195

@@ -12,8 +12,8 @@ import json
 import socket
 
 from podwright.agents.gpu._machine import GpuMachine
+from podwright.errors import Internal, PodwrightError
 from podwright.hosts import peer_of
-from podwright.wire import Internal, PodwrightError
 
 _LONGEST = 4096
 

@@ -19,8 +19,8 @@ import msgspec
 
 from podwright.agents.gpu._guards import Held
 from podwright.agents.gpu._reset import run
+from podwright.errors import Internal, InvalidRequest
 from podwright.hosts.gpus import Gpu
-from podwright.wire import Internal, InvalidRequest
 
 _log = logging.getLogger("podwright.agent")
 

@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from podwright.errors import Internal, InvalidRequest
 from podwright.hosts.gpus import Gpu
-from podwright.wire import Internal, InvalidRequest
 
 
 class Guard(Protocol):

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from podwright.agents.gpu._guards import user_number
+from podwright.errors import Internal, WrongState
 from podwright.hosts.gpus import Gpu
-from podwright.wire import Internal, WrongState
 
 #: Channels that the driver has unless told otherwise (NVreg_ImexChannelCount); 0 is everybody's.
 CHANNELS = 2048

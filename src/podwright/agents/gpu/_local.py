@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from podwright.agents.gpu._guards import Guard
 from podwright.agents.gpu._machine import PATIENCE, GpuMachine
 from podwright.agents.gpu._reset import resetter
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.fabric import HGX8, NVL72, Family, Machine, gpu_family
 from podwright.hosts.gpus import Gpu, divided, take_gpus
-from podwright.wire import InvalidRequest, Unavailable
 
 
 def open_machine(

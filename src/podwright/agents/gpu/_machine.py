@@ -20,11 +20,7 @@ from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._guards import Files, Guard, Held, Keeper, user_number
 from podwright.agents.gpu._shown import attributes, names
-from podwright.fabric import Family, Machine
-from podwright.hosts import kill_all, marked, processes
-from podwright.hosts.gpus import Gpu, Holder, Library, LibraryError, divided
-from podwright.wire import (
-    RUN_VARIABLE,
+from podwright.errors import (
     Denied,
     Fenced,
     Internal,
@@ -33,6 +29,10 @@ from podwright.wire import (
     Unavailable,
     WrongState,
 )
+from podwright.fabric import Family, Machine
+from podwright.hosts import kill_all, marked, processes
+from podwright.hosts.gpus import Gpu, Holder, Library, LibraryError, divided
+from podwright.wire import RUN_VARIABLE
 
 _T = TypeVar("_T")
 _log = logging.getLogger("podwright.agent")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from podwright.wire import Internal, InvalidRequest, Unavailable
+from podwright.errors import Internal, InvalidRequest, Unavailable
 
 _BASE = "/nmx/v1"
 #: Seconds for one request, and for an operation to end.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from podwright.agents.gpu._nmx import Nmx
-from podwright.wire import Internal
+from podwright.errors import Internal
 
 #: Before the names of our partitions there.
 PREFIX = "podwright-"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from podwright.errors import Internal
 from podwright.hosts import find_program
 from podwright.hosts.gpus import Gpu
-from podwright.wire import Internal
 
 _SECONDS = 60
 

@@ -9,9 +9,12 @@ requests on it, and add a field here for what differs.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final
+
+from podwright.errors import InvalidRequest
 
 Version = tuple[int, int]
 
@@ -130,3 +133,20 @@ def release_of(version: Version) -> Release:
     return Release(
         version, **{name: at["since"] <= version < at["until"] for name, at in said.items()}
     )
+
+
+def parse_version(text: str) -> Version:
+    """(22, 5) from "22.05", "22.05.8" or "slurm 22.05.8"; InvalidRequest for anything else."""
+    words = text.strip().split()
+    parts = words[-1].split(".") if words else []
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        raise InvalidRequest(
+            f"{text!r} is no version of Slurm", would_work="Write it as 22.05 or 24.11.5"
+        )
+    return int(parts[0]), int(parts[1])
+
+
+def read_version(config: str) -> Version | None:
+    """SLURM_VERSION in the output of `scontrol show config`."""
+    found = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config, re.M)
+    return parse_version(found[1]) if found else None

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import Core, Cores
 from podwright.hosts.gpus import Gpu, near_cores, visible
 from podwright.slurm.gpus.binding import Task, Verdict, job_options, judge, read_tasks
 from podwright.slurm.gpus.requests import parse_request
-from podwright.wire import InvalidRequest
 
 GPUS = tuple(
     Gpu(

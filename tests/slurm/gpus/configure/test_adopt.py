@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Client, FakeTransport
+from podwright.errors import InvalidRequest, WrongState
 from podwright.slurm.gpus.configure import adopt, read_grant
-from podwright.wire import (
-    DeviceInfo,
-    DeviceList,
-    DeviceRef,
-    InvalidRequest,
-    Value,
-    WrongState,
-)
+from podwright.wire import DeviceInfo, DeviceList, DeviceRef, Value
 from tests.whole.conftest import Pod, make_pod
 
 __all__ = ["make_pod"]

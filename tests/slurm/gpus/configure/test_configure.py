@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import expand
 from podwright.slurm.gpus.configure import Inventory, Wishes, configure, make_inventory, take_back
 from podwright.slurm.gpus.configure._lines import fold, folded_in_order
-from podwright.slurm.pods import setup
-from podwright.wire import InvalidRequest
+from podwright.slurm.site.plan import carry_out
 from tests.slurm.gpus.configure.test_inventory import NODE
 
 LINES = st.lists(
@@ -55,7 +55,7 @@ def site(**more: Any) -> Inventory:
 
 def write(conf: Path, inventory: Inventory, *, version: tuple[int, int] = (24, 11)) -> str:
     plan, _ = configure(conf, inventory, version, Wishes(confine=True))
-    setup.write(plan)
+    carry_out(plan)
     return conf.read_text()
 
 
@@ -79,7 +79,7 @@ def test_any_file_comes_back(
     once = {path.name: path.read_bytes() for path in etc.iterdir()}
     write(conf, inventory)
     assert {path.name: path.read_bytes() for path in etc.iterdir()} == once
-    setup.write(take_back(conf))
+    carry_out(take_back(conf))
     assert {path.name: path.read_bytes() for path in etc.iterdir()} == before
 
 
@@ -223,7 +223,7 @@ def test_an_included_node_is_refused(tmp_path: Path) -> None:
 
 
 def test_native_mode_and_gpus_stand_in_one_file(tmp_path: Path) -> None:
-    from podwright.slurm.site._edit import changed, undone
+    from podwright.slurm.site.edit import changed, undone
 
     conf = tmp_path / "slurm.conf"
     conf.write_text("GresTypes=nic\nLicenses=a:1\n")
@@ -233,12 +233,12 @@ def test_native_mode_and_gpus_stand_in_one_file(tmp_path: Path) -> None:
     text = write(conf, site())
     assert "GresTypes=nic,gpu" in text
     assert "Licenses=a:1,ipu:4" in text
-    setup.write(take_back(conf))
+    carry_out(take_back(conf))
     assert conf.read_bytes() == native
     assert undone(conf.read_text()).encode() == before
     write(conf, site())
     conf.write_text(undone(conf.read_text()))
-    setup.write(take_back(conf))
+    carry_out(take_back(conf))
     assert conf.read_bytes() == before
     write(conf, site())
     conf.write_text(changed(conf.read_text(), {"GresTypes": "nic,gpu,vipu"}, "slurm.conf"))
@@ -294,7 +294,7 @@ def rack(conf: Path, *, imex: bool = True, nodes: tuple[dict[str, Any], ...] = (
     plan, _ = configure(
         conf, inventory, (24, 11), Wishes(imex=imex), lambda name: ADDRESSES.get(name, "")
     )
-    setup.write(plan)
+    carry_out(plan)
 
 
 def test_imex_is_told_the_nodes_of_each_domain(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_imex_is_told_the_nodes_of_each_domain(tmp_path: Path) -> None:
     rack(conf, imex=False)
     assert not (tmp_path / "imex-rack1.cfg").exists()
     rack(conf)
-    setup.write(take_back(conf))
+    carry_out(take_back(conf))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"slurm.conf": before}
 
 
@@ -335,5 +335,5 @@ def test_a_sites_own_file_for_imex_stays(tmp_path: Path) -> None:
         rack(conf)
     with pytest.raises(InvalidRequest, match="names no NVLink domain of several nodes"):
         rack(conf, nodes=(NODE,))
-    setup.write(take_back(conf))
+    carry_out(take_back(conf))
     assert (tmp_path / "imex-rack1.cfg").read_text() == "mine\n"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import Wishes, check, configure, make_inventory, take_back
-from podwright.slurm.pods import setup
-from podwright.wire import InvalidRequest
+from podwright.slurm.site.plan import carry_out
 from tests.slurm.gpus.configure.test_inventory import NODE
 
 BIG = {**NODE, "memory": 2_000_000}
@@ -178,8 +178,8 @@ def test_a_rack_beside_other_nodes_has_a_topology_of_its_own(tmp_path: Path) -> 
     assert "PartitionName=nvl Nodes=r1-[1-4] Topology=racks State=UP" in text
     assert "PartitionName=all Nodes=gpu01 State=UP" in text
     assert "TopologyPlugin" not in text
-    setup.write(plan)
-    setup.write(take_back(path))
+    carry_out(plan)
+    carry_out(take_back(path))
     assert [p.name for p in tmp_path.iterdir()] == ["slurm.conf"]
     # One topology for all: the switches, and a note.
     plan, notes = configure(path, inventory, (24, 11), Wishes())
@@ -209,7 +209,7 @@ def test_another_topology_takes_the_place_of_the_first(tmp_path: Path) -> None:
     )
     for wish in ("tree", "none"):
         plan, _ = configure(path, inventory, (24, 11), Wishes(topology=wish))
-        setup.write(plan)
+        carry_out(plan)
         assert (tmp_path / "topology.conf").exists() == (wish == "tree")
 
 

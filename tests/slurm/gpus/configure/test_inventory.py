@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.hosts.gpus import Gpu, Nic, Slice
 from podwright.hosts.gpus import Inventory as Machine
 from podwright.slurm.gpus.configure import Nic as InventoryNic
 from podwright.slurm.gpus.configure import make_inventory, read_inventory
-from podwright.wire import InvalidRequest
 
 NODE: dict[str, Any] = {
     "names": "gpu[01-04]",

@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import Any
 
+from podwright.errors import PodwrightError
 from podwright.slurm.gpus.requests import (
     Grant,
     Refusal,
@@ -14,7 +15,6 @@ from podwright.slurm.gpus.requests import (
     parse_request,
 )
 from podwright.slurm.site.releases import Version
-from podwright.wire import PodwrightError
 
 UNKNOWN = "unknown"
 _GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import shlex
 
+from podwright.errors import PodwrightError
 from podwright.slurm.gpus.requests import Refusal, Shape, explain, parse_request
 from podwright.slurm.site.releases import OLDEST, Version
-from podwright.wire import PodwrightError
 from tests.slurm.gpus.requests.shapes import LAYOUTS
 
 SHAPE = LAYOUTS["even"].shape()

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from podwright.slurm.gpus.requests import Site, Texts, read_site, read_version
-from podwright.slurm.site.releases import Version
+from podwright.slurm.gpus.requests import Site, Texts, read_site
+from podwright.slurm.site.releases import Version, read_version
 from tests.slurm.gpus.requests.any_outcome import UNKNOWN, options_of, told
 
 SEEN = Path(__file__).parent / "seen"

@@ -9,6 +9,7 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.slurm.gpus import requests
+from podwright.slurm.site.releases import read_version
 
 HERE = Path(__file__).parent
 NODE = ("--node-gpus", "4", "--node-sockets=2", "--node-cores", "8", "--cluster-nodes=4")
@@ -139,7 +140,7 @@ def test_the_site_is_read_from_scontrol() -> None:
     old = requests.read_shape(nodes, "", "old")
     assert old == requests.Shape(1, 2, 16, 4, ("v100",), False, beside=(-1,) * 4)
     assert requests.read_shape(nodes, "", "cpu") is None
-    assert requests.read_version(config) == (24, 11)
+    assert read_version(config) == (24, 11)
 
 
 def test_types_and_sockets_of_gpus_are_read_from_scontrol() -> None:

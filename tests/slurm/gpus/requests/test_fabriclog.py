@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.fabriclog import Report, judge, read_log
 from podwright.slurm.gpus.fabriclog._read import transport_of
-from podwright.wire import InvalidRequest
 
 HERE = Path(__file__).parent / "nccl"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podwright.slurm.gpus.lint import Finding, Site, difference, fixed, lint, read_script, rules
-from podwright.slurm.gpus.requests import parse_version
+from podwright.slurm.site.releases import parse_version
 from tests.slurm.gpus.requests.wordings import BETTER, MISTAKES
 
 MORE = {"tasks-disagree", "memory-twice", "gpus-disagree", "given-twice"}  # "conflicting ways"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from podwright.cli.podwright import main
+from podwright.errors import PodwrightError
 from podwright.slurm.gpus import requests
-from podwright.wire import PodwrightError
 
 CONFIG = """Configuration data as of 2026-01-01T00:00:00
 SelectType              = select/cons_tres

@@ -11,11 +11,11 @@ import pytest
 
 from podwright.cli._slurm_template import NAMES
 from podwright.cli.podwright import main
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import make_inventory
 from podwright.slurm.gpus.lint import Site, lint, read_script
 from podwright.slurm.gpus.requests import Shape
 from podwright.slurm.gpus.templates import TEMPLATES, Fit, Wishes, of_inventory, of_slurm, render
-from podwright.wire import InvalidRequest
 
 INVENTORY: dict[str, Any] = {
     "nodes": [

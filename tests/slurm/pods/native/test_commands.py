@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.pods.service import SlurmCommands
+from podwright.slurm.site.commands import SlurmCommands
 
 
 class Asked:

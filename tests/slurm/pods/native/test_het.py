@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from podwright.slurm.pods.service import FakeSlurm, Said, Service, Site, Sweep
+from podwright.slurm.pods.service import Service, Site, Sweep
 from podwright.slurm.pods.service._queue import _WIDTHS
+from podwright.slurm.site.commands import FakeSlurm, Said
 from tests.slurm.pods.native.test_service import POD, OnePod
 
 

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from podwright.slurm.pods.service import FakeSlurm, Service, Site
+from podwright.slurm.pods.service import Service, Site
 from podwright.slurm.pods.service._fallen import Fallen
 from podwright.slurm.pods.service._queue import Listed
 from podwright.slurm.pods.service._room import Room
 from podwright.slurm.pods.service._sweep import sentence
+from podwright.slurm.site.commands import FakeSlurm
 from tests.slurm.pods.native.test_service import POD, OnePod, Queue, ask
 
 

@@ -8,21 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
-from podwright.slurm.pods.service import Asked, FakeSlurm, Pod, Said, Service, Site, Sweep
+from podwright.errors import InvalidRequest, NotFound, Unavailable
+from podwright.slurm.pods.service import Asked, Pod, Service, Site, Sweep
 from podwright.slurm.pods.service._agree import licences_of
 from podwright.slurm.pods.service._queue import _WIDTHS
+from podwright.slurm.site.commands import FakeSlurm, Said
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
     GatewayRouting,
-    InvalidRequest,
-    NotFound,
     PartitionInfo,
     PartitionSpec,
     ReadyState,
     Routing,
     SyncType,
-    Unavailable,
 )
 
 POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)

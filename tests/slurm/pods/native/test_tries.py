@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from podwright.slurm.pods.service import Asked, FakeSlurm, Said, Tries
+from podwright.errors import InvalidRequest
+from podwright.slurm.pods.service import Asked, Tries
 from podwright.slurm.pods.service._queue import _WIDTHS
-from podwright.wire import InvalidRequest
+from podwright.slurm.site.commands import FakeSlurm, Said
 
 
 class OneJob:

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from podwright.client import Client, FakeTransport
-from podwright.slurm.pods.service import FakeSlurm, Fixed, Mapped, Pod, Said, Site
+from podwright.errors import InvalidRequest, NotFound
+from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.pods.waiting import explain_job
+from podwright.slurm.site.commands import FakeSlurm, Said
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
@@ -19,10 +21,8 @@ from podwright.wire import (
     DeviceRef,
     Explanation,
     GatewayRouting,
-    InvalidRequest,
     LeaseInfo,
     LeaseList,
-    NotFound,
     PartitionInfo,
     PartitionList,
     ReadyState,

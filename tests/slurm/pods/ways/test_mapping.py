@@ -7,15 +7,10 @@ import asyncio
 import msgspec
 import pytest
 
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service import Mapped, Site
 from podwright.slurm.pods.ways import HostMapping
-from podwright.wire import (
-    AllocationList,
-    InvalidRequest,
-    ListRequest,
-    PartitionList,
-    Unavailable,
-)
+from podwright.wire import AllocationList, ListRequest, PartitionList
 from tests.slurm.pods.ways.world import Pod, Slurm, asked
 
 

@@ -9,17 +9,12 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service import Asked, Fixed, Site
 from podwright.slurm.pods.service import Pod as Kind
 from podwright.slurm.pods.service._agree import licences_of
 from podwright.slurm.pods.ways import SharedService, Static
-from podwright.wire import (
-    AcquireRequest,
-    InvalidRequest,
-    LeaseRequest,
-    PartitionSpec,
-    Unavailable,
-)
+from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec
 from tests.slurm.pods.ways.world import ROOT, Pod, Slurm, asked
 
 KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)

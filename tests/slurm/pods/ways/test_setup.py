@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Client, FakeTransport
+from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site, load
-from podwright.slurm.pods.setup import Places, mapping, native, shared, shelf, shown, undo, write
-from podwright.slurm.site._edit import settings
+from podwright.slurm.pods.setup import Places, mapping, native, shared, shelf, undo
+from podwright.slurm.site.edit import settings
+from podwright.slurm.site.plan import carry_out, shown
 from podwright.wire import (
     ClusterInfo,
     ClusterList,
@@ -18,7 +20,6 @@ from podwright.wire import (
     DeviceList,
     DeviceRef,
     GatewayRouting,
-    InvalidRequest,
     PartitionInfo,
     PartitionList,
     Routing,
@@ -66,7 +67,7 @@ def test_it_is_set_up_and_taken_back(mode: str, places: Places, tmp_path: Path) 
     plan = native(places, site)
     assert shown(plan)
     assert everything(tmp_path) == before, "looking changes nothing"
-    write(plan)
+    carry_out(plan)
     assert shown(native(places, site)) == "", "twice is once"
     now = settings(places.slurm_conf.read_bytes().decode("latin-1"))
     assert now["licenses"].startswith(LICENCES[mode])
@@ -80,19 +81,19 @@ def test_it_is_set_up_and_taken_back(mode: str, places: Places, tmp_path: Path) 
     assert (places.etc / "cli_filter.site.lua").exists() is (mode in ("plugin", "static"))
     stack = (places.etc / "plugstack.conf").read_text()
     assert ("ask=yes" in stack) is (mode in ("host-mapping", "static", "shared"))
-    write(undo(places))
+    carry_out(undo(places))
     assert everything(tmp_path) == before
 
 
 def test_another_way_takes_the_place_of_the_one_before(places: Places, tmp_path: Path) -> None:
     before = everything(tmp_path)
     for mode in ("plugin", "shared", "static", "host-mapping", "native"):
-        write(native(places, SITES[mode]))
+        carry_out(native(places, SITES[mode]))
     assert (places.etc / "cli_filter.lua").read_text() == "function slurm_cli_pre_submit() end\n"
     now = settings(places.slurm_conf.read_bytes().decode("latin-1"))
     assert "vipu_4" not in now["licenses"]
     assert "ask=yes" not in (places.etc / "plugstack.conf").read_text()
-    write(undo(places))
+    carry_out(undo(places))
     assert everything(tmp_path) == before
 
 

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role
+from podwright.errors import Unavailable
 from podwright.fabric import preset
-from podwright.slurm.pods.service import Asked, FakeSlurm, Said
+from podwright.slurm.pods.service import Asked
 from podwright.slurm.pods.service._queue import _WIDTHS
+from podwright.slurm.site.commands import FakeSlurm, Said
 from podwright.store import MemoryStore
 from podwright.wire import (
     CreateRequest,
@@ -18,7 +20,6 @@ from podwright.wire import (
     ListRequest,
     PartitionInfo,
     PartitionSpec,
-    Unavailable,
     Value,
 )
 

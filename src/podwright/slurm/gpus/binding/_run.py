@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from podwright.errors import Unavailable
 from podwright.slurm.gpus.binding._verdict import Task, read_tasks
 from podwright.slurm.gpus.requests import find_option, known, parse_options
-from podwright.wire import Unavailable
 
 _PROBE = (sys.executable, "-P", "-m", "podwright.slurm.gpus.binding._probe")
 

@@ -11,16 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from podwright.client import Client
+from podwright.errors import InvalidRequest, WrongState
 from podwright.hosts import expand, read_list
-from podwright.wire import (
-    CreateRequest,
-    DeviceInfo,
-    InvalidRequest,
-    PartitionInfo,
-    PartitionSpec,
-    ReadyState,
-    WrongState,
-)
+from podwright.wire import CreateRequest, DeviceInfo, PartitionInfo, PartitionSpec, ReadyState
 
 _GPUS = re.compile(r"gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")
 _NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import write_list
 from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind
 from podwright.slurm.gpus.configure._lines import Row, fold, value
-from podwright.wire import InvalidRequest
 
 DETECT = ("off", "nvml", "rsmi")
 

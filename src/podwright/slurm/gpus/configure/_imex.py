@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure._inventory import Inventory
 from podwright.slurm.gpus.configure._lines import (
     OURS,
@@ -19,7 +20,6 @@ from podwright.slurm.gpus.configure._lines import (
     read_row,
     value,
 )
-from podwright.wire import InvalidRequest
 
 #: Where the daemon looks (NVIDIA's IMEX guide, IMEX_NODE_CONFIG_FILE).
 PLACE = "/etc/nvidia-imex/nodes_config.cfg"

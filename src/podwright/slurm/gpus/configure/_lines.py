@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, write_list
-from podwright.slurm.site._edit import commented
-from podwright.wire import InvalidRequest
+from podwright.slurm.site.edit import commented
 
 MARK = "podwright-gpus"
 OURS = f" #{MARK}"

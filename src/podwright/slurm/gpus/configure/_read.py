@@ -40,10 +40,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, read_list
 from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
 from podwright.slurm.gpus.configure._survey import surveyed
-from podwright.wire import InvalidRequest
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _FILE = re.compile(r"/[A-Za-z0-9/_.:+-]+(,/[A-Za-z0-9/_.:+-]+)*")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import _imex as imex
 from podwright.slurm.gpus.configure._defaults import (
     Room,
@@ -30,11 +31,10 @@ from podwright.slurm.gpus.configure._lines import (
     with_rows,
 )
 from podwright.slurm.gpus.configure._topology import Topology, plan_topology, topology_notes
-from podwright.slurm.pods.setup import Plan
-from podwright.slurm.pods.setup._native import read
-from podwright.slurm.site._edit import WAS, changed, commented, joined, settings, undone
+from podwright.slurm.site.edit import WAS, changed, commented, joined, settings, undone
+from podwright.slurm.site.files import read
+from podwright.slurm.site.plan import Plan
 from podwright.slurm.site.releases import Version, release_of
-from podwright.wire import InvalidRequest
 
 _HEAD = f"# GPUs, by podwright slurm configure --gpus{OURS}\n"
 _NEW = f"# There was no such file before.{OURS}\n"

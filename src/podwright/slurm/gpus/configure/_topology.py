@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure._inventory import Inventory, Switch
 from podwright.slurm.gpus.configure._lines import Row, fold
 from podwright.slurm.site.releases import Version, release_of
-from podwright.wire import InvalidRequest
 
 TOPOLOGIES = ("auto", "tree", "block", "none")
 #: Names in topology.yaml.

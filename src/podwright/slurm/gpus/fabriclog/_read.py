@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests import invalid
+from podwright.errors import InvalidRequest
 
 #: Who publishes a log often takes its hosts out.
 _LINE = re.compile(
@@ -156,7 +156,7 @@ def read_log(lines: Iterable[str]) -> Report:
         else:
             _note(report, text, match["host"] or "", match["level"])
     if not spoke:
-        raise invalid(
+        raise InvalidRequest(
             "no line of NCCL in this log",
             would_work="Run the job with NCCL_DEBUG=INFO and give its output",
         )

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._values import problem_of_value
 from podwright.slurm.gpus.requests import (
     Given,
     Option,
-    invalid_type,
     known,
     parse_options,
     read_request,
@@ -170,12 +170,12 @@ def _option(line: int, word: str, after: tuple[int, str] | None, found: Directiv
     try:
         try:
             given, _ = parse_options([word], "sbatch")
-        except invalid_type() as error:
+        except InvalidRequest as error:
             if after is None or "needs a value" not in error.problem:
                 raise
             given, _ = parse_options([word, after[1]], "sbatch")
             taken = 1
-    except invalid_type() as error:
+    except InvalidRequest as error:
         kind = "bad-value" if "value" in error.problem else "unknown-option"
         near = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""
         found.problems.append(Problem(kind, line, word, error.problem, near))
@@ -206,7 +206,7 @@ def _value_problem(given: Given) -> str:
         return ""  # a list of sizes, as newer releases have it
     try:
         read_request([given], "sbatch")
-    except invalid_type() as error:
+    except InvalidRequest as error:
         return error.problem
     return problem_of_value(given)
 

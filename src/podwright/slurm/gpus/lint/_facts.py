@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._launch import Launch
 from podwright.slurm.gpus.lint._script import Script
 from podwright.slurm.gpus.lint._shell import CLOSE, OPEN
-from podwright.slurm.gpus.requests import Gpus, invalid_type, read_request
+from podwright.slurm.gpus.requests import Gpus, read_request
 
 
 class Facts(NamedTuple):
@@ -132,7 +133,7 @@ def _step_gpus(launch: Launch) -> int | None:
     named = [one for one in launch.step if one.name in ("gres", "gpus-per-node")]
     try:
         request = read_request(named, "srun")
-    except invalid_type():
+    except InvalidRequest:
         return None
     held: Gpus | None = request.per_node
     others = launch.asked("gpus", "gpus-per-task", "gpus-per-socket")

@@ -7,8 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._shell import CLOSE, OPEN, Command, Place
-from podwright.slurm.gpus.requests import Given, invalid_type, known, parse_options
+from podwright.slurm.gpus.requests import Given, known, parse_options
 
 # Words in front of a program, and how many words of their own they take.
 _PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
@@ -167,11 +168,11 @@ def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
         try:
             try:
                 one, _ = parse_options([word], "srun")
-            except invalid_type():
+            except InvalidRequest:
                 one, _ = parse_options(rest[:2], "srun")
                 taken = 2
             given += one
-        except invalid_type():
+        except InvalidRequest:
             foreign = True
         rest = rest[taken:]
     if rest and rest[0].startswith(OPEN):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._directives import read_directives
 from podwright.slurm.gpus.lint._launch import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
-from podwright.slurm.gpus.requests import Given, Request, invalid_type, read_request
+from podwright.slurm.gpus.requests import Given, Request, read_request
 
 _COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
 _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
@@ -80,7 +81,7 @@ def _request(given: list[Given]) -> Request:
     kept = [one for one in given if "$" not in one.value and "," not in _sizes(one)]
     try:
         return read_request(kept, "sbatch")
-    except invalid_type():
+    except InvalidRequest:
         return Request("sbatch", given=tuple(given))
 
 

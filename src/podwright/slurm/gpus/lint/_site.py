@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from podwright.slurm.gpus.lint._values import minutes
-from podwright.slurm.gpus.requests import parse_version
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import Version, parse_version
 
 KEPT = 3600.0  # seconds
 KEPT_PART = 60.0  # where a command did not answer

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from podwright.slurm.gpus.requests._invalid import invalid, invalid_type
 from podwright.slurm.gpus.requests._options import (
     COMMANDS,
     OPTIONS,
@@ -16,7 +15,6 @@ from podwright.slurm.gpus.requests._options import (
     find_option,
     known,
     parse_options,
-    parse_version,
 )
 from podwright.slurm.gpus.requests._request import (
     Gpus,
@@ -30,14 +28,12 @@ from podwright.slurm.gpus.requests._request import (
 )
 
 if TYPE_CHECKING:
-    from podwright.slurm.gpus.requests._ask import ask_slurm
     from podwright.slurm.gpus.requests._explain import explain, refusal
     from podwright.slurm.gpus.requests._site import (
         Texts,
         read_kinds,
         read_shape,
         read_site,
-        read_version,
         site,
     )
     from podwright.slurm.gpus.requests._sources import bundle, live
@@ -70,12 +66,9 @@ __all__ = [
     "TaskView",
     "Texts",
     "as_json",
-    "ask_slurm",
     "bundle",
     "explain",
     "find_option",
-    "invalid",
-    "invalid_type",
     "known",
     "live",
     "parse_count",
@@ -84,27 +77,23 @@ __all__ = [
     "parse_nodes",
     "parse_options",
     "parse_request",
-    "parse_version",
     "picture",
     "read_kinds",
     "read_request",
     "read_shape",
     "read_site",
-    "read_version",
     "refusal",
     "sentence",
     "site",
 ]
 
 _LATER = {
-    "_ask": ("ask_slurm",),
     "_explain": ("explain", "refusal"),
     "_site": (
         "Texts",
         "read_kinds",
         "read_shape",
         "read_site",
-        "read_version",
         "site",
     ),
     "_sources": ("bundle", "live"),
@@ -122,10 +111,12 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    import importlib
+if not TYPE_CHECKING:  # with it, no misspelt name would be found
 
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(name)
+    def __getattr__(name: str) -> Any:
+        import importlib
+
+        for module, names in _LATER.items():
+            if name in names:
+                return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        raise AttributeError(name)

@@ -2,6 +2,7 @@
 
 A request must be read as Slurm reads it (abbreviations, short forms, values in the next word),
 and an option that a site's Slurm lacks must be told from a misspelt one. The table was taken
+from podwright.errors import InvalidRequest
 from the option lists of Slurm 20.11 to 26.05.
 """
 
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from podwright.slurm.gpus.requests._invalid import invalid
-from podwright.slurm.site.releases import Version
+from podwright.errors import InvalidRequest
+from podwright.slurm.site.releases import Version, parse_version
 
 COMMANDS = {"sbatch": "b", "salloc": "a", "srun": "s"}
 
@@ -205,15 +206,6 @@ x11 - o as
 """
 
 
-def parse_version(text: str) -> Version:
-    """(22, 5) from "22.05", "22.05.8" or "slurm 22.05.8"; InvalidRequest for anything else."""
-    words = text.strip().split()
-    parts = words[-1].split(".") if words else []
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-        raise invalid(f"{text!r} is no version of Slurm", would_work="Write it as 22.05 or 24.11.5")
-    return int(parts[0]), int(parts[1])
-
-
 def _read(row: str) -> Option:
     words = row.split()
     since = parse_version(words[4]) if len(words) > 4 and words[4] != "-" else (0, 0)
@@ -239,12 +231,12 @@ def find_option(name: str, command: str) -> Option:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise invalid(
+        raise InvalidRequest(
             f"--{name} is ambiguous",
             would_work="Write one of " + ", ".join(f"--{o.name}" for o in fitting),
             option=name,
         )
-    raise invalid(
+    raise InvalidRequest(
         f"{command} has no option --{name}", would_work=_nearest(name, table), option=name
     )
 
@@ -275,18 +267,18 @@ def parse_options(words: list[str], command: str) -> tuple[list[Given], list[str
             text = word
             if option.argument == "r" and not equals:
                 if not rest:
-                    raise invalid(f"--{option.name} needs a value", option=option.name)
+                    raise InvalidRequest(f"--{option.name} needs a value", option=option.name)
                 value = rest.pop(0)
                 text = f"{word} {value}"
             if option.argument == "n" and equals:
-                raise invalid(f"--{option.name} takes no value", option=option.name)
+                raise InvalidRequest(f"--{option.name} takes no value", option=option.name)
             given.append(Given(option.name, value, text))
             continue
         letters = word[1:]
         while letters:
             letter, letters = letters[0], letters[1:]
             if letter not in short:
-                raise invalid(f"{command} has no option -{letter}", option=letter)
+                raise InvalidRequest(f"{command} has no option -{letter}", option=letter)
             option, value, text = short[letter], "", f"-{letter}"
             if option.argument == "r":
                 if letters:
@@ -296,7 +288,7 @@ def parse_options(words: list[str], command: str) -> tuple[list[Given], list[str
                     value = rest.pop(0)
                     text = f"-{letter} {value}"
                 else:
-                    raise invalid(f"-{letter} needs a value", option=option.name)
+                    raise InvalidRequest(f"-{letter} needs a value", option=option.name)
             elif option.argument == "o":
                 value, letters = letters, ""
             given.append(Given(option.name, value, text))

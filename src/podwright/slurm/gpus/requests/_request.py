@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.requests._options import Given, parse_options
 from podwright.slurm.gpus.requests._units import memory
 
@@ -79,7 +79,7 @@ def parse_count(text: str, option: str) -> int:
     suffix = text[-1:].lower() if text[-1:].isalpha() else ""
     digits = text[: len(text) - len(suffix)]
     if suffix not in MULTIPLES or not digits.isdigit():
-        raise invalid(f"--{option}={text}: {text!r} is not a count", option=option)
+        raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
     return int(digits) * MULTIPLES[suffix]
 
 
@@ -87,7 +87,7 @@ def parse_gpus(text: str, option: str) -> Gpus:
     """`4`, `a100`, `a100:4` (of --gpus…): a count, a type, or a type and a count."""
     kind, colon, count = text.rpartition(":")
     if ":" in kind or not text or (colon and not kind):
-        raise invalid(
+        raise InvalidRequest(
             f"--{option}={text}: at most one type stands before the count",
             would_work=_type_first(text, ""),
             option=option,
@@ -95,7 +95,7 @@ def parse_gpus(text: str, option: str) -> Gpus:
     if not colon and not text[0].isdigit():
         return Gpus(1, text)
     if not count[:1].isdigit():
-        raise invalid(
+        raise InvalidRequest(
             f"--{option}={text}: the count comes last",
             would_work=_type_first(text, ""),
             option=option,
@@ -111,7 +111,7 @@ def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
         if words[0] != name:
             continue
         if len(words) > 3 or "" in words[1:]:
-            raise invalid(
+            raise InvalidRequest(
                 f"--gres={part}: GRES are name, type and count, in that order",
                 would_work=_type_first(part, "gpu:"),
                 option="gres",
@@ -122,7 +122,7 @@ def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
             one = Gpus(int(words[1])) if words[1].isdigit() else _type_or_multiple(words[1])
         else:
             if not words[2][:1].isdigit():
-                raise invalid(
+                raise InvalidRequest(
                     f"--gres={part}: the count comes last",
                     would_work=_type_first(part, "gpu:"),
                     option="gres",
@@ -172,7 +172,7 @@ def parse_nodes(text: str) -> tuple[int, int]:
     first = parse_count(low, "nodes")
     last = parse_count(high, "nodes") if dash else first
     if last < first:
-        raise invalid(f"--nodes={text}: the range runs backwards", option="nodes")
+        raise InvalidRequest(f"--nodes={text}: the range runs backwards", option="nodes")
     return first, last
 
 
@@ -206,11 +206,13 @@ def _per_task(
     for part in text.split(","):
         if part.startswith(("cpu=", "cpu:")):
             if "cpus_per_task" in values:
-                raise invalid(f"--tres-per-task={text} and --cpus-per-task exclude each other")
+                raise InvalidRequest(
+                    f"--tres-per-task={text} and --cpus-per-task exclude each other"
+                )
             values["cpus_per_task"] = parse_count(part[4:], "tres-per-task")
     found = parse_gres(text)
     if found and "gpus-per-task" in gpus:
-        raise invalid(f"--tres-per-task={text} and --gpus-per-task exclude each other")
+        raise InvalidRequest(f"--tres-per-task={text} and --gpus-per-task exclude each other")
     if found:
         gpus["gpus-per-task"] = found
     return _shares("task", text)
@@ -229,7 +231,7 @@ def read_request(given: list[Given], command: str) -> Request:
         elif name in _COUNTS:
             count = parse_count(value, name)
             if count < 1:
-                raise invalid(f"--{name}={value}: must be 1 or more", option=name)
+                raise InvalidRequest(f"--{name}={value}: must be 1 or more", option=name)
             values[_COUNTS[name]] = count
         elif name == "gres":
             none = value.lower() == "none"

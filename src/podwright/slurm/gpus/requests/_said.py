@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.requests._options import Given
 from podwright.slurm.gpus.requests._units import memory, minutes, names
 from podwright.slurm.site.releases import Release, Version
@@ -84,7 +84,7 @@ _UNMODELLED = {
 
 def _count(text: str, option: str) -> int:
     if not text.isdigit():
-        raise invalid(f"--{option}={text}: {text!r} is not a count", option=option)
+        raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
     return int(text)
 
 
@@ -148,7 +148,7 @@ def _one(said: Said, name: str, value: str, release: Release) -> None:
             "mcs": "mcs",
         }
         if value.lower() not in known and value.lower() != "topo":
-            raise invalid(f"--exclusive={value}: unknown", option=name)
+            raise InvalidRequest(f"--exclusive={value}: unknown", option=name)
         said.share = known.get(value.lower(), "")
         if value.lower() in ("mcs", "topo"):
             said.unmodelled.append(f"--exclusive={value}")
@@ -166,7 +166,9 @@ def _sockets_cores_threads(said: Said, value: str) -> None:
     said.whole_info = True
     parts = value.split(":")
     if len(parts) > 3:
-        raise invalid(f"--extra-node-info={value}: sockets:cores:threads", option="extra-node-info")
+        raise InvalidRequest(
+            f"--extra-node-info={value}: sockets:cores:threads", option="extra-node-info"
+        )
     said.sockets = said.cores = said.threads = None
     for field_name, part in zip(("sockets", "cores", "threads"), parts, strict=False):
         if part not in ("*", ""):
@@ -182,11 +184,11 @@ def _distribution(said: Said, value: str) -> None:
         said.first, said.plane = "plane", _count(size or "0", "distribution")
         return
     if first not in _FIRST:
-        raise invalid(f"--distribution={value}: {first!r} is no way to lay tasks")
+        raise InvalidRequest(f"--distribution={value}: {first!r} is no way to lay tasks")
     said.first = _FIRST[first]
     said.second = rest.partition(":")[0]
     if said.second not in ("", "*", "block", "cyclic", "fcyclic"):
-        raise invalid(f"--distribution={value}: {said.second!r} is no way to lay tasks")
+        raise InvalidRequest(f"--distribution={value}: {said.second!r} is no way to lay tasks")
     if said.first == "arbitrary":
         said.unmodelled.append("--distribution=arbitrary")
 
@@ -195,7 +197,7 @@ def _flags(value: str, release: Release) -> frozenset[str]:
     found = set()
     for word in value.lower().split(","):
         if word not in _FLAGS or _FLAGS[word] > release.version:
-            raise invalid(
+            raise InvalidRequest(
                 f"--gres-flags={word}: this release does not know it", option="gres-flags"
             )
         found.add(word)
@@ -220,4 +222,4 @@ def _hint(said: Said, hint: str, given: tuple[Given, ...], release: Release) -> 
         elif word == "nomultithread":
             said.threads = 1
         else:
-            raise invalid(f"--hint={word}: unknown", option="hint")
+            raise InvalidRequest(f"--hint={word}: unknown", option="hint")

@@ -9,13 +9,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from podwright.slurm.gpus.requests._ask import Ask, ask_slurm
 from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, numbers
-from podwright.slurm.gpus.requests._options import parse_version
 from podwright.slurm.gpus.requests._partition import read_partitions, sized
 from podwright.slurm.gpus.requests._units import names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape, Site
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.ask import Ask, ask_slurm
+from podwright.slurm.site.releases import Version, read_version
 
 _GPU = re.compile(r"(?:^|,)gpu(?::([^:(,]+))??:(\d+)(?:\(S:([\d,-]+)\))?(?=,|\(|$)")
 _OTHER = re.compile(r"(?:^|,)([a-z_]\w*)(?::[^:(,]+)??:(\d+)(?=,|\(|$)", re.I)
@@ -283,12 +282,6 @@ def _sockets(named: str, sockets: int) -> list[int]:
 def _evenly(gpus: int, sockets: int) -> tuple[int, ...]:
     share, more = divmod(gpus, sockets)
     return tuple(at for at in range(sockets) for _ in range(share + (at < more)))
-
-
-def read_version(config: str) -> Version | None:
-    """SLURM_VERSION in the output of `scontrol show config`."""
-    found = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config, re.M)
-    return parse_version(found[1]) if found else None
 
 
 def site(ask: Ask = ask_slurm, partition: str = "") -> tuple[Shape | None, Version | None]:

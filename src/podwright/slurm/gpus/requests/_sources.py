@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from podwright.slurm.gpus.requests._ask import Ask, ask_slurm
-from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.requests._site import Texts, settings
+from podwright.slurm.site.ask import Ask, ask_slurm
 
 _COPIES = (Path("/run/slurm/conf"), Path("/run/slurm/conf-cache"))  # of a configless node
 _LARGEST = 64 << 20  # bytes of a file that is read
@@ -58,7 +58,7 @@ def bundle(folder: Path) -> Texts:
     try:
         files = sorted(path for path in folder.rglob("*") if path.is_file())
     except OSError as error:
-        raise invalid(f"{folder}: {error.strerror or error}") from error
+        raise InvalidRequest(f"{folder}: {error.strerror or error}") from error
     for path in files:
         if path.stat().st_size > _LARGEST:
             continue
@@ -71,7 +71,7 @@ def bundle(folder: Path) -> Texts:
             found.setdefault(what, text)
     for what, command in (("config", "scontrol show config"), ("nodes", "scontrol show node")):
         if what not in found:
-            raise invalid(
+            raise InvalidRequest(
                 f"{folder} has no output of `{command}`",
                 would_work=f"On the cluster: {command} > {folder.name}/{what}.txt",
             )

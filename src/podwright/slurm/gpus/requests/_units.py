@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from podwright.slurm.gpus.requests._invalid import invalid
+from podwright.errors import InvalidRequest
 
 _SIZES = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024, "p": 1024.0**3}
 
@@ -13,7 +13,7 @@ def memory(text: str, option: str) -> int:
     """MiB of `4000`, `4G`, `512K`: rounded up."""
     found = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.strip(), re.I)
     if not found:
-        raise invalid(f"--{option}={text}: {text!r} is no amount of memory", option=option)
+        raise InvalidRequest(f"--{option}={text}: {text!r} is no amount of memory", option=option)
     exact = int(found[1]) * _SIZES[found[2].lower()]
     return int(exact) + (exact > int(exact))
 
@@ -25,7 +25,7 @@ def minutes(text: str, option: str) -> int:
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     if len(parts) > 3 or not all(p.isdigit() for p in parts) or (dash and not days.isdigit()):
-        raise invalid(f"--{option}={text}: {text!r} is no time", option=option)
+        raise InvalidRequest(f"--{option}={text}: {text!r} is no time", option=option)
     numbers = [int(p) for p in parts]
     if dash:
         hours, mins, secs = (*numbers, 0, 0)[:3]
@@ -53,7 +53,7 @@ def _spread_out(text: str) -> list[str]:
     for piece in found[2].split(","):
         low, dash, high = piece.partition("-")
         if not low.isdigit() or (dash and not high.isdigit()):
-            raise invalid(f"{text!r} is no list of nodes")
+            raise InvalidRequest(f"{text!r} is no list of nodes")
         last = int(high) if dash else int(low)
         heads += [
             f"{found[1]}{n:0{len(low)}d}" for n in range(int(low), min(last, int(low) + 65536) + 1)

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import expand
 from podwright.slurm.gpus.configure import Inventory, Kind, plan_topology, racked, units
 from podwright.slurm.gpus.requests import Shape
 from podwright.slurm.site.releases import OLDEST, Version
-from podwright.wire import InvalidRequest
 
 
 class Wishes(NamedTuple):

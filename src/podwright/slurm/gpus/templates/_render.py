@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.templates._fit import Fit, Wishes
 from podwright.slurm.site.releases import OLDEST, release_of
-from podwright.wire import InvalidRequest
 
 #: By name, what each is for.
 TEMPLATES = {

@@ -2,7 +2,6 @@
 counts true. Everything it knows can be read again from the server and from Slurm."""
 
 from podwright.slurm.pods.service._asked import Asked
-from podwright.slurm.pods.service._commands import FakeSlurm, Said, Slurm, SlurmCommands
 from podwright.slurm.pods.service._door import slurm_uid
 from podwright.slurm.pods.service._life import in_short
 from podwright.slurm.pods.service._pods import (
@@ -26,18 +25,14 @@ from podwright.slurm.pods.service._tries import Tries, comment, reference, tried
 
 __all__ = [
     "Asked",
-    "FakeSlurm",
     "Fixed",
     "Line",
     "Listed",
     "Mapped",
     "Pod",
-    "Said",
     "Server",
     "Service",
     "Site",
-    "Slurm",
-    "SlurmCommands",
     "Sweep",
     "ThreadedServer",
     "Tries",

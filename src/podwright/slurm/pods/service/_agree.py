@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service._asked import Asked
 from podwright.slurm.pods.service._pods import GCDS, HET_WAIT, MARK, Pod, Site, parse_licences
 from podwright.slurm.pods.service._queue import Listed
-from podwright.wire import InvalidRequest
 
 
 class Wanted(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 
 class Asked(msgspec.Struct, frozen=True):

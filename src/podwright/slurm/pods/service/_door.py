@@ -14,8 +14,8 @@ import pwd
 import socket
 from pathlib import Path
 
+from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
 from podwright.slurm.pods.service._pods import Site
-from podwright.wire import AlreadyExists, InvalidRequest, Unavailable
 
 
 def callers(site: Site) -> frozenset[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from podwright.wire import PodwrightError
+from podwright.errors import PodwrightError
 
 if TYPE_CHECKING:
     from podwright.slurm.pods.service._service import Service

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from podwright.errors import PodwrightError
 from podwright.slurm.pods.service._book import Book
 from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Pod
 from podwright.slurm.pods.service._queue import Listed, listed
-from podwright.wire import PodwrightError
 
 if TYPE_CHECKING:
     from podwright.slurm.pods.service._service import Service

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from podwright.wire import DeviceInfo, InvalidRequest
+from podwright.errors import InvalidRequest
+from podwright.wire import DeviceInfo
 
 #: Licences that every job with devices takes, whatever the pod: a mark that hooks look for, and
 #: the GCDs of its partition, which Slurm shows to hooks nowhere else where no user can change it.

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from podwright.slurm.pods.service._commands import Slurm
+from podwright.errors import Unavailable
 from podwright.slurm.pods.service._pods import Pod, of_job, parse_licences
-from podwright.wire import Unavailable
+from podwright.slurm.site.commands import Slurm
 
 _WIDTHS = {
     "JobID": 20,

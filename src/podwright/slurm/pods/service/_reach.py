@@ -15,8 +15,9 @@ from podwright.client import (
     find_server,
     parse_addresses,
 )
+from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service._pods import Site
-from podwright.wire import SYSTEM_SOCKET, InvalidRequest
+from podwright.wire import SYSTEM_SOCKET
 
 _TCP = "tcp:"
 

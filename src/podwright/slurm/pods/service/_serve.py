@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.hosts import Munge, MungeError
 from podwright.http import more_descriptors
 from podwright.slurm.pods.service._asked import Asked
-from podwright.slurm.pods.service._commands import Slurm, SlurmCommands
 from podwright.slurm.pods.service._door import callers, gone, listen, nobody_at, slurm_uid
 from podwright.slurm.pods.service._http import Front, Proofs
 from podwright.slurm.pods.service._pods import Site
@@ -22,11 +22,7 @@ from podwright.slurm.pods.service._server import TIMEOUT, ThreadedServer
 from podwright.slurm.pods.service._service import Service
 from podwright.slurm.pods.service._sweep import Sweep, sentence
 from podwright.slurm.pods.service._tries import Tries
-from podwright.wire import (
-    InvalidRequest,
-    PodwrightError,
-    Unavailable,
-)
+from podwright.slurm.site.commands import Slurm, SlurmCommands
 
 _log = logging.getLogger("podwright.slurm")
 _RETRY_S = 0.5

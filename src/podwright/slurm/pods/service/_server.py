@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from podwright.client import Client
+from podwright.errors import NotFound
 from podwright.wire import (
     CreateRequest,
     DeviceInfo,
-    NotFound,
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,

@@ -15,27 +15,26 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from podwright.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    PodwrightError,
+    Unavailable,
+    WrongState,
+)
 from podwright.slurm.pods.service._agree import Differs, wanted
 from podwright.slurm.pods.service._asked import Asked
 from podwright.slurm.pods.service._book import Book, Holding
-from podwright.slurm.pods.service._commands import Slurm
 from podwright.slurm.pods.service._het import Heterogeneous
 from podwright.slurm.pods.service._pods import HET_WAIT, Site
 from podwright.slurm.pods.service._queue import Listed, Listing, listed
 from podwright.slurm.pods.service._server import Server
 from podwright.slurm.pods.service._sync import Counts
 from podwright.slurm.pods.service._tries import Tries
-from podwright.wire import (
-    AlreadyExists,
-    InvalidRequest,
-    NoCapacity,
-    NotFound,
-    PartitionSpec,
-    PodwrightError,
-    ReadyState,
-    Unavailable,
-    WrongState,
-)
+from podwright.slurm.site.commands import Slurm
+from podwright.wire import PartitionSpec, ReadyState
 
 _log = logging.getLogger("podwright.slurm")
 #: Seconds for the last word to Slurm.

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from podwright.errors import PodwrightError
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._fallen import Fallen
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._room import Room
 from podwright.slurm.pods.service._tries import refused, tried
-from podwright.wire import PodwrightError
 
 if TYPE_CHECKING:
     from podwright.slurm.pods.service._service import Service

@@ -9,9 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from podwright.slurm.pods.service._commands import Said, Slurm
+from podwright.errors import PodwrightError, Unavailable
 from podwright.slurm.pods.service._pods import MARK
-from podwright.wire import PodwrightError, Unavailable
+from podwright.slurm.site.commands import Said, Slurm
 
 _log = logging.getLogger("podwright.slurm")
 

@@ -12,10 +12,10 @@ import logging
 import re
 from typing import Final
 
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.slurm.pods.service._asked import Asked
-from podwright.slurm.pods.service._commands import Slurm
 from podwright.slurm.pods.service._queue import Listed, listed
-from podwright.wire import InvalidRequest, PodwrightError, Unavailable
+from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
 _TRIED: Final = re.compile(r"(?:ipus=[^;]*; )?try (\d+) of \d+ failed")

@@ -1,15 +1,13 @@
 """Sets a site's Slurm up, and takes it back."""
 
-from podwright.slurm.pods.setup._apply import shown, write
 from podwright.slurm.pods.setup._build import build
-from podwright.slurm.pods.setup._native import Places, Plan, native, slurm_user, undo, window
+from podwright.slurm.pods.setup._native import Places, native, slurm_user, undo, window
 from podwright.slurm.pods.setup._nodes import far_door, munge_socket, server_host
 from podwright.slurm.pods.setup._prove import promises
 from podwright.slurm.pods.setup._survey import mapping, shared, shelf, survey
 
 __all__ = [
     "Places",
-    "Plan",
     "build",
     "far_door",
     "mapping",
@@ -19,10 +17,8 @@ __all__ = [
     "server_host",
     "shared",
     "shelf",
-    "shown",
     "slurm_user",
     "survey",
     "undo",
     "window",
-    "write",
 ]

@@ -7,7 +7,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
-from podwright.wire import Unavailable
+from podwright.errors import Unavailable
 
 _PACKAGES: Final = "apt-get install gcc make libslurm-dev"
 #: What a compiler or make says where a package is missing: Slurm's headers, or a tool.

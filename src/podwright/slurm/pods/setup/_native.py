@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Site, dump, slurm_uid, socket_of
 from podwright.slurm.pods.service._pods import MARK
-from podwright.slurm.pods.setup._nodes import included, lines
-from podwright.slurm.site._edit import changed, joined, settings, undone, with_line
-from podwright.wire import InvalidRequest
+from podwright.slurm.site.edit import changed, joined, settings, undone, with_line
+from podwright.slurm.site.files import included, lines, read
+from podwright.slurm.site.plan import Plan
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"
@@ -43,17 +44,6 @@ class Places:
     def etc(self) -> Path:
         """Slurm's own folder."""
         return self.slurm_conf.parent
-
-
-@dataclass
-class Plan:
-    """Files with what they should hold (None: they go), links, moves (from, to), and folders that
-    are made where there are none, each with its owner's uid."""
-
-    texts: dict[Path, str | None] = field(default_factory=dict)
-    links: dict[Path, Path] = field(default_factory=dict)
-    moves: list[tuple[Path, Path]] = field(default_factory=list)
-    folders: dict[Path, int] = field(default_factory=dict)
 
 
 def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan:
@@ -189,14 +179,6 @@ def _lua(name: str) -> str:
 
 def _rows(lines: Iterable[str]) -> str:
     return "\n".join(lines)
-
-
-def read(path: Path) -> str:
-    """A file's text, every byte kept. Raises InvalidRequest where it cannot be read."""
-    try:
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise InvalidRequest(f"{path}: {error.strerror}", asked="read it") from None
 
 
 def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str]:

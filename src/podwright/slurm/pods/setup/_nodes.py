@@ -4,44 +4,17 @@ slurmctld by its Unix socket, or need an address. Reads files, changes none."""
 from __future__ import annotations
 
 import ipaddress
-import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import HostsError, expand
-from podwright.slurm.site._edit import settings
-from podwright.wire import InvalidRequest
+from podwright.slurm.site.edit import settings
+from podwright.slurm.site.files import lines
 
 #: Where `slurm serve` listens for steps on other hosts, if nobody says otherwise.
 PORT: Final = 8092
-_DEPTH: Final = 8
-
-
-def lines(path: Path, depth: int = _DEPTH) -> Iterator[str]:
-    """The lines of a slurm.conf and of what it includes; continued ones as one."""
-    try:
-        text = path.read_text(errors="surrogateescape")
-    except OSError:
-        return
-    for line in re.sub(r"\\\s*\n", " ", text).splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include" and depth:
-            yield from lines(path.parent / words[1], depth - 1)
-        elif words:
-            yield " ".join(words)
-
-
-def included(path: Path, depth: int = _DEPTH) -> Iterator[Path]:
-    """The files that a slurm.conf includes, and those that these do."""
-    for line in path.read_text(errors="surrogateescape").splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) == 2 and words[0].lower() == "include" and depth:
-            file = path.parent / words[1]
-            if file.is_file():
-                yield file
-                yield from included(file, depth - 1)
 
 
 def far_door(slurm_conf: Path) -> str:

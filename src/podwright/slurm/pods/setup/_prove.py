@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from podwright.errors import PodwrightError
 from podwright.slurm.pods.service import Site
 from podwright.slurm.pods.setup import _prove_changes as changes
 from podwright.slurm.pods.setup._asking import SLEEP, WAIT_S, ask, members, there, until
-from podwright.wire import PodwrightError, ReadyState
+from podwright.wire import ReadyState
 
 _NAME = "echo $IPUOF_VIPU_API_PARTITION_ID"
 Check = Callable[[], str]

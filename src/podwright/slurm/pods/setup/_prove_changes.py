@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from podwright.errors import PodwrightError
 from podwright.slurm.pods.service import Site
 from podwright.slurm.pods.setup._asking import SLEEP, WAIT_S, ask, members, there, until
-from podwright.wire import PodwrightError, ReadyState
+from podwright.wire import ReadyState
 
 
 def promises(site: Site) -> dict[str, Callable[[], str]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from podwright.client import Client
+from podwright.errors import InvalidRequest
 from podwright.fabric import FAMILIES
 from podwright.placement.line import Blocks
 from podwright.slurm.pods.service import Fixed, Line, Mapped, Pod
-from podwright.wire import ClusterInfo, InvalidRequest, PartitionInfo
+from podwright.wire import ClusterInfo, PartitionInfo
 
 
 def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:

@@ -13,18 +13,10 @@ from typing import Final
 import msgspec
 
 from podwright.client import Client
-from podwright.slurm.pods.service import (
-    Listed,
-    Pod,
-    Site,
-    Slurm,
-    in_short,
-    listed,
-    of_job,
-    parse_licences,
-)
+from podwright.slurm.pods.service import Listed, Pod, Site, in_short, listed, of_job, parse_licences
 from podwright.slurm.pods.waiting._job import Job, find
 from podwright.slurm.pods.waiting._when import soonest
+from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec
 
 #: Slurm's reasons, as a user who waits would say them. Others stand as they are.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from podwright.slurm.pods.service import Slurm
-from podwright.wire import InvalidRequest, NotFound, Unavailable
+from podwright.errors import InvalidRequest, NotFound, Unavailable
+from podwright.slurm.site.commands import Slurm
 
 _ID: Final = re.compile(r"\d+(?:_\d+|\+\d+)?")
 _FIELD: Final = re.compile(r"(?:^| )([A-Z][A-Za-z:/]*)=")

@@ -1,17 +1,10 @@
 """The ways that Graphcore documented, beside native mode: each answers the same hooks."""
 
-from podwright.slurm.pods.service import (
-    Site,
-    Slurm,
-    ThreadedServer,
-    Tries,
-    Work,
-    native_work,
-    reference,
-)
+from podwright.slurm.pods.service import Site, ThreadedServer, Tries, Work, native_work, reference
 from podwright.slurm.pods.ways._mapping import HostMapping
 from podwright.slurm.pods.ways._shared import Shared, SharedBook, SharedService
 from podwright.slurm.pods.ways._static import Static
+from podwright.slurm.site.commands import Slurm
 
 __all__ = [
     "HostMapping",

@@ -15,11 +15,12 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from podwright.slurm.pods.service import Asked, Site, Slurm, Tries
+from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
+from podwright.slurm.pods.service import Asked, Site, Tries
 from podwright.slurm.pods.service._life import Life
 from podwright.slurm.pods.service._queue import Listed, Listing
 from podwright.slurm.pods.ways._pool import Caller
-from podwright.wire import InvalidRequest, NotFound, PodwrightError, Unavailable
+from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
 #: Seconds between two looks of a prolog that waits.

@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.hosts import HostsError, expand
 from podwright.slurm.pods.service import Asked, Mapped, comment
 from podwright.slurm.pods.service._queue import listed
@@ -23,12 +24,9 @@ from podwright.wire import (
     AllocationList,
     AllocationRequest,
     Empty,
-    InvalidRequest,
     ListRequest,
     Named,
-    NotFound,
     RemoveRequest,
-    WrongState,
 )
 
 _log = logging.getLogger("podwright.slurm")

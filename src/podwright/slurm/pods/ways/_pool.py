@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
+from podwright.errors import Fenced
 from podwright.slurm.pods.service import Asked
 from podwright.slurm.pods.service._life import Life, life
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
     Empty,
-    Fenced,
     LeaseInfo,
     LeaseRequest,
     ListRequest,

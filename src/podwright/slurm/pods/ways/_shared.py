@@ -13,16 +13,9 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from podwright.errors import Held, NotFound, PodwrightError, Unavailable, WrongState
 from podwright.placement.line import Blocks, bits
-from podwright.slurm.pods.service import (
-    Asked,
-    Server,
-    Service,
-    Site,
-    Slurm,
-    ThreadedServer,
-    comment,
-)
+from podwright.slurm.pods.service import Asked, Server, Service, Site, ThreadedServer, comment
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._life import Life
 from podwright.slurm.pods.service._serve import Native
@@ -35,15 +28,8 @@ from podwright.slurm.pods.ways._pool import (
     release,
     renew,
 )
-from podwright.wire import (
-    Held,
-    LeaseInfo,
-    NotFound,
-    PodwrightError,
-    ReadyState,
-    Unavailable,
-    WrongState,
-)
+from podwright.slurm.site.commands import Slurm
+from podwright.wire import LeaseInfo, ReadyState
 
 
 class SharedBook(Book):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from podwright.errors import Held, InvalidRequest, NotFound, Unavailable, WrongState
 from podwright.slurm.pods.service import Asked, Fixed, comment, in_short, tried
 from podwright.slurm.pods.service._life import Life
 from podwright.slurm.pods.service._pods import parse_licences
@@ -26,16 +27,7 @@ from podwright.slurm.pods.ways._pool import (
     release,
     renew,
 )
-from podwright.wire import (
-    Held,
-    InvalidRequest,
-    LeaseInfo,
-    NotFound,
-    PartitionInfo,
-    ReadyState,
-    Unavailable,
-    WrongState,
-)
+from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
 
 _log = logging.getLogger("podwright.slurm")
 _COMMENTS = 20

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from podwright.wire import Unavailable
+from podwright.errors import Unavailable
 
 TIMEOUT = 20.0
 

@@ -1,4 +1,5 @@
-"""Shows a plan as a difference, and carries it out: each file whole or not at all."""
+"""A change of a site's files: planned, shown as a difference, carried out. Each file changes as a
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,10 +8,22 @@ import difflib
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwright.slurm.pods.setup._native import Plan, read
-from podwright.wire import Unavailable
+from podwright.errors import Unavailable
+from podwright.slurm.site.files import read
+
+
+@dataclass
+class Plan:
+    """Files with what they should hold (None: they go), links, moves (from, to), and folders that
+    are made where there are none, each with its owner's uid."""
+
+    texts: dict[Path, str | None] = field(default_factory=dict)
+    links: dict[Path, Path] = field(default_factory=dict)
+    moves: list[tuple[Path, Path]] = field(default_factory=list)
+    folders: dict[Path, int] = field(default_factory=dict)
 
 
 def shown(plan: Plan) -> str:
@@ -37,7 +50,7 @@ def shown(plan: Plan) -> str:
     return "".join(out).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def write(plan: Plan) -> None:
+def carry_out(plan: Plan) -> None:
     """Carry it out, what Slurm reads last. Raises Unavailable with what could not be written."""
     try:
         for folder, uid in plan.folders.items():

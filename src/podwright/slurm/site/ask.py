@@ -1,9 +1,10 @@
-"""What a command of Slurm's on this machine says."""
+"""What Slurm's commands print, asked once and without a loop: for commands that only look."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+#: A command of Slurm's: what it printed; empty where there is no answer.
 Ask = Callable[[list[str]], str]
 
 

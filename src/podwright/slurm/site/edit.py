@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 MARK: Final = "podwright"
 
