@@ -20,7 +20,12 @@ pytestmark = pytest.mark.outer
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 BIN = Path(sys.executable).parent
 #: What `systemd-analyze security` calls exposed, of 100: at most. GPUs and Slurm want much.
-EXPOSED = {"vipu-server.service": 30, "vipu-agent@.service": 75, "podwright-slurm.service": 90}
+EXPOSED = {
+    "vipu-server.service": 30,
+    "vipu-agent@.service": 75,
+    "podwright-slurm.service": 90,
+    "podwright-lint.service": 20,
+}
 #: A host whose file system may be read alone, but for these two folders.
 CONFINED = """
 mount --make-rprivate /

@@ -21,6 +21,7 @@ _VERBS = {
     "configure": "_slurm_configure",
     "build": "_slurm_configure",
     "serve": "_slurm_serve",
+    "serve-lint": "_slurm_submission",
     "check": "_slurm_check",
 }
 

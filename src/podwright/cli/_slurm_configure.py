@@ -120,6 +120,11 @@ def add_parser(verbs: Any) -> None:
         description="Compiles the SPANK plugin and the hook against this machine's own Slurm.",
     )
     build.add_argument("--into", metavar="DIR", default=NATIVE)
+    build.add_argument(
+        "--lint",
+        action="store_true",
+        help="only what `configure --gpus --lint` needs: a C compiler will do",
+    )
     build.add_argument("--include", metavar="DIR", default="", help="another Slurm's headers")
     build.set_defaults(run_slurm=_build)
 
@@ -270,6 +275,11 @@ def _trusted(arguments: argparse.Namespace, site: Any) -> tuple[int, ...]:
 def _build(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
+    if arguments.lint:
+        from podwright.slurm.gpus import submission
+
+        print(submission.build(Path(arguments.into)))
+        return 0
     from podwright.slurm.pods.setup import build
 
     for path in build(Path(arguments.into), include=arguments.include):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from podwright.cli._slurm_submission import SOCKET
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def add_configure(parser: Any) -> None:
@@ -51,6 +56,13 @@ def add_configure(parser: Any) -> None:
         default="",
         help="a program on every node that Slurm runs each five minutes (HealthCheckProgram)",
     )
+    gpus.add_argument(
+        "--lint",
+        choices=("warn", "refuse", "off"),
+        help="read job scripts at submission, and tell users what is wrong, or refuse the job; "
+        "needs no FILE. Podwright's service answers: podwright slurm serve-lint",
+    )
+    gpus.add_argument("--lint-socket", metavar="PATH", default=SOCKET, help="where it answers")
     gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
 
 
@@ -70,6 +82,10 @@ def configure(arguments: argparse.Namespace) -> int:
 
     conf = Path(arguments.slurm_conf).absolute()
     notes: list[str] = []
+    if arguments.lint or arguments.undo:
+        done = _lint(arguments, conf)
+        if arguments.lint and not arguments.gpus:
+            return done
     if arguments.undo:
         plan = configure.take_back(conf)
     else:
@@ -90,6 +106,29 @@ def configure(arguments: argparse.Namespace) -> int:
         print("Written. Restart slurmctld, then slurmd on the nodes: GPUs are counted at start.")
     else:
         print("Nothing was changed: --write does it.")
+    return 0
+
+
+def _lint(arguments: argparse.Namespace, conf: Path) -> int:
+    """Show, write or take back what lint at submission needs: job_submit.lua and its setting."""
+    from pathlib import Path
+
+    from podwright.slurm.gpus import submission
+    from podwright.slurm.site.plan import carry_out, shown
+
+    if arguments.undo or arguments.lint == "off":
+        plan = submission.take_back(conf)
+    else:
+        library = Path(arguments.native).absolute() / submission.LIBRARY
+        places = submission.Places(conf, library, Path(arguments.lint_socket))
+        plan = submission.configure(places, arguments.lint)
+    print(shown(plan), end="")
+    if not (arguments.undo or arguments.write):
+        print("Nothing was changed: --write does it.")
+        return 0
+    carry_out(plan)
+    if plan.texts or plan.moves:
+        print("Written. Restart slurmctld, and start `podwright slurm serve-lint` beside it.")
     return 0
 
 

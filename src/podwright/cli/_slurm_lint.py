@@ -139,7 +139,7 @@ def _site(arguments: argparse.Namespace) -> Site:
     from podwright.slurm.site.releases import parse_version
 
     said = arguments.slurm_version or arguments.topology or arguments.sbatch_help
-    site = Site() if said else find_site(ask_slurm, _cache(), time.time())
+    site = Site() if said else find_site(ask_slurm, cache(), time.time())
     if arguments.slurm_version:
         site = site._replace(version=parse_version(arguments.slurm_version))
     if arguments.topology:
@@ -149,7 +149,8 @@ def _site(arguments: argparse.Namespace) -> Site:
     return site
 
 
-def _cache() -> str:
+def cache() -> str:
+    """Where the site's answers are kept."""
     import os
 
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")

@@ -72,13 +72,15 @@ class AnyLab(SlurmLab):
         }
 
     def outcome(self, options: str, *, patience: float = 300) -> dict[str, Any]:
-        """What Slurm does: {"stage": submit | waits | step | hangs | runs, "nodes": ..., ...}."""
+        """What Slurm does: {"stage": submit | waits | step | hangs | runs | dies, "nodes": …}."""
         self._count += 1
         out = self.folder / "out" / f"r{self._count}"
         done = self.run(
             "sbatch", "--parsable", "--output=/dev/null", *shlex.split(options),
             stdin=_SCRIPT.replace("@OUT@", str(out)), user=ALICE,
         )  # fmt: skip
+        if self._dead():
+            return {"stage": "dies"}
         if done.returncode != 0:
             return {"stage": "submit", "said": done.stderr.strip().splitlines()[-1:]}
         job = done.stdout.strip().partition(";")[0]
@@ -86,7 +88,16 @@ class AnyLab(SlurmLab):
             again = bool(_AGAIN.search(options))
             return self._watch(job, out, time.monotonic() + patience, again=again)
         finally:
-            self._end(job)
+            if not self._dead():
+                self._end(job)
+
+    def _dead(self) -> bool:
+        """Whether this request ended slurmctld itself, as some do; then another one starts."""
+        if self._daemons["slurmctld"].poll() is None:
+            return False
+        self.start_daemon("slurmctld", clean=True)
+        self.wait_for_nodes()
+        return True
 
     def _watch(self, job: str, out: Path, deadline: float, *, again: bool) -> dict[str, Any]:
         """again: what waits at first may start in another partition, or on other nodes."""
@@ -94,6 +105,8 @@ class AnyLab(SlurmLab):
         over = out.with_suffix(".rc")
         tasks = out.with_suffix(".tasks")
         while time.monotonic() < deadline:
+            if self._dead():
+                return {"stage": "dies"}
             if over.exists():
                 held = _held(out.with_suffix(".job").read_text())
                 said = tasks.read_text()

@@ -112,12 +112,16 @@ def rules() -> dict[str, Rule]:
 def lint(
     script: Script, site: Site | None = None, *, better: bool = False, only: Iterable[str] = ()
 ) -> list[Finding]:
-    """All mistakes by line, and with `better` what could be better; `only` these rules."""
+    """All mistakes by line, and with `better` what could be better; `only` these rules.
+
+    Rules that the script itself ignores (`# podwright: ignore RULE`) are left out.
+    """
     case = Case(script, site or Site(), facts_of(script))
     wanted = set(only)
+    ignored = _ignored(script)
     findings: list[Finding] = []
     for one in rules().values():
-        if wanted and one.id not in wanted:
+        if (wanted and one.id not in wanted) or one.id in ignored:
             continue
         for found in one.check(case):
             level = found.level or one.level
@@ -137,3 +141,13 @@ def lint(
                 )
             )
     return sorted(set(findings), key=lambda f: (f.line, f.rule))
+
+
+def _ignored(script: Script) -> set[str]:
+    """The rules that comments of the script name: `# podwright: ignore RULE, RULE`."""
+    found: set[str] = set()
+    for line in script.lines:
+        head, colon, said = line.lstrip("# \t").partition("podwright: ignore ")
+        if line.lstrip().startswith("#") and colon and not head:
+            found |= set(said.replace(",", " ").split())
+    return found

@@ -9,6 +9,7 @@ $NAME that is left is one which the program, or a shell within it, expands later
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _parser() -> Parser:
     return Parser(Language(_grammar()))
 
 
+@cache
 def _grammar() -> object:
     """The grammar alone: the package's own door loads ten modules for queries, which takes as long
     as all that lint does with a script."""

@@ -1,0 +1,80 @@
+"""What job_submit asks, and the answer that it gets. Pure.
+
+A question is lines of `name=value` (counts of the job as submitted), an empty line, and the
+script. An answer is `clean`, or `mistake` and the lines that a user is to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from podwright.errors import InvalidRequest
+from podwright.slurm.gpus.lint import Site, lint, read_script
+from podwright.slurm.gpus.requests import Gpus, Request, parse_gres
+
+#: Findings that a user is told at once.
+_SHOWN = 5
+_LONGEST = 400  # letters of one of them
+
+
+def answer(question: str, site: Site) -> str:
+    """The answer to a question."""
+    head, _, text = question.partition("\n\n")
+    said = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
+    script = read_script(text)
+    if overridden(script.request, said):
+        script.open.add("nodes")  # no count of the script's is the job's
+    findings = lint(script, site)
+    if not findings:
+        return "clean\n"
+    lines = [
+        f"podwright lint: line {one.line}: {' '.join(one.reason.split())[:_LONGEST]} [{one.rule}]"
+        for one in findings[:_SHOWN]
+    ]
+    more = len(findings) - _SHOWN
+    if more > 0:
+        lines.append(f"podwright lint: and {more} more: podwright slurm lint SCRIPT shows them")
+    rules = ", ".join(dict.fromkeys(one.rule for one in findings))
+    lines.append(
+        f"podwright lint: where it is wrong, write into the script: # podwright: ignore {rules}"
+    )
+    return "mistake\n" + "\n".join(lines) + "\n"
+
+
+def overridden(request: Request, said: Mapping[str, str]) -> bool:
+    """Whether options or the environment gave the job other counts than its script does."""
+    counts = {name: int(value) for name, value in said.items() if value.isdigit()}
+    nodes, tasks = counts.get("min_nodes", 1), counts.get("num_tasks", 1)
+    each = counts.get("ntasks_per_node")
+    if request.min_nodes is not None and nodes != request.min_nodes:
+        return True
+    if request.min_nodes is None and nodes > 1 and not request.tasks_per_node:
+        return True
+    if each is not None and each != (request.tasks_per_node or 0):
+        return True
+    if request.tasks is not None and "num_tasks" in counts and tasks != request.tasks:
+        return True
+    sized = request.tasks or request.min_nodes or request.tasks_per_node or request.tasks_per_gpu
+    if not sized and tasks > 1:
+        return True
+    return _gpus_differ(request, said)
+
+
+def _gpus_differ(request: Request, said: Mapping[str, str]) -> bool:
+    ours = {
+        "tres_per_job": request.per_job,
+        "tres_per_node": request.per_node,
+        "tres_per_socket": request.per_socket,
+        "tres_per_task": request.per_task,
+    }
+    try:
+        return any(
+            _total(said.get(name, "")) != (one.count if one else 0) for name, one in ours.items()
+        )
+    except InvalidRequest:
+        return True
+
+
+def _total(text: str) -> int:
+    found: list[Gpus] = parse_gres(text)
+    return sum(one.count for one in found)
