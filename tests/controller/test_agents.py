@@ -10,7 +10,7 @@ import pytest
 from podwright.agents import Driver, Fault, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines
 from podwright.controller._agent_calls import let_go
-from podwright.controller._watch import Watch
+from podwright.controller._heartbeats import Watch
 from podwright.errors import (
     AlreadyExists,
     Denied,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.controller._inventory import Site
+from podwright.controller._cluster_index import Site
 from podwright.controller._recovery import release_strays
 from podwright.errors import PodwrightError
 from podwright.fabric import preset

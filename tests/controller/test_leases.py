@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.controller._keeper import Keeper
 from podwright.controller._leases import free_subset, mask_of
+from podwright.controller._reconciler import Keeper
 from podwright.errors import Denied, Fenced
 from podwright.wire import LeaseRequest
 from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from podwright.controller import _pages as pages
+from podwright.controller import _list_pages as pages
 from podwright.errors import InvalidRequest
 from podwright.fabric import preset
 from podwright.wire import (

@@ -6,7 +6,7 @@ import pytest
 
 from podwright.agents import Fault
 from podwright.controller import _steps as steps
-from podwright.controller._hardware import Fault as Silent
+from podwright.controller._machine_calls import Fault as Silent
 from podwright.errors import Fenced, PodwrightError
 from podwright.wire import EventsRequest, ReadyState
 from tests.controller.world import ALICE, ALL, ROOT, World, claim

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwright.agents import Fault
-from podwright.controller._requests import KEEP, REQUEST
+from podwright.controller._request_ids import KEEP, REQUEST
 from podwright.errors import InvalidRequest, NoCapacity, NotFound, WrongState
 from podwright.wire import (
     AcquireReply,

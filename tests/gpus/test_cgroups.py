@@ -19,7 +19,7 @@ from podwright.fabric import Machine
 from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
 from podwright.hosts.gpus import Library, divided
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.launcher._confine import enter_partition
+from podwright.launcher._join_cgroup import enter_partition
 from podwright.wire import AGENT_SOCKET_VARIABLE
 
 

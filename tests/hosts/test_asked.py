@@ -7,7 +7,7 @@ import os
 import pytest
 
 from podwright.hosts import marked
-from podwright.hosts._asked import ask_all
+from podwright.hosts._remote_commands import ask_all
 
 
 @pytest.fixture

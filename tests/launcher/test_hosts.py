@@ -22,7 +22,7 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launcher import make_plan, parse
-from podwright.launcher._line import OUTPUT, Line
+from podwright.launcher._relay_protocol import OUTPUT, Line
 from tests.launcher.conftest import Launcher, wait_until
 
 TWO = ("--host=far[1-2]", "--num-replicas=2", "--num-instances=2", "--launcher=local")

@@ -12,7 +12,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, cores_of_xml, read_list, write_list
-from podwright.launcher import _bind, _hold, make_plan, parse, places_instances
+from podwright.launcher import _bind_exec, _instance_binding, make_plan, parse, places_instances
 from podwright.launcher._placement import STRATEGIES, places
 from tests.hosts.topologies import xml
 from tests.launcher.conftest import Launcher
@@ -163,12 +163,12 @@ def test_without_taskset_they_are_held_too(launcher: Launcher) -> None:
 
 
 def test_each_of_several_hosts_places_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_bind, "read_cores", lambda environ: TWO)
-    found = _bind.bind({4: {"A": "1"}, 5: {}}, "spreadnuma", os.environ)
+    monkeypatch.setattr(_instance_binding, "read_cores", lambda environ: TWO)
+    found = _instance_binding.bind({4: {"A": "1"}, 5: {}}, "spreadnuma", os.environ)
     assert found[4].variables == {"A": "1", "PODWRIGHT_CPUS": "0-3", "PODWRIGHT_NUMA_NODES": "0"}
     assert [own.words[-2:] for own in found.values()] == [("0-3", "0"), ("4-7", "1")]
     for ranks, how in (([6], "spreadnuma"), ([7, 8], "disabled")):
-        alone = _bind.bind({rank: {} for rank in ranks}, how, os.environ)
+        alone = _instance_binding.bind({rank: {} for rank in ranks}, how, os.environ)
         assert all(own == ({}, ()) for own in alone.values())
 
 
@@ -212,18 +212,18 @@ def test_the_kernel_is_told_of_the_memory(tmp_path: Path) -> None:
     allowed = Path("/proc/self/status").read_text().partition("Mems_allowed_list:")[2].split()[0]
     node = read_list(allowed)[0]
     cpu = min(os.sched_getaffinity(0))
-    words = [sys.executable, "-I", "-S", _hold.__file__, str(cpu), str(node)]
+    words = [sys.executable, "-I", "-S", _bind_exec.__file__, str(cpu), str(node)]
     ran = subprocess.run(
         [*words, sys.executable, "-c", _POLICY], capture_output=True, text=True, check=True
     )
     assert ran.stdout.split(maxsplit=2)[0] == "0", ran
     mode, nodes = ran.stdout.split(maxsplit=2)[1:]
-    assert int(mode) in (_hold.PREFERRED, _hold.PREFERRED_MANY)
+    assert int(mode) in (_bind_exec.PREFERRED, _bind_exec.PREFERRED_MANY)
     assert nodes.strip() == f"[{node}] [{cpu}]"
 
 
 def test_a_program_that_cannot_be_started_says_so() -> None:
-    words = [sys.executable, "-I", "-S", _hold.__file__, "", ""]
+    words = [sys.executable, "-I", "-S", _bind_exec.__file__, "", ""]
     ran = subprocess.run([*words, "/nowhere"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (127, "/nowhere: No such file or directory\n")
     ran = subprocess.run([*words, "/etc/passwd"], capture_output=True, text=True, check=False)

@@ -18,9 +18,9 @@ from typing import Any, cast
 import pytest
 
 from podwright.hosts import Process
-from podwright.launcher import _guardian, _keeper, _relay, _sweep
+from podwright.launcher import _guardian, _host_sweep, _lease_keeper, _relay
 from podwright.launcher._guardian import END, ENDED, ORPHAN_GRACE, Ending, _Guardian
-from podwright.launcher._keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
+from podwright.launcher._lease_keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
 
 LIMIT = 15.0
 TICK = 0.1
@@ -191,7 +191,7 @@ class World:
 
     def gone(self, sweepers: object) -> None:
         """Who has time sweeps at once; the time that it takes counts all the same."""
-        self.kernel.now += _sweep._PATIENCE if self.kernel.alive("relay") else 0.0
+        self.kernel.now += _host_sweep._PATIENCE if self.kernel.alive("relay") else 0.0
         self.sweep()
 
     def give_back(self, gone: object) -> None:
@@ -263,7 +263,7 @@ class World:
             self.failed = kernel.now
             self.to_guardian.send(END, 0.0, ORPHAN_GRACE, False)
             self.to_keeper.send(END, 0.0, ORPHAN_GRACE)
-        late = ORPHAN_GRACE + _guardian.LAST_WORDS + 2 * _keeper.SLACK
+        late = ORPHAN_GRACE + _guardian.LAST_WORDS + 2 * _lease_keeper.SLACK
         if kernel.now - self.failed > late:
             self.grace = 0.0
             for other in ("guardian", "keeper"):
@@ -277,7 +277,7 @@ class World:
         if not here:
             return
         there = kernel.alive("relay") or any(map(kernel.alive, INSTANCES[2:]))
-        if there and kernel.now - self.failed < _sweep._PATIENCE:
+        if there and kernel.now - self.failed < _host_sweep._PATIENCE:
             return
         self.sweep()
         self.folder.remove()
@@ -316,7 +316,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], World]:
 
     def made(held: bool) -> World:
         kernel = Kernel(held)
-        for module in (_guardian, _keeper):
+        for module in (_guardian, _lease_keeper):
             monkeypatch.setattr(module, "reap", kernel.reap)
         monkeypatch.setattr(_guardian, "descendants", kernel.descendants)
         monkeypatch.setattr(_guardian, "kill_all", kernel.kill_all)

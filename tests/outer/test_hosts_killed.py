@@ -32,7 +32,7 @@ HERE = {
     "mpirun": "prterun",
 }
 THERE = {
-    "relay": "podwright.launcher._there",
+    "relay": "podwright.launcher._remote_main",
     "far guardian": "podwright-guard",
     "daemon": "prted",
     "far script": "/shim ",

@@ -336,8 +336,8 @@ def test_a_partition_may_be_given_back_while_its_machine_is_drained_and_resumed(
 
 
 def test_more_places_than_are_kept_are_still_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podwright.placement._memory._PLACES_MAX", 7)
-    monkeypatch.setattr("podwright.placement._memory._KINDS_MAX", 2)
+    monkeypatch.setattr("podwright.placement._shape_cache._PLACES_MAX", 7)
+    monkeypatch.setattr("podwright.placement._shape_cache._KINDS_MAX", 2)
     index = Index(preset("pod256"))
     requests = [Request(size, gcds=gcds) for size in (1, 4, 2) for gcds in (1, size)]
     held = [placed(index, request) for request in requests for _ in range(18)]

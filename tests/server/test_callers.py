@@ -177,7 +177,7 @@ def test_whose_a_certificate_is(uris: list[str], common: str, name: str) -> None
 @pytest.fixture
 def munge(place: Place, monkeypatch: pytest.MonkeyPatch) -> FakeMunge:
     """Clients find the same MUNGE as the server does."""
-    monkeypatch.setattr("podwright.client._grpc._munge", lambda where: place.munge)
+    monkeypatch.setattr("podwright.client._grpc_transport._munge", lambda where: place.munge)
     return place.munge
 
 

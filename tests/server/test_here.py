@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from podwright.launcher._folder import RUN_VARIABLE as LAUNCHED
-from podwright.server._here import ThisHost
+from podwright.server._local_launches import ThisHost
 from podwright.wire import RUN_VARIABLE
 
 

@@ -14,7 +14,7 @@ from podwright.controller import Controller
 from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Unavailable
 from podwright.fabric import preset
 from podwright.server import Hardware, Server
-from podwright.server import _shared as shared
+from podwright.server import _shared_store as shared
 from podwright.server._hardware import Source
 from podwright.server._serving import Options, _machines
 from podwright.server._standby import Standby

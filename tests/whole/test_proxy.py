@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from podwright.client import Address, Client, Forwarder, UnixTransport
-from podwright.client._forward import peer_owner
+from podwright.client._port_forward import peer_owner
 from podwright.wire import UserRequest
 from tests.certificates import EXPIRED, SERVER, folder_of
 from tests.whole.conftest import BIN, Pod

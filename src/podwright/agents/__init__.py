@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from podwright.agents._agent_client import RemoteMachine
 from podwright.agents._driver import (
     EPOCH_LIMIT,
     DeviceReport,
@@ -10,14 +11,13 @@ from podwright.agents._driver import (
     MachineReport,
     OwnedDriver,
 )
-from podwright.agents._heard import Heard
-from podwright.agents._kept import KeptMachine
-from podwright.agents._remote import RemoteMachine
+from podwright.agents._idempotency import Heard
 from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
 from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedMachine
+from podwright.agents._state_file import KeptMachine
 
 if TYPE_CHECKING:
-    from podwright.agents._service import Agent
+    from podwright.agents._agent_server import Agent
 
 __all__ = [
     "EPOCH_LIMIT",
@@ -43,7 +43,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Agent":  # imports grpc
-        from podwright.agents._service import Agent
+        from podwright.agents._agent_server import Agent
 
         return Agent
     raise AttributeError(name)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from podwright.agents._heard import Call, Heard
+from podwright.agents._idempotency import Call, Heard
 from podwright.errors import InvalidRequest, Unauthenticated
 
 AUTH_KEY = "podwright-agent-auth"

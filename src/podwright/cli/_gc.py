@@ -16,7 +16,7 @@ from podwright.cli._arguments import Parser
 from podwright.cli._server import connect, server_options
 
 if TYPE_CHECKING:
-    from podwright.cli._uses import Shown
+    from podwright.cli._device_users import Shown
     from podwright.client import Found
 
 _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
@@ -51,7 +51,7 @@ def shown(
     arguments: argparse.Namespace, found: Found, environ: Mapping[str, str] = os.environ
 ) -> list[Shown]:
     """The partitions that were asked for, with their devices and users."""
-    from podwright.cli._uses import look
+    from podwright.cli._device_users import look
 
     partition = arguments.partition or ""
     if not partition and not arguments.all_partitions:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from podwright.cli._device_users import Shown, Use, is_listed
 from podwright.cli._tables import printable, table
-from podwright.cli._uses import Shown, Use, is_listed
 from podwright.fabric import IPU
 from podwright.wire import ReadyState, device_sets
 

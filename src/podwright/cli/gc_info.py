@@ -61,7 +61,7 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
     with found.client:
         shown = _gc.shown(arguments, found)
         if arguments.device_id is not None:
-            from podwright.cli._uses import device_of
+            from podwright.cli._device_users import device_of
 
             facts = _gc_show.described(*device_of(shown, arguments.device_id))
             print(_json.text(dict(facts)) if arguments.json else card(facts))

@@ -228,7 +228,7 @@ def _main(argv: Sequence[str] | None, connect: Connect) -> int:
         parser.error(
             "missing VERB: create, list, get, set, add, remove, drain, backup, …; see --help"
         )
-    from podwright.cli._admin import perform  # after the words are known to be right
+    from podwright.cli._admin_verbs import perform  # after the words are known to be right
 
     return perform(arguments, connect)
 

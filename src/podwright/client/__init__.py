@@ -24,9 +24,9 @@ from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
-    from podwright.client._forward import Forwarder
-    from podwright.client._grpc import GrpcTransport
-    from podwright.client._virm import VirmTransport
+    from podwright.client._grpc_transport import GrpcTransport
+    from podwright.client._port_forward import Forwarder
+    from podwright.client._virm_transport import VirmTransport
 
 __all__ = [
     "HOST_VARIABLE",
@@ -55,15 +55,15 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "GrpcTransport":
-        from podwright.client._grpc import GrpcTransport
+        from podwright.client._grpc_transport import GrpcTransport
 
         return GrpcTransport
     if name == "VirmTransport":
-        from podwright.client._virm import VirmTransport
+        from podwright.client._virm_transport import VirmTransport
 
         return VirmTransport
     if name == "Forwarder":
-        from podwright.client._forward import Forwarder
+        from podwright.client._port_forward import Forwarder
 
         return Forwarder
     raise AttributeError(name)

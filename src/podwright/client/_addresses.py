@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from podwright.client._places import DEFAULT_HOST, SYSTEM_CONFIG
+from podwright.client._local_servers import DEFAULT_HOST, SYSTEM_CONFIG
 from podwright.errors import InvalidRequest
 from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE
 

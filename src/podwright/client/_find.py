@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 from podwright.client._addresses import NOBODY, Address, Named, ServerOptions, named_server
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport, Opener
-from podwright.client._places import (
+from podwright.client._local_servers import (
     DEFAULT_HOST,
     LOOPBACK,
     SYSTEM_CONFIG,

@@ -51,8 +51,8 @@ def connect_tcp(
     except OSError as error:
         reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         raise unreachable(str(address), reason.lower()) from None
-    from podwright.client._grpc import GrpcTransport, Unsupported
-    from podwright.client._virm import VirmTransport
+    from podwright.client._grpc_transport import GrpcTransport, Unsupported
+    from podwright.client._virm_transport import VirmTransport
 
     ours = GrpcTransport(address.host, address.port, credentials=credentials, several=several)
     transport: Transport = ours

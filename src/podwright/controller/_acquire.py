@@ -22,12 +22,12 @@ from podwright.controller._caller import (
     in_name_of,
     may_change,
 )
-from podwright.controller._closed import lends, open_spec
 from podwright.controller._core import Core, Entry
-from podwright.controller._division import Division, divide
-from podwright.controller._ends import MAX_NAME, check_hosts, over
-from podwright.controller._fit import differences
+from podwright.controller._exclusive_allocations import lends, open_spec
+from podwright.controller._gcd_division import Division, divide
+from podwright.controller._lease_expiry import MAX_NAME, check_hosts, over
 from podwright.controller._leases import Lease, ancestors, free_subset, mask_of
+from podwright.controller._partition_fit import differences
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import does_not_fit, failed, held
 from podwright.controller._replace import replace

@@ -18,10 +18,10 @@ from podwright.controller import _users as users
 from podwright.controller._agent_calls import AgentCalls, let_go
 from podwright.controller._cluster_calls import ClusterCalls
 from podwright.controller._discovery import Discovery
+from podwright.controller._heartbeats import Sleep, Watch
 from podwright.controller._records import META
 from podwright.controller._registry import ConnectAgent, Registry
 from podwright.controller._user_calls import UserCalls
-from podwright.controller._watch import Sleep, Watch
 from podwright.store import Opened, Put
 
 

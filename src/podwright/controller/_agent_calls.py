@@ -11,11 +11,11 @@ from podwright.controller import _registry as registry
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core
 from podwright.controller._discovery import Discovery
+from podwright.controller._heartbeats import Watch
+from podwright.controller._list_pages import Page, after
 from podwright.controller._machines import check_administrator
-from podwright.controller._pages import Page, after
 from podwright.controller._registry import AgentRecord, Known, Registry
-from podwright.controller._watch import Watch
-from podwright.controller._whole import to_its_end
+from podwright.controller._shielded import to_its_end
 from podwright.errors import (
     AlreadyExists,
     InvalidRequest,

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._inventory import Site
 from podwright.controller._records import Record, decode
 from podwright.controller._registry import check_name
 from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, NotFound, WrongState

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from podwright.controller import _heard
+from podwright.controller import _event_log
 from podwright.controller._caller import ANONYMOUS, Caller, Role
 from podwright.controller._journal import Journal
 from podwright.errors import InvalidRequest, PodwrightError
@@ -80,7 +80,7 @@ class Audit:
             detail=_clean(error.message if error else detail)[:DETAIL],
             owner=owner,
         )
-        _heard.log(event, own=caller is SERVER)
+        _event_log.log(event, own=caller is SERVER)
         self._kept[_kind(event)].append(event)
         self._journal.later(Put(EVENT, _key(event), msgspec.json.encode(event)))
         for kept in self._kept.values():

@@ -12,11 +12,11 @@ from podwright.controller import _registry as registry
 from podwright.controller import _users as users
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._inventory import Site
 from podwright.controller._machines import check_administrator
 from podwright.controller._registry import Registry
-from podwright.controller._whole import to_its_end
+from podwright.controller._shielded import to_its_end
 from podwright.errors import InvalidRequest, PodwrightError, WrongState
 from podwright.wire import (
     AllocationInfo,

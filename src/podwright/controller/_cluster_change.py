@@ -12,8 +12,8 @@ from itertools import count
 
 from podwright.controller import _allocations as allocations
 from podwright.controller import _machines as machines
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._inventory import Site
 from podwright.controller._records import drop_quarantine
 from podwright.controller._registry import Registry, put_cluster
 from podwright.errors import InvalidRequest, NotFound, WrongState

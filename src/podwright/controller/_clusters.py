@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from podwright.agents import MachineReport
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._inventory import Site
 from podwright.controller._registry import Registry, check_name, difference
 from podwright.errors import AlreadyExists, InvalidRequest, PodwrightError, WrongState
 from podwright.fabric import (

@@ -13,21 +13,21 @@ from typing import Any, TypeVar
 
 from podwright.agents import Driver
 from podwright.controller import _acquire as acquiring
-from podwright.controller import _ends as ends
+from podwright.controller import _lease_expiry as ends
 from podwright.controller import _partitions as partitions
 from podwright.controller import _recovery as recovery
-from podwright.controller import _repeats as repeats
+from podwright.controller import _repeated_requests as repeats
 from podwright.controller import _views as views
 from podwright.controller._administration import Administration, Machines
+from podwright.controller._audit_calls import Oversight, audited
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
-from podwright.controller._cuts import Here
-from podwright.controller._keeper import Keeper
+from podwright.controller._cutoff import Here
 from podwright.controller._leases import to_info
-from podwright.controller._oversight import Oversight, audited
 from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
-from podwright.controller._requests import Remembered, Requests
+from podwright.controller._reconciler import Keeper
+from podwright.controller._request_ids import Remembered, Requests
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
 from podwright.controller._waiting_calls import WaitingCalls

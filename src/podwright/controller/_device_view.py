@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._inventory import Site
-from podwright.controller._pages import Page, bad_token
+from podwright.controller._list_pages import Page, bad_token
 from podwright.controller._views import check_filters
 from podwright.wire import DeviceInfo, DeviceList, DeviceRef, ListRequest, OperationState
 

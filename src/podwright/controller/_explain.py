@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from podwright.controller._cuts import in_words as fence_in_words
-from podwright.controller._inventory import Site
+from podwright.controller._cluster_index import Site
+from podwright.controller._cutoff import in_words as fence_in_words
 from podwright.controller._reserve import end_of
 from podwright.controller._spec import to_request
 from podwright.errors import PodwrightError

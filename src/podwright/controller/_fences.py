@@ -20,7 +20,7 @@ import msgspec
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, Role
 from podwright.controller._core import Core, Entry
-from podwright.controller._cuts import can_cut_off, in_words, waits_for
+from podwright.controller._cutoff import can_cut_off, in_words, waits_for
 from podwright.controller._leases import Lease
 from podwright.controller._records import FenceRecord, drop_fence, drop_lease, put, put_fence
 from podwright.controller._refusals import fencing

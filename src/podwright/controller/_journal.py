@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from podwright.controller._requests import ride
+from podwright.controller._request_ids import ride
 from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Store
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from podwright.controller._caller import Caller, Role
-from podwright.controller._inventory import Site
+from podwright.controller._cluster_index import Site
 from podwright.errors import Denied, NotFound
 from podwright.store import Delete, Put
 

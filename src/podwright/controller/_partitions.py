@@ -15,10 +15,10 @@ from podwright.controller._caller import (
     check_creator,
     check_job,
 )
-from podwright.controller._closed import guard
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core, Entry
+from podwright.controller._exclusive_allocations import guard
 from podwright.controller._explain import in_the_way
-from podwright.controller._inventory import Site
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import failed, held, no_place
 from podwright.controller._reserve import Taken, slip

@@ -14,7 +14,7 @@ from podwright.agents import MachineReport
 from podwright.controller import _machines as machines
 from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
-from podwright.controller._hardware import Fault
+from podwright.controller._machine_calls import Fault
 from podwright.controller._records import (
     FENCE,
     LEASE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from podwright.controller._cluster_index import Site
 from podwright.controller._explain import SHOWN, in_words
-from podwright.controller._fit import Difference
-from podwright.controller._fit import in_words as differences_in_words
-from podwright.controller._inventory import Site
 from podwright.controller._leases import Lease
+from podwright.controller._partition_fit import Difference
+from podwright.controller._partition_fit import in_words as differences_in_words
 from podwright.controller._records import PartitionRecord
 from podwright.errors import Held, InvalidRequest, NoCapacity, PodwrightError, WrongState
 from podwright.placement import Refusal

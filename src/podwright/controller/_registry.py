@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from podwright.agents import Driver, MachineReport
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._inventory import Site
 from podwright.controller._records import Record, decode
 from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.fabric import Cluster, family_named

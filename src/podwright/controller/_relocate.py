@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
-from podwright.controller._cuts import would_cut_off
+from podwright.controller._cutoff import would_cut_off
 from podwright.controller._records import QuarantineRecord, drop_lease, put, put_quarantine
 from podwright.controller._states import BROKEN, CREATING, move, state_of
 from podwright.placement import Request

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller
-from podwright.controller._closed import open_spec
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core, Entry
-from podwright.controller._inventory import Site
+from podwright.controller._exclusive_allocations import open_spec
 from podwright.controller._leases import Lease
 from podwright.controller._partitions import make_record, place, whole_lease
 from podwright.controller._records import LeaseRecord, put

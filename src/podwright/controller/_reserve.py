@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from podwright.controller._inventory import Site
+from podwright.controller._cluster_index import Site
 from podwright.controller._quotas import Admission
 from podwright.controller._spec import blocks_of
 from podwright.fabric import BlockRule, Cluster, ClusterTopology

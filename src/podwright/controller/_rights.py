@@ -1,8 +1,8 @@
 """Which role may make which call on whose object: the one table.
 
-The checks themselves stand where the objects are known (`_caller`, `_machines`, `_closed`); a test
-walks every cell of this table through a real server, over every door, and holds them to it. The
-documentation prints it.
+The checks themselves stand where the objects are known (`_caller`, `_machines`,
+`_exclusive_allocations`); a test walks every cell of this table through a real server, over every
+door, and holds them to it. The documentation prints it.
 """
 
 from __future__ import annotations

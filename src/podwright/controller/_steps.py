@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import msgspec
 
 from podwright.controller._core import Core, Entry
-from podwright.controller._division import Division
-from podwright.controller._hardware import Fault
+from podwright.controller._gcd_division import Division
 from podwright.controller._leases import Lease, mask_of
+from podwright.controller._machine_calls import Fault
 from podwright.controller._records import (
     LeaseRecord,
     PartitionRecord,

@@ -8,12 +8,12 @@ from typing import Any
 
 from podwright.controller import _users as users
 from podwright.controller._caller import Caller
-from podwright.controller._closed import kept_out
 from podwright.controller._core import Core
+from podwright.controller._exclusive_allocations import kept_out
+from podwright.controller._list_pages import Page
 from podwright.controller._machines import check_administrator
-from podwright.controller._pages import Page
 from podwright.controller._privacy import Privacy
-from podwright.controller._whole import to_its_end
+from podwright.controller._shielded import to_its_end
 from podwright.errors import WrongState
 from podwright.wire import (
     Empty,

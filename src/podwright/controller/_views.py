@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import AUTO_RESETS, Core, Entry
-from podwright.controller._cuts import waits_for
-from podwright.controller._inventory import Site
+from podwright.controller._cutoff import waits_for
 from podwright.controller._leases import Lease, mask_of, to_info
-from podwright.controller._pages import Page, after, defined_after
+from podwright.controller._list_pages import Page, after, defined_after
 from podwright.controller._records import FenceRecord, PartitionRecord
 from podwright.wire import (
     AllocationInfo,

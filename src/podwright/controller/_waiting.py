@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 
 from podwright.controller import _acquire as acquiring
-from podwright.controller import _ends as ends
+from podwright.controller import _lease_expiry as ends
 from podwright.controller import _partitions as partitions
 from podwright.controller._caller import Caller, Role, check_change, check_creator
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import Lease
-from podwright.controller._line import Line
 from podwright.controller._records import decode
 from podwright.controller._reserve import Taken
 from podwright.controller._spec import asked_for
 from podwright.controller._waiter import WAITER, Waiter, WaiterRecord
+from podwright.controller._waiting_queue import Line
 from podwright.errors import (
     Denied,
     Fenced,

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from podwright.controller import _ends as ends
+from podwright.controller import _lease_expiry as ends
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import to_info
-from podwright.controller._pages import Page, bad_token
+from podwright.controller._list_pages import Page, bad_token
 from podwright.controller._waiter import Order
 from podwright.controller._waiting import Waiting
 from podwright.wire import (

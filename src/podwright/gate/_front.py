@@ -29,7 +29,7 @@ from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import Ask, Cancel, Done, End, Link, Refused, Shown
 from podwright.gate._process import Setup
 from podwright.gate._services import Health, add_services
-from podwright.gate._virm import Asker
+from podwright.gate._virm_handlers import Asker
 from podwright.http import Full, Visitors
 from podwright.wire import Method, Value, read_certificates, user_of
 from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from podwright.errors import InvalidRequest
 from podwright.gate._link import Shown
-from podwright.gate._virm import ANSWERS, Answer, Asker
+from podwright.gate._virm_handlers import ANSWERS, Answer, Asker
 from podwright.wire import METHODS, Method, messages, munge_payload, virm
 
 #: Makes what asks the server, for whoever showed this.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from podwright.hosts._asked import Said, ask_all
 from podwright.hosts._cores import (
     Core,
     Cores,
@@ -45,6 +44,7 @@ from podwright.hosts._processes import (
     processes,
     reap,
 )
+from podwright.hosts._remote_commands import Said, ask_all
 from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import scattered

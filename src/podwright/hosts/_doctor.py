@@ -10,9 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podwright.hosts._asked import ask_all
 from podwright.hosts._namespaces import in_words
 from podwright.hosts._network import Subnet, common_subnet, is_here
+from podwright.hosts._remote_commands import ask_all
 from podwright.hosts._ssh import explain, ssh_command
 
 #: Before the facts on a line of output: login scripts may have printed something too.
@@ -50,7 +50,7 @@ def examine(
     hosts: Sequence[str], environ: Mapping[str, str], *, server: tuple[str, int] | None = None
 ) -> list[Finding]:
     """Ask all hosts and judge what they say. server: host and port that instances must reach."""
-    from podwright.hosts._facts import facts
+    from podwright.hosts._host_report import facts
 
     folder = os.getcwd()
     at, port = server or ("", 0)
@@ -64,7 +64,7 @@ def ask(hosts: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) 
     """The answers of all hosts, asked at the same time; of this host itself without ssh."""
     import json
 
-    probe = [sys.executable, "-P", "-m", "podwright.hosts._facts", *words]
+    probe = [sys.executable, "-P", "-m", "podwright.hosts._host_report", *words]
     ways = [probe if is_here(host) else ssh_command(host, probe, environ) for host in hosts]
     told = iter(ask_all([way for way in ways if way is not None], environ, LIMIT))
     answers = []

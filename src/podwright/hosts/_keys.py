@@ -12,9 +12,9 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from podwright.hosts._asked import ask_all
 from podwright.hosts._errors import HostsError
 from podwright.hosts._local import find_program
+from podwright.hosts._remote_commands import ask_all
 from podwright.hosts._ssh import CONNECT_TIMEOUT, explain, ssh_command
 
 #: The kinds that OpenSSH still takes, the best one first.

@@ -4,7 +4,7 @@ The server's Unix socket and web port, and the hooks of Slurm's service. Who nee
 door of another kind finds `Visitors` here, too.
 """
 
-from podwright.http._server import (
+from podwright.http._http_server import (
     Door,
     Handler,
     HttpServer,

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from podwright.http._server import who
+from podwright.http._http_server import who
 from podwright.http._visitors import Full
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from podwright.http._server import Door
+    from podwright.http._http_server import Door
 
 #: Seconds, and bytes, for which one that was refused is heard: closing with unread data would
 #: take back what it was told.

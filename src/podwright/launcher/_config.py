@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright.errors import InvalidRequest
-from podwright.launcher._table import BY_NAME, OPTIONS, Option
+from podwright.launcher._option_table import BY_NAME, OPTIONS, Option
 
 if TYPE_CHECKING:
     from podwright.launcher._options import Options

@@ -4,8 +4,8 @@ Open MPI 5, as measured: more ranks than cores need --oversubscribe; `oob_tcp_if
 PRRTE's `prte_if_include`; its session folder and the programs' shared memory can be moved by
 variables; root is refused unless told. An application context of its own for each of 256
 instances makes mpirun a quarter slower than one for all, so instances that are started alike
-share one; what is a single one's own, the script in front of it knows (_shim). mpirun's own output
-tags break lines that come in pieces, so instances write to streams of ours.
+share one; what is a single one's own, the script in front of it knows (_instance_wrapper).
+mpirun's own output tags break lines that come in pieces, so instances write to streams of ours.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from podwright.errors import InvalidRequest, NotFound
 from podwright.hosts import find_program
 from podwright.launcher._folder import SESSION, RunFolder, memory_settings
 from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._instance_wrapper import BY_MPIRUN
 from podwright.launcher._plan import Instance, Plan
-from podwright.launcher._shim import BY_MPIRUN
 
 _RENAMED = {
     "oob_tcp_if_include": "prte_if_include",
@@ -139,7 +139,7 @@ class Mpirun:
             argv.append("--oversubscribe")
         argv += given
         if remotes:
-            from podwright.launcher._over import over_hosts
+            from podwright.launcher._mpi_hosts import over_hosts
 
             argv += over_hosts(plan, folder, remotes, self._environ)
         if self._uid == 0:

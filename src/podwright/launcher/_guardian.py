@@ -3,8 +3,8 @@
 It is forked before anything heavy is loaded, lives in a session of its own, where no Ctrl-C
 reaches it, and is the first process of a PID namespace wherever the kernel lets us have one: who
 kills it, kills all below it, stopped processes and daemons as well. Elsewhere it is subreaper: what
-its descendants leave behind becomes its child. Above it are the keeper (_keeper) and poprun, on
-other hosts the relay; each holds a line to the others, and sees it closed when one dies:
+its descendants leave behind becomes its child. Above it are the keeper (_lease_keeper) and poprun,
+on other hosts the relay; each holds a line to the others, and sees it closed when one dies:
 
 - poprun or the keeper is gone: the guardian ends all, and ends. Whoever is left of them removes
   the run's folders, poprun first.
@@ -42,8 +42,8 @@ from podwright.hosts import (
     reap,
 )
 from podwright.launcher._channel import Channel
-from podwright.launcher._confine import enter_partition
 from podwright.launcher._folder import RunFolder
+from podwright.launcher._join_cgroup import enter_partition
 
 START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
 STARTED, GONE, QUIET, ENDED = "started", "gone", "quiet", "ended"
@@ -172,7 +172,7 @@ class Ending:
 def is_script(pid: int) -> bool:
     """Whether it is the script in front of an instance, or is yet to become the program.
 
-    It ignores what asks it to end; what has become of it will listen (_shim).
+    It ignores what asks it to end; what has become of it will listen (_instance_wrapper).
     """
     try:
         with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:

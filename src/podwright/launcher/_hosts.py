@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from podwright.launcher._cause import Cause, described
+from podwright.launcher._exit_cause import Cause, described
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import DAEMON, END, GONE, ORPHAN_GRACE, SIGNAL
-from podwright.launcher._line import OUTPUT
+from podwright.launcher._instance_wrapper import BY_MPIRUN, Event
 from podwright.launcher._relay import (
     BEAT_EVERY,
     EVENTS,
@@ -28,8 +28,8 @@ from podwright.launcher._relay import (
     SYNCED,
     WORDS,
 )
-from podwright.launcher._remote import SLACK, HostsUnusable, Remote, beat
-from podwright.launcher._shim import BY_MPIRUN, Event
+from podwright.launcher._relay_protocol import OUTPUT
+from podwright.launcher._relays import SLACK, HostsUnusable, Remote, beat
 
 if TYPE_CHECKING:
     from podwright.launcher._watch import Watch

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, TimedOut
 from podwright.hosts import become_subreaper, children, find_program, forbidden_program
-from podwright.launcher._bind import bind
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
-from podwright.launcher._cause import Cause
-from podwright.launcher._confine import may_confine
 from podwright.launcher._engine import Engine, Local, Mpirun, local_arguments, own_variables
 from podwright.launcher._environment import (
     check_hosts,
@@ -21,18 +18,21 @@ from podwright.launcher._environment import (
     visible_gpus,
     whole_environment,
 )
+from podwright.launcher._exit_cause import Cause
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launcher._gpus import Placement, simulated
 from podwright.launcher._guardian import ENGINE, START, wait_for_end
+from podwright.launcher._host_sweep import sweep_hosts
 from podwright.launcher._hosts import NOWHERE, Remotes
-from podwright.launcher._keeper import Kept, start_keeper
+from podwright.launcher._instance_binding import bind
+from podwright.launcher._instance_wrapper import give, make_shim, restore
+from podwright.launcher._join_cgroup import may_confine
+from podwright.launcher._lease_keeper import Kept, start_keeper
 from podwright.launcher._meeting import meet, meeting_point
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
-from podwright.launcher._remote import HostsUnusable
-from podwright.launcher._shim import give, make_shim, restore
+from podwright.launcher._relays import HostsUnusable
 from podwright.launcher._signals import Interrupted, Signals, signals
-from podwright.launcher._sweep import sweep_hosts
 from podwright.launcher._watch import TIMED_OUT, Watch
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class _Run:
             early = asks and not (command.plain or remotes or plan.waits or may_confine(environ))
             if early:
                 # mpirun begins while the partition is asked for: no instance does before we
-                # listen to it (_shim).
+                # listen to it (_instance_wrapper).
                 environment = whole_environment(environ, plan.environment, own)
                 kept.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
             become_subreaper()

@@ -82,11 +82,11 @@ def acquire(
         attempts -= 1
         try:
             if found.info.apis == VENDORS_ALONE:
-                from podwright.launcher._borrow import borrow
+                from podwright.launcher._vendor_partition import borrow
 
                 return Borrowed(client, *borrow(client, request), keep=request.keep)
             if plan.waits:
-                from podwright.launcher._waiting import acquire_in_turn
+                from podwright.launcher._wait_for_partition import acquire_in_turn
 
                 return Lease(client, acquire_in_turn(client, request, tell, between))
             return Lease(client, client.acquire(request))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.launcher._table import BY_NAME, SHORT, Option
+from podwright.launcher._option_table import BY_NAME, SHORT, Option
 
 
 class Options(NamedTuple):

@@ -23,13 +23,13 @@ from podwright.launcher._environment import (
     local_index_environment,
 )
 from podwright.launcher._gpus import visibility
+from podwright.launcher._host_selection import choose_hosts
 from podwright.launcher._offline import offline_options
 from podwright.launcher._options import Options
 from podwright.launcher._placement import FLAGS, Place, places
 from podwright.launcher._prepare import Preparation, preparation
 from podwright.launcher._profiling import AUTOREPORT_VARIABLE, check_profiling
-from podwright.launcher._topology import topology_table
-from podwright.launcher._where import choose_hosts
+from podwright.launcher._topology_table import topology_table
 from podwright.wire import SOCKET_VARIABLE, AcquireRequest, PartitionSpec, SyncType
 
 BY_SERVER = "decided by the server"
@@ -40,7 +40,7 @@ PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 LEASE_VARIABLE = "PODWRIGHT_LEASE"
 #: The allocation that is a job's own, under host mapping.
 ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
-#: Seconds that a lease holds without renewal; the keeper renews it every few (_keeper).
+#: Seconds that a lease holds without renewal; the keeper renews it every few (_lease_keeper).
 LEASE_TTL = 300.0
 #: Says otherwise: no shorter than a few renewals, no longer than the server grants.
 FENCE_VARIABLE = "PODWRIGHT_FENCE_AFTER"

@@ -1,4 +1,4 @@
-"""What runs on each other host of a launch: by ssh or srun (_there).
+"""What runs on each other host of a launch: by ssh or srun (_remote_main).
 
 It is to its host what poprun is to its own: it owns a run folder, forks a guardian that starts
 and ends the instances, and passes their output, and how they ended, over the one line to poprun.
@@ -28,7 +28,6 @@ from podwright.hosts import (
     reap,
     subnets,
 )
-from podwright.launcher._bind import bind
 from podwright.launcher._channel import Channel
 from podwright.launcher._failures import read_said
 from podwright.launcher._folder import (
@@ -48,9 +47,17 @@ from podwright.launcher._guardian import (
     Ending,
     fork_guardian,
 )
-from podwright.launcher._keeper import SLACK, boottime
-from podwright.launcher._line import Line
-from podwright.launcher._shim import Own, make_shim, open_status, open_stream, read_events, restore
+from podwright.launcher._instance_binding import bind
+from podwright.launcher._instance_wrapper import (
+    Own,
+    make_shim,
+    open_status,
+    open_stream,
+    read_events,
+    restore,
+)
+from podwright.launcher._lease_keeper import SLACK, boottime
+from podwright.launcher._relay_protocol import Line
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from podwright.errors import Fenced
 from podwright.hosts import in_words, marked, outside, reap
-from podwright.launcher._cause import Cause, aborted, described, engine_gone
+from podwright.launcher._exit_cause import Cause, aborted, described, engine_gone
 from podwright.launcher._failures import Failure, append, line_of, read_said
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder
 from podwright.launcher._guardian import (
@@ -34,12 +34,12 @@ from podwright.launcher._guardian import (
     Ending,
 )
 from podwright.launcher._hosts import NOWHERE, Remotes
-from podwright.launcher._keeper import CLEARED, GUARDED, KEPT, LOST, SLACK, Kept, boottime
+from podwright.launcher._instance_wrapper import Event, open_status, open_stream, read_events
+from podwright.launcher._lease_keeper import CLEARED, GUARDED, KEPT, LOST, SLACK, Kept, boottime
 from podwright.launcher._logs import Logs, allow_open_files
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
-from podwright.launcher._remote import SLACK as REMOTE_SLACK
-from podwright.launcher._shim import Event, open_status, open_stream, read_events
+from podwright.launcher._relays import SLACK as REMOTE_SLACK
 from podwright.launcher._signals import ENDING, FORWARDED, stop
 from podwright.launcher._streams import Stream, last_lines
 

@@ -2,7 +2,7 @@
 
 from podwright.fabric import BlockRule, Cluster
 from podwright.placement._index import Index
-from podwright.placement._nodes import NodeIndex
+from podwright.placement._node_index import NodeIndex
 from podwright.placement._values import Block, Placement, Refusal, Request
 
 __all__ = ["Block", "Index", "NodeIndex", "Placement", "Refusal", "Request", "index_of"]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
-from podwright.placement._allocations import check_allocation
-from podwright.placement._memory import Memory, make_place
+from podwright.placement._allocation_index import check_allocation
+from podwright.placement._free_pool import Pool
+from podwright.placement._infeasible import refuse_named, unknown_allocation
 from podwright.placement._place import Place
-from podwright.placement._pool import Pool
-from podwright.placement._refusals import refuse_named, unknown_allocation
-from podwright.placement._rules import Illegal, named_blocks
+from podwright.placement._shape_cache import Memory, make_place
+from podwright.placement._shape_rules import Illegal, named_blocks
 from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Placement, Refusal, Request
 

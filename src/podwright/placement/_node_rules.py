@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from podwright.fabric import Cluster, ClusterTopology
-from podwright.placement._rules import Illegal
+from podwright.placement._shape_rules import Illegal
 from podwright.placement._values import Request
 
 

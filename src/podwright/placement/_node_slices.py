@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from podwright.placement._rules import Illegal
+from podwright.placement._shape_rules import Illegal
 from podwright.placement._values import Refusal, Request
 
 

@@ -9,7 +9,7 @@ from podwright.placement._tables import HALF_ORDER, QUARTER_ORDER
 from podwright.placement._values import Placement
 
 if TYPE_CHECKING:
-    from podwright.placement._pool import Pool
+    from podwright.placement._free_pool import Pool
 
 
 class Spot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podwright.server._shared import LEASE, owner_name
+from podwright.server._shared_store import LEASE, owner_name
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.store import (
     backup_text,

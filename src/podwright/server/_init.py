@@ -10,7 +10,7 @@ from pathlib import Path
 
 from podwright.controller import first_user
 from podwright.errors import AlreadyExists
-from podwright.server._shared import LEASE, owner_name
+from podwright.server._shared_store import LEASE, owner_name
 from podwright.server._sockets import prepare_folder
 from podwright.store import Put, open_store, shown_place, storage_file
 

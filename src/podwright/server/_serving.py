@@ -23,11 +23,11 @@ from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
 from podwright.server._faults import Fault
 from podwright.server._hardware import Hardware, choose
-from podwright.server._here import ThisHost
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
+from podwright.server._local_launches import ThisHost
 from podwright.server._server import Server
-from podwright.server._shared import LEASE, owner_name, serve_shared
+from podwright.server._shared_store import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
 from podwright.store import Opened, PostgresStore, SQLiteStore, Store, storage_file

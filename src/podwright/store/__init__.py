@@ -7,9 +7,9 @@ from podwright.store._backup import (
     restore,
     write_backup,
 )
-from podwright.store._door import Change, Delete, Opened, Put, Snapshot, Store
 from podwright.store._memory import MemoryStore
 from podwright.store._postgres import PostgresStore, Turn
+from podwright.store._protocol import Change, Delete, Opened, Put, Snapshot, Store
 from podwright.store._sqlite import SQLiteStore
 from podwright.store._url import open_store, shown_place, shows_password, storage_file
 

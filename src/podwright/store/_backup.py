@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from podwright.errors import InvalidRequest, Unavailable, WrongState
-from podwright.store._door import Snapshot, Store
+from podwright.store._protocol import Snapshot, Store
 
 VERSION = 1
 #: How often a store may have been opened after its backup was taken.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from podwright.errors import Fenced, InvalidRequest, PodwrightError, Unavailable
 from podwright.store._clock import Clock
-from podwright.store._door import Change, Opened, Put, Snapshot
+from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 if TYPE_CHECKING:
     import asyncio

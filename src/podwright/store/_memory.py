@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.store._clock import Clock, Seconds
-from podwright.store._door import Change, Opened, Put, Snapshot
+from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 
 class _Disk:

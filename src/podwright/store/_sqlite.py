@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from podwright.errors import NotFound
 from podwright.store import _schema
 from podwright.store._clock import Clock, Seconds
-from podwright.store._door import Opened, Snapshot
 from podwright.store._group import Final, GroupStore
+from podwright.store._protocol import Opened, Snapshot
 
 if TYPE_CHECKING:
     import sqlite3

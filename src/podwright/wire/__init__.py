@@ -42,26 +42,7 @@ from podwright.wire._admin import (
     UserList,
     UserRequest,
 )
-from podwright.wire._holder import Holder, holder_words, read_holder
-from podwright.wire._ipuof import ipuof_gcds
-from podwright.wire._oversight import (
-    EventInfo,
-    EventList,
-    EventsRequest,
-    ExplainRequest,
-    Explanation,
-    MachineName,
-    QuotaInfo,
-    QuotaList,
-    Standing,
-    WaiterInfo,
-    WaiterList,
-    WaiterName,
-    WaitReply,
-    WaitRequest,
-)
-from podwright.wire._pages import joined, next_page
-from podwright.wire._places import (
+from podwright.wire._endpoints import (
     AGENT_SOCKET,
     AGENT_SOCKET_VARIABLE,
     DEFAULT_PORT,
@@ -70,6 +51,9 @@ from podwright.wire._places import (
     SYSTEM_SOCKET,
     user_socket,
 )
+from podwright.wire._holder import Holder, holder_words, read_holder
+from podwright.wire._ipuof import ipuof_gcds
+from podwright.wire._paging import joined, next_page
 from podwright.wire._prepared import prepared
 from podwright.wire._proof import (
     SERVER_URI,
@@ -117,6 +101,22 @@ from podwright.wire._values import (
     Token,
     TokenRequest,
     Value,
+)
+from podwright.wire._waiters import (
+    EventInfo,
+    EventList,
+    EventsRequest,
+    ExplainRequest,
+    Explanation,
+    MachineName,
+    QuotaInfo,
+    QuotaList,
+    Standing,
+    WaiterInfo,
+    WaiterList,
+    WaiterName,
+    WaitReply,
+    WaitRequest,
 )
 
 __all__ = [

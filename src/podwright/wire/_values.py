@@ -1,6 +1,6 @@
 """The values of podwright.v1: what travels between our commands, the server and its agents.
 
-They are defined once, here, in `_oversight` and in `_admin`. On the Unix socket they travel as
+They are defined once, here, in `_waiters` and in `_admin`. On the Unix socket they travel as
 JSON over HTTP, on TCP as the messages of `podwright_v1.proto`; a test holds the two against each
 other field by field.
 Names of partition settings are those of the V-IPU 1.18 protocol, without its prefixes.

@@ -1,6 +1,6 @@
 """Device cgroups: what runs on a partition can open the device files of its own GPUs alone.
 
-Programs are moved into the partition's group when they are launched (_door), so that two
+Programs are moved into the partition's group when they are launched (_cgroup_socket), so that two
 partitions of one user are kept apart, too, and a program that ignores what it is told to see. Who
 is in no group is not held back: that is what owners of files are for (`Files`).
 

@@ -18,8 +18,8 @@ from typing import TypeVar
 from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
+from podwright.agents.gpu._describe import attributes, names
 from podwright.agents.gpu._guards import Files, Guard, Held, Keeper, user_number
-from podwright.agents.gpu._shown import attributes, names
 from podwright.errors import (
     Denied,
     Fenced,

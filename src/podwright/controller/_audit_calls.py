@@ -22,8 +22,8 @@ from podwright.controller import _views as views
 from podwright.controller._acquire import would_acquire
 from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
+from podwright.controller._list_pages import Page
 from podwright.controller._machines import check_administrator
-from podwright.controller._pages import Page
 from podwright.controller._spec import asked_for
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.store import Opened

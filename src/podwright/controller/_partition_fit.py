@@ -20,7 +20,7 @@ def differences(record: PartitionRecord, spec: PartitionSpec) -> list[Difference
     """What does not fit; empty when the partition will do.
 
     Zero or empty in the spec means that anything will do; what the partition's creator left open
-    is made to fit (`_division`). Of a reconfigurable partition a
+    is made to fit (`_gcd_division`). Of a reconfigurable partition a
     subset is enough, but it is one GCD in one link domain.
     """
     out: list[Difference] = []

@@ -11,8 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from podwright.controller._caller import Caller, Role, may_change
+from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core, Entry
-from podwright.controller._inventory import Site
 from podwright.errors import Denied, InvalidRequest
 from podwright.placement import Placement
 from podwright.wire import (

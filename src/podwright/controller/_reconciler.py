@@ -15,7 +15,7 @@ from podwright.controller import _fences as fences
 from podwright.controller import _recovery as recovery
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
-from podwright.controller._ends import expire
+from podwright.controller._lease_expiry import expire
 from podwright.controller._relocate import may_move, relocate
 from podwright.controller._states import BROKEN, state_of
 from podwright.errors import PodwrightError

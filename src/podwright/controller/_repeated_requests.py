@@ -6,7 +6,7 @@ from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import Lease
 from podwright.controller._refusals import failed
-from podwright.controller._requests import Remembered
+from podwright.controller._request_ids import Remembered
 from podwright.errors import NotFound
 from podwright.wire import Empty, ReadyState
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podwright.hosts import Cores, find_program, read_cores, read_list, write_list
+from podwright.launcher._instance_wrapper import Own
 from podwright.launcher._placement import CPUS_VARIABLE, NODES_VARIABLE, near_memory, places
-from podwright.launcher._shim import Own
 
-_HOLD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_hold.py")
+_BIND_EXEC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bind_exec.py")
 
 
 def bind(
@@ -59,4 +59,4 @@ def _held(variables: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str
     taskset = None if nodes else find_program("taskset", environ)
     if taskset:  # a tenth of what an interpreter costs
         return taskset, "-c", cpus
-    return sys.executable, "-I", "-S", _HOLD, cpus, nodes
+    return sys.executable, "-I", "-S", _BIND_EXEC, cpus, nodes

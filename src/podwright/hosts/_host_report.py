@@ -1,4 +1,4 @@
-"""What a host says of itself to `podwright doctor`, as `python -m podwright.hosts._facts` there.
+"""What a host tells `podwright doctor`, as `python -m podwright.hosts._host_report` there.
 
 Arguments: a folder, the name of a file that its owner has just put there, the address that leads
 back to the asking host, and the server's host and port (any may be empty). The answer is one line

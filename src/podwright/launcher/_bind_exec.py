@@ -1,8 +1,8 @@
 """Holds a program to hardware threads and to the memory near them, and becomes it.
 
-Run by its path, as `python -I -S _hold.py CPUS NODES program …`, on any host that has Podwright:
-`taskset` knows no memory, and `numactl` is seldom installed. It imports nothing of ours, so that
-it costs an instance no more than a bare interpreter does.
+Run by its path, as `python -I -S _bind_exec.py CPUS NODES program …`, on any host that has
+Podwright: `taskset` knows no memory, and `numactl` is seldom installed. It imports nothing of
+ours, so that it costs an instance no more than a bare interpreter does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The controller asks; agents need not find it. An agent that has not answered for `silence`
 seconds is out of service at that very moment: nothing new is placed there, calls under way to it
 are given up, and its partitions turn to ERROR with the reason. That it answers again is the
-keeper's to notice (`_keeper`), which cleans it before it serves.
+keeper's to notice (`_reconciler`), which cleans it before it serves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from podwright.agents import MachineReport
 from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
-from podwright.controller._hardware import Fault
+from podwright.controller._machine_calls import Fault
 from podwright.controller._registry import Registry
 from podwright.errors import PodwrightError, Unavailable, WrongState
 from podwright.wire import OperationState, ReadyState

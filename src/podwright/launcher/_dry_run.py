@@ -38,7 +38,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
                 lines = [_sentence(told.problem), *lines]
                 lines += [_sentence(told.would_work)] if told.would_work else []
         else:
-            from podwright.launcher._borrow import would_borrow
+            from podwright.launcher._vendor_partition import would_borrow
 
             good, lines = would_borrow(found.client, plan.request)
     finally:

@@ -14,13 +14,13 @@ from typing import Any
 from podwright import __version__
 from podwright.errors import PodwrightError
 from podwright.hosts import Subnet, explain
-from podwright.launcher._cause import described
+from podwright.launcher._exit_cause import described
 from podwright.launcher._guardian import ENDED, QUIET
-from podwright.launcher._line import Line
 from podwright.launcher._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
+from podwright.launcher._relay_protocol import Line
 
 #: The relay, as its host is to run it.
-RELAY = (sys.executable, "-P", "-m", "podwright.launcher._there", "relay")
+RELAY = (sys.executable, "-P", "-m", "podwright.launcher._remote_main", "relay")
 #: Seconds that all hosts have, together, until their relays are ready.
 LIMIT = 40.0
 #: Seconds that a relay has beyond what it was given to end everything.
@@ -44,7 +44,7 @@ class Remote:
     """One other host. ranks: its instances. ended: nothing of the run is left there, or it is lost.
 
     shim, restore: words in front of an instance's rank, and of its program, on that host.
-    run: what the run is called there. sweeper: the command that sees to its end (_sweep).
+    run: what the run is called there. sweeper: the command that sees to its end (_host_sweep).
     """
 
     def __init__(self, number: int, host: str, ranks: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Sees to it that nothing of a run is left on a host, and says so (_there).
+"""Sees to it that nothing of a run is left on a host, and says so (_remote_main).
 
 poprun runs it where it lost the line to its relay, and the keeper on all other hosts where poprun
 itself is gone: without an answer nobody knows whether the devices are free. Whoever still owns the
@@ -18,7 +18,7 @@ from podwright.launcher._folder import RUN_VARIABLE, places, remove_tree
 from podwright.launcher._guardian import ORPHAN_GRACE
 
 #: As a host is to run it.
-SWEEP = (sys.executable, "-P", "-m", "podwright.launcher._there", "sweep")
+SWEEP = (sys.executable, "-P", "-m", "podwright.launcher._remote_main", "sweep")
 #: What it says once nothing is left.
 SWEPT = "podwright: nothing is left"
 #: Seconds that all hosts have for it, together.

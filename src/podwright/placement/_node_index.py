@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from podwright.fabric import Cluster, ClusterTopology
-from podwright.placement._allocations import check_allocation
+from podwright.placement._allocation_index import check_allocation
+from podwright.placement._infeasible import unknown_allocation
 from podwright.placement._node_pool import Harm, NodePool, best_first, spread
 from podwright.placement._node_rules import NodeShape, best_runs, node_shape
 from podwright.placement._node_slices import Slices, check_slices
-from podwright.placement._refusals import unknown_allocation
-from podwright.placement._rules import Illegal
+from podwright.placement._shape_rules import Illegal
 from podwright.placement._values import Block, Placement, Refusal, Request
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.placement._place import Place, Spot
-from podwright.placement._rules import Shape
+from podwright.placement._shape_rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
 from podwright.placement._tables import (
     BESIDE_SAME_FROM,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
-from podwright.placement._pool import Pool
-from podwright.placement._rules import Illegal, Shape, named_blocks, shapes, sizes
+from podwright.placement._free_pool import Pool
+from podwright.placement._shape_rules import Illegal, Shape, named_blocks, shapes, sizes
 from podwright.placement._tables import WHOLE_ORDER
 from podwright.placement._values import Refusal, Request
 

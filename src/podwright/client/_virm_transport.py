@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from podwright.client._grpc import Channel, Unsupported
+from podwright.client._grpc_transport import Channel, Unsupported
 from podwright.errors import NotFound, TimedOut
 from podwright.wire import (
     CreateRequest,
