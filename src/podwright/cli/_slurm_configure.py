@@ -135,7 +135,7 @@ def _configure(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from podwright.slurm.pods import setup
-    from podwright.slurm.site.plan import carry_out, shown
+    from podwright.slurm.site.changes import carry_out, shown
 
     places = setup.Places(
         slurm_conf=Path(arguments.slurm_conf).absolute(),

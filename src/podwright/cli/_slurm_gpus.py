@@ -78,7 +78,7 @@ def configure(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from podwright.slurm.gpus import configure
-    from podwright.slurm.site.plan import carry_out, shown
+    from podwright.slurm.site.changes import carry_out, shown
 
     conf = Path(arguments.slurm_conf).absolute()
     notes: list[str] = []
@@ -114,7 +114,7 @@ def _lint(arguments: argparse.Namespace, conf: Path) -> int:
     from pathlib import Path
 
     from podwright.slurm.gpus import submission
-    from podwright.slurm.site.plan import carry_out, shown
+    from podwright.slurm.site.changes import carry_out, shown
 
     if arguments.undo or arguments.lint == "off":
         plan = submission.take_back(conf)

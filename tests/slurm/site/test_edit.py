@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Pod, Site, load
 from podwright.slurm.pods.setup import Places, native, server_host, slurm_user, undo, window
+from podwright.slurm.site.changes import carry_out, shown
 from podwright.slurm.site.edit import changed, settings, undone, with_line
-from podwright.slurm.site.plan import carry_out, shown
 from tests.slurm.site_files import everything, make_site
 
 SITE = Site(

@@ -157,7 +157,7 @@ def test_the_probe_says_what_it_sees(tmp_path: Path) -> None:
     toml = tmp_path / "gpus.toml"
     toml.write_text("gpus = 4\nnuma_nodes = 2\n")
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "podwright.slurm.gpus.binding._probe"],
+        [sys.executable, "-P", "-m", "podwright.slurm.gpus.binding._task_probe"],
         env={
             "PODWRIGHT_STANDIN_NVML": str(toml),
             "CUDA_VISIBLE_DEVICES": "3,1",

@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest
 from podwright.hosts import expand
 from podwright.slurm.gpus.configure import Inventory, Wishes, configure, make_inventory, take_back
 from podwright.slurm.gpus.configure._lines import fold, folded_in_order
-from podwright.slurm.site.plan import carry_out
+from podwright.slurm.site.changes import carry_out
 from tests.slurm.gpus.configure.test_inventory import NODE
 
 LINES = st.lists(

@@ -11,7 +11,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import Wishes, check, configure, make_inventory, take_back
-from podwright.slurm.site.plan import carry_out
+from podwright.slurm.site.changes import carry_out
 from tests.slurm.gpus.configure.test_inventory import NODE
 
 BIG = {**NODE, "memory": 2_000_000}

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.fabriclog import Report, judge, read_log
-from podwright.slurm.gpus.fabriclog._read import transport_of
+from podwright.slurm.gpus.fabriclog._read_log import transport_of
 
 HERE = Path(__file__).parent / "nccl"
 

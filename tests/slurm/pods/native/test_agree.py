@@ -7,8 +7,8 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Asked, Listed, Pod, Site, parse_licences
-from podwright.slurm.pods.service._agree import Differs, licences_of, wanted
-from podwright.slurm.pods.service._life import Life, life
+from podwright.slurm.pods.service._job_start import Life, life
+from podwright.slurm.pods.service._licence_check import Differs, licences_of, wanted
 
 POD = Pod(type="pod16", cluster="a", devices=16, largest=16, domain=16)
 OTHER = Pod(type="big", cluster="b", devices=64, largest=64, domain=64, licence="big")

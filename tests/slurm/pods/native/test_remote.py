@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podwright.hosts import FakeMunge, MungeError
-from podwright.slurm.pods.service._http import REMOTE, Front, Proofs
+from podwright.slurm.pods.service._hook_server import REMOTE, Front, Proofs
 from tests.whole.hostile import Hand
 
 SLURM = 64030

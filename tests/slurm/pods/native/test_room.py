@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from podwright.slurm.pods.service import Service, Site
-from podwright.slurm.pods.service._fallen import Fallen
+from podwright.slurm.pods.service._node_failure import Fallen
 from podwright.slurm.pods.service._queue import Listed
 from podwright.slurm.pods.service._room import Room
 from podwright.slurm.pods.service._sweep import sentence

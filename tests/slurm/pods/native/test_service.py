@@ -10,7 +10,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.slurm.pods.service import Asked, Pod, Service, Site, Sweep
-from podwright.slurm.pods.service._agree import licences_of
+from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.site.commands import FakeSlurm, Said
 from podwright.wire import (

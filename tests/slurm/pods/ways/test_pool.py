@@ -12,7 +12,7 @@ import pytest_asyncio
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service import Asked, Fixed, Site
 from podwright.slurm.pods.service import Pod as Kind
-from podwright.slurm.pods.service._agree import licences_of
+from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.ways import SharedService, Static
 from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec
 from tests.slurm.pods.ways.world import ROOT, Pod, Slurm, asked

@@ -11,8 +11,8 @@ from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site, load
 from podwright.slurm.pods.setup import Places, mapping, native, shared, shelf, undo
+from podwright.slurm.site.changes import carry_out, shown
 from podwright.slurm.site.edit import settings
-from podwright.slurm.site.plan import carry_out, shown
 from podwright.wire import (
     ClusterInfo,
     ClusterList,

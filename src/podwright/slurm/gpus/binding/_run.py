@@ -10,7 +10,7 @@ from podwright.errors import Unavailable
 from podwright.slurm.gpus.binding._verdict import Task, read_tasks
 from podwright.slurm.gpus.requests import find_option, known, parse_options
 
-_PROBE = (sys.executable, "-P", "-m", "podwright.slurm.gpus.binding._probe")
+_PROBE = (sys.executable, "-P", "-m", "podwright.slurm.gpus.binding._task_probe")
 
 
 def job_options(words: Sequence[str]) -> tuple[list[str], list[str]]:

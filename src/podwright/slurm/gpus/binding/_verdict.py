@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from podwright.hosts import read_list
-from podwright.slurm.gpus.binding._probe import MARK
+from podwright.slurm.gpus.binding._task_probe import MARK
 from podwright.slurm.gpus.requests import Request
 
 

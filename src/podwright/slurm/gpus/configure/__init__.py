@@ -2,9 +2,9 @@
 
 from podwright.slurm.gpus.configure._adopt import Grant, adopt, partition_name, read_grant
 from podwright.slurm.gpus.configure._check import Promise, check, commands
-from podwright.slurm.gpus.configure._files import DETECT
 from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
-from podwright.slurm.gpus.configure._read import make_inventory, read_inventory
+from podwright.slurm.gpus.configure._inventory_lines import DETECT
+from podwright.slurm.gpus.configure._read_inventory import make_inventory, read_inventory
 from podwright.slurm.gpus.configure._setup import Wishes, configure, take_back
 from podwright.slurm.gpus.configure._topology import TOPOLOGIES, plan_topology, racked, units
 

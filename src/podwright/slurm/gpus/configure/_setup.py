@@ -15,8 +15,8 @@ from podwright.slurm.gpus.configure._defaults import (
     partition_defaults,
     rooms,
 )
-from podwright.slurm.gpus.configure._files import gres_rows, node_row
 from podwright.slurm.gpus.configure._inventory import Inventory, Partition
+from podwright.slurm.gpus.configure._inventory_lines import gres_rows, node_row
 from podwright.slurm.gpus.configure._lines import (
     MARK,
     OURS,
@@ -31,9 +31,9 @@ from podwright.slurm.gpus.configure._lines import (
     with_rows,
 )
 from podwright.slurm.gpus.configure._topology import Topology, plan_topology, topology_notes
+from podwright.slurm.site.changes import Plan
 from podwright.slurm.site.edit import WAS, changed, commented, joined, settings, undone
 from podwright.slurm.site.files import read
-from podwright.slurm.site.plan import Plan
 from podwright.slurm.site.releases import Version, release_of
 
 _HEAD = f"# GPUs, by podwright slurm configure --gpus{OURS}\n"

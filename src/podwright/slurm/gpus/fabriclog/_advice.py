@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.fabriclog._read import Pair, Report
+from podwright.slurm.gpus.fabriclog._read_log import Pair, Report
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint._values import problem_of_value
+from podwright.slurm.gpus.lint._option_values import problem_of_value
 from podwright.slurm.gpus.requests import (
     Given,
     Option,

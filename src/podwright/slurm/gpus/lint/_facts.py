@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint._launch import Launch
+from podwright.slurm.gpus.lint._launchers import Launch
 from podwright.slurm.gpus.lint._script import Script
 from podwright.slurm.gpus.lint._shell import CLOSE, OPEN
 from podwright.slurm.gpus.requests import Gpus, read_request

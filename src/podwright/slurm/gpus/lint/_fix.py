@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from podwright.slurm.gpus.lint._rules import Finding, lint
 from podwright.slurm.gpus.lint._script import read_script
-from podwright.slurm.gpus.lint._site import Site
+from podwright.slurm.gpus.lint._site_cache import Site
 
 _ROUNDS = 20
 

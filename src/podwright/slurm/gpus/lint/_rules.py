@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from podwright.slurm.gpus.lint._facts import Facts, facts_of
 from podwright.slurm.gpus.lint._script import Script
-from podwright.slurm.gpus.lint._site import Site
+from podwright.slurm.gpus.lint._site_cache import Site
 
 Level = Literal["mistake", "better"]
 

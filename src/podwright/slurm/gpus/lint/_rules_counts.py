@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._facts import number, step_of
-from podwright.slurm.gpus.lint._launch import Launch
+from podwright.slurm.gpus.lint._launchers import Launch
 from podwright.slurm.gpus.lint._rules import Case, Found, rule
 from podwright.slurm.gpus.lint._shell import holes
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._directives import read_directives
-from podwright.slurm.gpus.lint._launch import Launch, launch_of
+from podwright.slurm.gpus.lint._launchers import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
 from podwright.slurm.gpus.requests import Given, Request, read_request
 

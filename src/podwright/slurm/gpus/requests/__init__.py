@@ -7,15 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from podwright.slurm.gpus.requests._options import (
-    COMMANDS,
-    OPTIONS,
-    Given,
-    Option,
-    find_option,
-    known,
-    parse_options,
-)
 from podwright.slurm.gpus.requests._request import (
     Gpus,
     Request,
@@ -26,10 +17,19 @@ from podwright.slurm.gpus.requests._request import (
     parse_request,
     read_request,
 )
+from podwright.slurm.gpus.requests._slurm_options import (
+    COMMANDS,
+    OPTIONS,
+    Given,
+    Option,
+    find_option,
+    known,
+    parse_options,
+)
 
 if TYPE_CHECKING:
-    from podwright.slurm.gpus.requests._explain import explain, refusal
-    from podwright.slurm.gpus.requests._site import (
+    from podwright.slurm.gpus.requests._decide import explain, refusal
+    from podwright.slurm.gpus.requests._read_site import (
         Texts,
         read_kinds,
         read_shape,
@@ -88,8 +88,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "_explain": ("explain", "refusal"),
-    "_site": (
+    "_decide": ("explain", "refusal"),
+    "_read_site": (
         "Texts",
         "read_kinds",
         "read_shape",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from podwright.slurm.gpus.requests._choose import choose
 from podwright.slurm.gpus.requests._counts import Held, Wants
 from podwright.slurm.gpus.requests._eligible import counted, eligible, exclusive_sets, modelled
-from podwright.slurm.gpus.requests._job import Job, job_of
 from podwright.slurm.gpus.requests._pick import pick
-from podwright.slurm.gpus.requests._said import Said
+from podwright.slurm.gpus.requests._request_details import Said
+from podwright.slurm.gpus.requests._slurmctld_job import Job, job_of
 from podwright.slurm.gpus.requests._spread import Laid, spread
 from podwright.slurm.gpus.requests._tree import leaves_of
 from podwright.slurm.gpus.requests._values import Partition, Refusal, Site

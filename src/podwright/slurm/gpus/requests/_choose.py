@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 
-from podwright.slurm.gpus.requests._job import Job
-from podwright.slurm.gpus.requests._room import Room, has_gpus, room
+from podwright.slurm.gpus.requests._node_capacity import Room, has_gpus, room
 from podwright.slurm.gpus.requests._search import Search, least_cpus
 from podwright.slurm.gpus.requests._side import side_by_side
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 from podwright.slurm.gpus.requests._tree import by_switches
 from podwright.slurm.gpus.requests._values import Site
 from podwright.slurm.gpus.requests._ways import least_loaded, spread_in_order, spread_out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.requests._job import Job
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 from podwright.slurm.gpus.requests._values import Partition, Shape, Site
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._said import Said
+from podwright.slurm.gpus.requests._request_details import Said
 from podwright.slurm.site.releases import Release
 
 

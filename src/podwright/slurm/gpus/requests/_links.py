@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._room import Near
+from podwright.slurm.gpus.requests._node_capacity import Near
 
 
 @dataclass

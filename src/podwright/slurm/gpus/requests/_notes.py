@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._bind import binding
 from podwright.slurm.gpus.requests._counts import Held, Placed
+from podwright.slurm.gpus.requests._gpu_bind import binding
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._spread import Laid
 from podwright.slurm.gpus.requests._values import Shape, TaskView

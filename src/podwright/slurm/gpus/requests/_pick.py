@@ -6,9 +6,9 @@ share the GPUs over the sockets as the cores are shared. Shares of GPUs come fro
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._job import Job
 from podwright.slurm.gpus.requests._links import Taking, best_of
-from podwright.slurm.gpus.requests._room import Near
+from podwright.slurm.gpus.requests._node_capacity import Near
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 from podwright.slurm.gpus.requests._spread import Laid
 
 Picked = list[list[dict[int, int]]]  # by node, by ask: units of each GPU

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.requests._options import Given, parse_options
+from podwright.slurm.gpus.requests._slurm_options import Given, parse_options
 from podwright.slurm.gpus.requests._units import memory
 
 SHARED = ("shard", "mps")

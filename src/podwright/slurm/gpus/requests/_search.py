@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._job import Job
-from podwright.slurm.gpus.requests._offer import offer
-from podwright.slurm.gpus.requests._room import Room
+from podwright.slurm.gpus.requests._node_capacity import Room
+from podwright.slurm.gpus.requests._node_tasks import offer
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 
 
 def least_cpus(job: Job, nodes: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.requests._site import Texts, settings
+from podwright.slurm.gpus.requests._read_site import Texts, settings
 from podwright.slurm.site.ask import Ask, ask_slurm
 
 _COPIES = (Path("/run/slurm/conf"), Path("/run/slurm/conf-cache"))  # of a configless node

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.requests._job import Job
-from podwright.slurm.gpus.requests._room import Room, free_cores
+from podwright.slurm.gpus.requests._node_capacity import Room, free_cores
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 
 
 @dataclass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from podwright.slurm.gpus.requests._counts import Held
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._said import Said
+from podwright.slurm.gpus.requests._request_details import Said
 from podwright.slurm.gpus.requests._values import Partition
 from podwright.slurm.site.releases import Release
 

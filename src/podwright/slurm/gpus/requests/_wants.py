@@ -7,11 +7,11 @@ thing that Slurm names.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._agree import agree
+from podwright.slurm.gpus.requests._consistent_counts import agree
 from podwright.slurm.gpus.requests._counts import Wants
 from podwright.slurm.gpus.requests._fill import Options, fill
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._said import Said, read_said
+from podwright.slurm.gpus.requests._request_details import Said, read_said
 from podwright.slurm.gpus.requests._values import Refusal
 from podwright.slurm.site.releases import Release
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from podwright.slurm.gpus.requests._bind import binding
+from podwright.slurm.gpus.requests._gpu_bind import binding
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._values import Grant, Refusal, Shape, TaskView
 

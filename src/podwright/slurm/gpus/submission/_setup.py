@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from podwright.errors import InvalidRequest
+from podwright.slurm.site.changes import Plan
 from podwright.slurm.site.edit import WAS, changed, joined, settings, undone
 from podwright.slurm.site.files import read
-from podwright.slurm.site.plan import Plan
 
 MARK: Final = "podwright-lint"
 LEVELS: Final = ("warn", "refuse", "off")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from podwright.placement.line import Blocks, block
-from podwright.slurm.pods.service._life import Life, life
+from podwright.slurm.pods.service._job_start import Life, life
 from podwright.slurm.pods.service._pods import Line, Pod
-from podwright.slurm.pods.service._server import Server
+from podwright.slurm.pods.service._vipu_server import Server
 from podwright.wire import PartitionInfo
 
 _NAME: Final = re.compile(r"slurm_(\d+)")

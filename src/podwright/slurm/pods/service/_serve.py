@@ -13,15 +13,15 @@ from typing import Any, Protocol
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.hosts import Munge, MungeError
 from podwright.http import more_descriptors
-from podwright.slurm.pods.service._asked import Asked
-from podwright.slurm.pods.service._door import callers, gone, listen, nobody_at, slurm_uid
-from podwright.slurm.pods.service._http import Front, Proofs
+from podwright.slurm.pods.service._hook_server import Front, Proofs
+from podwright.slurm.pods.service._hook_socket import callers, gone, listen, nobody_at, slurm_uid
+from podwright.slurm.pods.service._job_request import Asked
 from podwright.slurm.pods.service._pods import Site
-from podwright.slurm.pods.service._reach import reach
-from podwright.slurm.pods.service._server import TIMEOUT, ThreadedServer
+from podwright.slurm.pods.service._retry_limit import Tries
+from podwright.slurm.pods.service._server_address import reach
 from podwright.slurm.pods.service._service import Service
 from podwright.slurm.pods.service._sweep import Sweep, sentence
-from podwright.slurm.pods.service._tries import Tries
+from podwright.slurm.pods.service._vipu_server import TIMEOUT, ThreadedServer
 from podwright.slurm.site.commands import Slurm, SlurmCommands
 
 _log = logging.getLogger("podwright.slurm")

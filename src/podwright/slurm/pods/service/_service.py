@@ -24,15 +24,15 @@ from podwright.errors import (
     Unavailable,
     WrongState,
 )
-from podwright.slurm.pods.service._agree import Differs, wanted
-from podwright.slurm.pods.service._asked import Asked
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._het import Heterogeneous
+from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._licence_check import Differs, wanted
 from podwright.slurm.pods.service._pods import HET_WAIT, Site
 from podwright.slurm.pods.service._queue import Listed, Listing, listed
-from podwright.slurm.pods.service._server import Server
+from podwright.slurm.pods.service._retry_limit import Tries
 from podwright.slurm.pods.service._sync import Counts
-from podwright.slurm.pods.service._tries import Tries
+from podwright.slurm.pods.service._vipu_server import Server
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionSpec, ReadyState
 

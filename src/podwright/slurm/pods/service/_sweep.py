@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from podwright.errors import PodwrightError
 from podwright.slurm.pods.service._book import Book, Holding
-from podwright.slurm.pods.service._fallen import Fallen
+from podwright.slurm.pods.service._node_failure import Fallen
 from podwright.slurm.pods.service._queue import Listed, listed
+from podwright.slurm.pods.service._retry_limit import refused, tried
 from podwright.slurm.pods.service._room import Room
-from podwright.slurm.pods.service._tries import refused, tried
 
 if TYPE_CHECKING:
     from podwright.slurm.pods.service._service import Service

@@ -13,9 +13,9 @@ from typing import Final
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Site, dump, slurm_uid, socket_of
 from podwright.slurm.pods.service._pods import MARK
+from podwright.slurm.site.changes import Plan
 from podwright.slurm.site.edit import changed, joined, settings, undone, with_line
 from podwright.slurm.site.files import included, lines, read
-from podwright.slurm.site.plan import Plan
 
 SUBMIT = "job_submit.lua"
 FILTER = "cli_filter.lua"

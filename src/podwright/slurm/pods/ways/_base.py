@@ -17,9 +17,9 @@ from weakref import WeakValueDictionary
 
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.slurm.pods.service import Asked, Site, Tries
-from podwright.slurm.pods.service._life import Life
+from podwright.slurm.pods.service._job_start import Life
 from podwright.slurm.pods.service._queue import Listed, Listing
-from podwright.slurm.pods.ways._pool import Caller
+from podwright.slurm.pods.ways._partition_leases import Caller
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")

@@ -18,7 +18,7 @@ from podwright.hosts import HostsError, expand
 from podwright.slurm.pods.service import Asked, Mapped, comment
 from podwright.slurm.pods.service._queue import listed
 from podwright.slurm.pods.ways._base import Busy, Way, is_over
-from podwright.slurm.pods.ways._pool import partitions
+from podwright.slurm.pods.ways._partition_leases import partitions
 from podwright.wire import (
     AllocationInfo,
     AllocationList,

@@ -14,12 +14,12 @@ from typing import Any
 
 from podwright.errors import Held, InvalidRequest, NotFound, Unavailable, WrongState
 from podwright.slurm.pods.service import Asked, Fixed, comment, in_short, tried
-from podwright.slurm.pods.service._life import Life
+from podwright.slurm.pods.service._job_start import Life
 from podwright.slurm.pods.service._pods import parse_licences
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._sync import Counts
 from podwright.slurm.pods.ways._base import Busy, Way, is_not, is_over
-from podwright.slurm.pods.ways._pool import (
+from podwright.slurm.pods.ways._partition_leases import (
     acquire,
     handed,
     holder,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._cores import allocate
+from podwright.slurm.gpus.requests._core_limits import allocate
 from podwright.slurm.gpus.requests._counts import Ask
-from podwright.slurm.gpus.requests._job import Job
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape
 
 _NO_MEMORY = -1

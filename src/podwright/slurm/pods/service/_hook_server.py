@@ -19,7 +19,7 @@ import msgspec
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import MungeError, Vouches
 from podwright.http import HttpServer, Limits, Reply, Request
-from podwright.slurm.pods.service._asked import Asked
+from podwright.slurm.pods.service._job_request import Asked
 
 _log = logging.getLogger("podwright.slurm")
 #: A hook asks once and goes. Slurm's hooks of a whole machine may come at once, all as one user.

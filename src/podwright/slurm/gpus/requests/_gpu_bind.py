@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from podwright.slurm.gpus.requests._counts import Held, Placed
-from podwright.slurm.gpus.requests._near import Cores, bound_cores, near, per_task, single
+from podwright.slurm.gpus.requests._nearest_gpus import Cores, bound_cores, near, per_task, single
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._values import Shape, TaskView
 from podwright.slurm.site.releases import Release

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.requests._options import Given
+from podwright.slurm.gpus.requests._slurm_options import Given
 from podwright.slurm.gpus.requests._units import memory, minutes, names
 from podwright.slurm.site.releases import Release, Version
 

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
-from podwright.slurm.pods.service._asked import Asked
+from podwright.slurm.pods.service._job_request import Asked
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.site.commands import Slurm
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from podwright.slurm.gpus.lint._values import minutes
+from podwright.slurm.gpus.lint._option_values import minutes
 from podwright.slurm.site.releases import Version, parse_version
 
 KEPT = 3600.0  # seconds

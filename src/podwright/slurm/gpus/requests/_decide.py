@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 from podwright.slurm.gpus.requests._allot import Allotted, allot
-from podwright.slurm.gpus.requests._bind import tasks_of
 from podwright.slurm.gpus.requests._counts import Held, Wants
+from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
-from podwright.slurm.gpus.requests._options import known
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._said import Said, read_said
+from podwright.slurm.gpus.requests._request_details import Said, read_said
+from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._step import run_step
 from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_step
 from podwright.slurm.gpus.requests._values import (

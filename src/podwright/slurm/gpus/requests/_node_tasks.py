@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._job import Job
-from podwright.slurm.gpus.requests._room import Near, Room
+from podwright.slurm.gpus.requests._node_capacity import Near, Room
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 
 _ANY = 1 << 40  # tasks without a bound
 

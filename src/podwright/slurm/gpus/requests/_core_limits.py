@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from podwright.slurm.gpus.requests._job import Job
+from podwright.slurm.gpus.requests._slurmctld_job import Job
 from podwright.slurm.gpus.requests._values import UNLIMITED, Shape
 
 

@@ -43,7 +43,7 @@ from typing import Any
 from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, read_list
 from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
-from podwright.slurm.gpus.configure._survey import surveyed
+from podwright.slurm.gpus.configure._machine_survey import surveyed
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _FILE = re.compile(r"/[A-Za-z0-9/_.:+-]+(,/[A-Za-z0-9/_.:+-]+)*")

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from podwright.errors import Fenced
 from podwright.slurm.pods.service import Asked
-from podwright.slurm.pods.service._life import Life, life
+from podwright.slurm.pods.service._job_start import Life, life
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,

@@ -14,7 +14,7 @@ import msgspec
 
 from podwright.client import Client
 from podwright.slurm.pods.service import Listed, Pod, Site, in_short, listed, of_job, parse_licences
-from podwright.slurm.pods.waiting._job import Job, find
+from podwright.slurm.pods.waiting._show_job import Job, find
 from podwright.slurm.pods.waiting._when import soonest
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec

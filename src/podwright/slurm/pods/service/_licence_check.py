@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service._asked import Asked
+from podwright.slurm.pods.service._job_request import Asked
 from podwright.slurm.pods.service._pods import GCDS, HET_WAIT, MARK, Pod, Site, parse_licences
 from podwright.slurm.pods.service._queue import Listed
 
