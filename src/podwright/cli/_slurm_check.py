@@ -18,6 +18,16 @@ def add_parser(verbs: Any) -> None:
         "1 where one is not.",
     )
     parser.add_argument("--site", metavar="FILE", default=f"{FOLDER}/native.toml")
+    parser.add_argument(
+        "--only", metavar="TEXT", default="", help="of the promises those that have this in them"
+    )
+    parser.add_argument(
+        "--wait",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="how long a small job may take, 60; longer on a full cluster",
+    )
     _slurm_gpus.add_check(parser)
     parser.set_defaults(run_slurm=_run)
 
@@ -27,11 +37,22 @@ def _run(arguments: argparse.Namespace) -> int:
         return _slurm_gpus.check(arguments)
     from pathlib import Path
 
+    from podwright.errors import InvalidRequest
     from podwright.slurm.pods import setup
     from podwright.slurm.pods.service import load
 
+    site = Path(arguments.site).absolute()
+    checks = setup.promises(load(site), site.parent, arguments.wait)
+    chosen = [one for one in checks if arguments.only.lower() in one.lower()]
+    if not chosen:
+        raise InvalidRequest(
+            f"no promise has {arguments.only!r} in it",
+            asked=f"--only {arguments.only}",
+            would_work="; ".join(checks),
+        )
     rows = []
-    for promise, check in setup.promises(load(Path(arguments.site))).items():
+    for promise in chosen:
+        check = checks[promise]
         problem = check()
         rows.append({"promise": promise, "kept": not problem, "problem": problem})
         if not arguments.json:

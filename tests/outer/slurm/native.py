@@ -18,6 +18,7 @@ from podwright.client import Client, UnixTransport
 from podwright.wire import PartitionInfo
 from tests.outer.lab import ALICE, LabError, Release, SlurmLab, poll
 from tests.outer.lab._places import Here, run
+from tests.ports import free_port
 
 SCHEDULER = (
     "batch_sched_delay=0,sched_min_interval=0,sched_interval=5,bf_interval=1,"
@@ -26,6 +27,7 @@ SCHEDULER = (
 
 #: Capabilities by which a user enters the other release, where Slurm's commands are.
 ENTER = ("sys_admin", "sys_chroot", "sys_ptrace")
+_COMMANDS = ("squeue", "scontrol", "sinfo", "sbatch", "srun", "salloc", "scancel", "sacct")
 PODWRIGHT = [sys.executable, "-m", "podwright.cli.podwright"]
 
 
@@ -51,6 +53,7 @@ class NativeLab(SlurmLab):
         super().__init__(conf=conf, **options)
         self.preset = preset
         self.served_by = served_by
+        self.port = free_port()
         self._configure = list(configure)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -93,6 +96,7 @@ class NativeLab(SlurmLab):
             *["slurm", "configure", "--slurm-conf", f"{self.folder}/slurm.conf"],
             *["--folder", f"{self.folder}/podwright", "--native", str(native)],
             *["--server", str(self.server_socket), "--hooks-socket", str(self.hooks_socket)],
+            *([] if "--server" in self._configure else ["--port", str(self.port)]),
             *self._configure,
             *words,
         )
@@ -133,8 +137,10 @@ class NativeLab(SlurmLab):
         path = self.environment()["PATH"]
         if self.release.root is None:
             return {}
-        for name in ("squeue", "scontrol", "sinfo", "sbatch", "srun", "salloc", "scancel", "sacct"):
-            line = f'exec {shlex.join(self.prefix())} env -C {self.folder}/out /usr/bin/{name} "$@"'
+        for name in (*_COMMANDS, "runuser"):
+            line = (
+                f'exec {shlex.join(self.prefix())} env -C {self.folder}/out PATH={path} {name} "$@"'
+            )
             self.write(f"bin/{name}", f"#!/bin/sh\n{line}\n")
         return {"PATH": f"{self.folder}/bin:{path}"}
 
@@ -145,7 +151,7 @@ class NativeLab(SlurmLab):
         """What must run before slurmctld: nothing, but for a lab with accounts."""
 
     def serve(self, *options: str) -> None:
-        self.serve_at(0, *options)
+        self.serve_at(self.port, *options)
 
     def serve_at(self, port: int, *options: str) -> None:
         argv = ["podwright.cli.vipu_server", *options, "--api-port", str(port)]

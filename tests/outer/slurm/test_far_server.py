@@ -15,7 +15,6 @@ from podwright.wire import AllocationRequest, NewUser, UserRequest
 from tests.outer.lab import ALICE, HostsLab, poll
 from tests.outer.lab._places import run
 from tests.outer.slurm.native import PODWRIGHT, NativeLab
-from tests.ports import free_port
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 NAME = "echo $IPUOF_VIPU_API_PARTITION_ID $IPUOF_VIPU_API_HOST $PODWRIGHT_SOCKET"
@@ -28,7 +27,6 @@ class FarLab(NativeLab):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.port = free_port()
         self.addresses = f"127.0.0.1:1,{self.host}:{self.port}"
         self._configure += ["--server", f"tcp:{self.addresses}"]
         self._configure += ["--munge-socket", f"{self.folder}/munge.socket"]

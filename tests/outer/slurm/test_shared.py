@@ -95,4 +95,4 @@ def test_a_job_that_names_no_devices_is_told_what_to_type(lab: SharedLab) -> Non
 def test_check_proves_the_set_up(lab: SharedLab) -> None:
     done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
     assert done.returncode == 0, done.stdout
-    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 5
+    assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

@@ -102,4 +102,4 @@ def test_poprun_uses_it_and_nobody_else_can(lab: StaticLab) -> None:
 def test_check_proves_the_set_up(lab: StaticLab) -> None:
     done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
     assert done.returncode == 0, done.stdout
-    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 4
+    assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

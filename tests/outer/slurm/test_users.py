@@ -153,4 +153,4 @@ def test_poprun_in_a_job_uses_its_partition(lab: NativeLab) -> None:
 def test_check_proves_the_set_up(lab: NativeLab) -> None:
     done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
     assert done.returncode == 0, done.stdout
-    assert [line[:3] for line in done.stdout.splitlines()] == ["yes"] * 11
+    assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

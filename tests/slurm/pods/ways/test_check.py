@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from podwright.cli import podwright
-from podwright.slurm.pods.service import Pod, Site, dump
+from podwright.slurm.pods.service import Fixed, Pod, Site, dump
+from podwright.slurm.pods.setup._check_cluster import Cluster
+from podwright.slurm.pods.setup._check_static import shelf
+from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
+from tests.slurm.pods.ways.test_setup import partition
 
 POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
 #: A Slurm on which nothing is set up: no job gets devices, and none is refused for that.
@@ -20,16 +27,37 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["native", "shared"])
-def test_a_slurm_without_us_keeps_none_of_our_promises(
-    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, does in COMMANDS.items():
+SHELF = tuple(Fixed(name=f"s4-{n}", cluster="pod16", size=4) for n in (1, 2, 3))
+
+
+@pytest.fixture(autouse=True)
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Slurm's commands, which a test may have say something else."""
+
+    def write(name: str, does: str) -> None:
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
+
+    for name, does in COMMANDS.items():
+        write(name, does)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return write
+
+
+@pytest.mark.parametrize("mode", ["native", "shared", "static"])
+def test_a_slurm_without_us_keeps_none_of_our_promises(
+    mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     part = "all" if mode == "shared" else ""
-    site = Site(mode=mode, pods=(POD,), server=str(tmp_path / "none"), unsaid=-1, shared=part)
+    site = Site(
+        mode=mode,
+        pods=() if mode == "static" else (POD,),
+        partitions=SHELF if mode == "static" else (),
+        server=str(tmp_path / "none"),
+        socket=str(tmp_path / "hooks" / "none.sock"),
+        unsaid=-1,
+        shared=part,
+    )
     (tmp_path / "native.toml").write_text(dump(site))
     words = ["slurm", "check", "--site", str(tmp_path / "native.toml")]
     assert podwright.main([*words, "--json"]) == 1
@@ -39,6 +67,67 @@ def test_a_slurm_without_us_keeps_none_of_our_promises(
     assert podwright.main(words) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line[:3] for line in lines].count("NO ") == len(lines) - 1
-    assert lines[0] == (
-        "NO   the counts of devices are told to Slurm: Reservation podwright not found"
-    )
+    what = "partitions" if mode == "static" else "devices"
+    told = f"NO   the counts of {what} are told to Slurm: Reservation podwright not found"
+    assert any(line.startswith(told) for line in lines)
+    assert podwright.main([*words, "--only", "Are Told"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert podwright.main([*words, "--only", "nothing like it"]) == 2
+    assert "jobs without devices run as ever" in capsys.readouterr().err
+
+
+class Told(Cluster):
+    """A site whose server has these partitions."""
+
+    there: tuple[PartitionInfo, ...] = ()
+
+    @contextmanager
+    def partitions(self) -> Iterator[Callable[[], dict[str, PartitionInfo]]]:
+        yield lambda: {one.name: one for one in self.there}
+
+
+def one(name: str, size: int = 4, *, ready: bool = True, holder: str = "") -> PartitionInfo:
+    state = ReadyState.ACTIVE if ready else ReadyState.ERROR
+    leases = [LeaseInfo(id="l", partition=name, epoch=1, holder=holder)] if holder else []
+    return structs.replace(partition(name, size), ready_state=state, leases=leases)
+
+
+SOUND = (one("s4-1"), one("s4-2"), one("s4-3"))
+A_JOBS = one("s4-3", ready=False, holder="Slurm job 7, cluster c")
+
+
+@pytest.mark.parametrize(
+    ("hidden", "there", "why"),
+    [
+        ("podwright_job:1", SOUND, ""),  # Slurm takes no reservation of nothing
+        ("vipu_4:1", SOUND[:2], ""),
+        ("vipu_4", (*SOUND[:2], one("s4-3", 2)), ""),
+        ("podwright_job:1", (*SOUND[:2], A_JOBS), ""),  # reset for the job that has it
+        ("vipu_4:1", (*SOUND[:2], one("s4-3", holder="alice")), ""),
+        ("vipu_4:2", (SOUND[0], one("s4-2", ready=False)), ""),
+        ("podwright_job:1", SOUND[:2], "Slurm hides 0 of vipu_4, and 1 cannot be handed over"),
+        ("vipu_4:1", SOUND, "Slurm hides 1 of vipu_4, and 0 cannot be handed over"),
+        ("vipu_4:3", SOUND[:1], "Slurm hides 3 of vipu_4, and 2 cannot be handed over"),
+        ("(null)", SOUND[:2], "Slurm hides 0 of vipu_4, and 1 cannot be handed over"),
+    ],
+)
+def test_the_counts_of_a_shelf_are_compared_one_by_one(
+    hidden: str,
+    there: tuple[PartitionInfo, ...],
+    why: str,
+    commands: Callable[[str, str], None],
+) -> None:
+    commands("scontrol", f"echo 'ReservationName=podwright Licenses={hidden} State=ACTIVE'")
+    cluster = Told(Site(mode="static", partitions=SHELF), 0.3)
+    object.__setattr__(cluster, "there", there)
+    assert shelf(cluster) == why
+
+
+def test_a_shelf_without_a_reservation_is_not_waited_for(
+    commands: Callable[[str, str], None],
+) -> None:
+    """As where Slurm refuses one of zeros, and the service never comes up."""
+    commands("scontrol", "echo 'Requested reservation is invalid' >&2; exit 1")
+    said = shelf(Told(Site(mode="static", partitions=SHELF), 600.0))
+    assert "reservation is invalid" in said
+    assert "podwright slurm serve" in said

@@ -12,6 +12,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+#: Before such words, in a lease's holder.
+JOB: Final = "Slurm job "
 _WORDS: Final = re.compile(
     r"(\d+)(?:/(\d+))?(?: of (\d+))?(?:, cluster ([^,\s]+))?(?:, submitted (\S+))?"
 )

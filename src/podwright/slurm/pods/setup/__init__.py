@@ -1,9 +1,9 @@
 """Sets a site's Slurm up, and takes it back."""
 
 from podwright.slurm.pods.setup._build import build
+from podwright.slurm.pods.setup._checks import promises
 from podwright.slurm.pods.setup._native import Places, native, slurm_user, undo, window
 from podwright.slurm.pods.setup._pod_survey import mapping, shared, shelf, survey
-from podwright.slurm.pods.setup._prove import promises
 from podwright.slurm.pods.setup._reachability import far_door, munge_socket, server_host
 
 __all__ = [

@@ -97,7 +97,12 @@ def undo(places: Places) -> Plan:
 def window(slurm_conf: Path) -> float:
     """Seconds that heterogeneous jobs have to start in: two backfill intervals (bf_interval, 30 by
     default), 10 at least and 60 at most. Raises InvalidRequest."""
-    words = _everywhere(slurm_conf).get("schedulerparameters", "").lower().split(",")
+    return backfill_window(_everywhere(slurm_conf).get("schedulerparameters", ""))
+
+
+def backfill_window(parameters: str) -> float:
+    """The same of SchedulerParameters."""
+    words = parameters.lower().split(",")
     said = [word.partition("=")[2] for word in words if word.startswith("bf_interval=")]
     interval = int(said[-1]) if said and said[-1].isdecimal() else 30
     return float(min(60, max(10, 2 * interval)))

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from podwright.errors import Fenced
 from podwright.slurm.pods.service import Asked
-from podwright.slurm.pods.service._job_start import Life, life
+from podwright.slurm.pods.service._job_start import JOB, Life, life
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -27,7 +27,6 @@ from podwright.wire import (
 )
 
 TTL: Final = 3600.0
-_JOB: Final = "Slurm job "
 
 _V = TypeVar("_V", bound=Value)
 
@@ -42,9 +41,9 @@ class Caller(Protocol):
 
 def holder(lease: LeaseInfo) -> Life | None:
     """The start of a job that a lease is for; None: it is none of ours."""
-    if lease.parent or not lease.holder.startswith(_JOB):
+    if lease.parent or not lease.holder.startswith(JOB):
         return None
-    return life(lease.holder.removeprefix(_JOB))
+    return life(lease.holder.removeprefix(JOB))
 
 
 async def partitions(
@@ -61,7 +60,7 @@ async def acquire(
     """A lease for a job. size: devices of a reconfigurable partition; 0: all of it."""
     request = AcquireRequest(
         spec=PartitionSpec(name=name, size=size),
-        holder=_JOB + who.words,
+        holder=JOB + who.words,
         ttl=TTL,
         owner=asked.user or asked.uid,
         owner_uid=asked.number("uid"),

@@ -6,102 +6,99 @@ while slurmctld reads its files again.
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections.abc import Callable
 from functools import partial
 
 from podwright.errors import PodwrightError
-from podwright.slurm.pods.service import Site
-from podwright.slurm.pods.setup._asking import SLEEP, WAIT_S, ask, members, there, until
+from podwright.slurm.pods.setup._check_cluster import SLEEP, Check, Cluster, is_root
 from podwright.wire import ReadyState
 
 
-def promises(site: Site) -> dict[str, Callable[[], str]]:
+def promises(cluster: Cluster) -> dict[str, Check]:
     """What native mode promises of such jobs, and how to see whether it is so."""
-    pod = site.pods[0]
-    found: dict[str, Callable[[], str]] = {
+    pod = cluster.site.pods[0]
+    found: dict[str, Check] = {
         "licences that a user asks for by name are refused": partial(
-            _forged, f"{pod.block_licence(0)}:1", pod.licence
+            _forged, cluster, f"{pod.block_licence(0)}:1", pod.licence
         )
     }
     if pod.largest > 1:
-        found["parts of different sizes keep them"] = partial(_unequal, site)
-    found["a job that goes back to the queue has its devices again"] = partial(_requeued, site)
-    if os.geteuid() == 0:  # nobody else may have slurmctld read its files
+        found["parts of different sizes keep them"] = partial(_unequal, cluster)
+    found["a job that goes back to the queue has its devices again"] = partial(_requeued, cluster)
+    if is_root():  # nobody else may have slurmctld read its files
         found["a waiting job has its devices after scontrol reconfigure"] = partial(
-            _reconfigured, site
+            _reconfigured, cluster
         )
     return found
 
 
-def _forged(block: str, licence: str) -> str:
+def _forged(cluster: Cluster, block: str, licence: str) -> str:
     """What is typed with -L gains nothing: alone, or beside a request. Root may type anything."""
-    user = "nobody" if os.geteuid() == 0 else None
+    user = "nobody" if is_root() else None
     for words in (["podwright_job:1"], [block], [f"{licence};{block}"], [block, "--ipus=1"]):
-        code, said = ask("sbatch", "--test-only", "--wrap=true", "-L", *words, user=user)
+        code, said = cluster.ask("sbatch", "--test-only", "--wrap=true", "-L", *words, user=user)
         if not code or "podwright" not in said:
             return f"-L '{' '.join(words)}' was not refused: {said[:200]}"
     return ""
 
 
-def _unequal(site: Site) -> str:
+def _unequal(cluster: Cluster) -> str:
     """Devices of one part are never counted for another."""
     parts = ["--ipus=1", "-n1", ":", "--ipus=2", "-n1"]
-    code, said = ask("sbatch", "--parsable", "-o", "/dev/null", *parts, stdin=SLEEP)
+    code, said = cluster.ask("sbatch", "--parsable", "-o", "/dev/null", *parts, stdin=SLEEP)
     if code:
         return said[:200]
     first = said.partition(";")[0].split()[0]
     try:
-        with there(site) as partitions:
+        with cluster.partitions() as partitions:
             sizes: list[int] = []
 
             def both() -> bool:
-                names = {f"slurm_{job}" for job in members(first)}
+                names = {f"slurm_{job}" for job in cluster.members(first)}
                 sizes[:] = sorted(one.size for name, one in partitions().items() if name in names)
                 return len(sizes) == 2
 
-            if not until(both):
-                return f"not within {WAIT_S:g} s: {ask('squeue')[1][:200]}"
+            if not cluster.until(both, first):
+                return cluster.late(first)
             return "" if sizes == [1, 2] else f"parts of 1 and 2 devices got {sizes}"
     except PodwrightError as error:
         return str(error)
     finally:
-        ask("scancel", first)
+        cluster.ask("scancel", first)
 
 
-def _requeued(site: Site) -> str:
+def _requeued(cluster: Cluster) -> str:
     def back(job: str) -> str:
-        code, said = ask("scontrol", "requeue", job)
+        code, said = cluster.ask("scontrol", "requeue", job)
         if code:
             return said[:200]
         state = ["squeue", "-h", "-j", job, "-O", "State:20"]
-        if not until(lambda: ask(*state)[1].strip() == "PENDING"):
-            return f"it is not back in the queue: {_state(job)}"
+        if not cluster.until(lambda: cluster.ask(*state)[1].strip() == "PENDING"):
+            return f"it is not back in the queue: {cluster.state(job)}"
         # A start in the second of its last end fails: the node takes its credential for the
         # revoked one. Left alone it waits for two minutes, until that is over.
         time.sleep(1.5)
-        code, said = ask("scontrol", "update", f"jobid={job}", "StartTime=now")
+        code, said = cluster.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
         return said[:200] if code else ""
 
-    return _changed(site, back, restarts=1)
+    return _changed(cluster, back, restarts=1)
 
 
-def _reconfigured(site: Site) -> str:
+def _reconfigured(cluster: Cluster) -> str:
     def read(job: str) -> str:
-        code, said = ask("scontrol", "hold", job)
+        code, said = cluster.ask("scontrol", "hold", job)
         if not code:
-            code, said = ask("scontrol", "reconfigure")
+            code, said = cluster.ask("scontrol", "reconfigure")
         if not code:
-            code, said = ask("scontrol", "release", job)
+            code, said = cluster.ask("scontrol", "release", job)
         return said[:200] if code else ""
 
-    return _changed(site, read, held=True)
+    return _changed(cluster, read, held=True)
 
 
 def _changed(
-    site: Site, change: Callable[[str], str], *, restarts: int = 0, held: bool = False
+    cluster: Cluster, change: Callable[[str], str], *, restarts: int = 0, held: bool = False
 ) -> str:
     """A job to which something happens runs in the end, with its own partition, ready.
 
@@ -110,34 +107,29 @@ def _changed(
     """
     options = ["--ipus=1", "-n1", "--requeue", *(["--hold"] if held else [])]
     script = "#!/bin/sh\nsleep 600\n"  # longer than anybody looks
-    code, said = ask("sbatch", "--parsable", "-o", "/dev/null", *options, stdin=script)
+    code, said = cluster.ask("sbatch", "--parsable", "-o", "/dev/null", *options, stdin=script)
     if code:
         return said[:200]
     job = said.partition(";")[0].split()[0]
     try:
-        with there(site) as partitions:
+        with cluster.partitions() as partitions:
 
             def runs(times: int) -> bool:
-                shown = ask("squeue", "-h", "-j", job, "-O", "State:20,RestartCnt:20")[1].split()
+                shown = cluster.ask("squeue", "-h", "-j", job, "-O", "State:20,RestartCnt:20")[
+                    1
+                ].split()
                 found = partitions().get(f"slurm_{job}")
                 ready = found is not None and found.ready_state is ReadyState.ACTIVE
                 return ready and shown == ["RUNNING", str(times)]
 
-            if not held and not until(lambda: runs(0)):
-                return f"not within {WAIT_S:g} s: {_state(job)}"
+            if not held and not cluster.until(lambda: runs(0), job):
+                return cluster.late(job)
             if problem := change(job):
                 return problem
-            if not until(lambda: runs(restarts)):
-                return f"it did not run again with its partition: {_state(job)}"
+            if not cluster.until(lambda: runs(restarts), job):
+                return f"it did not run again with its partition: {cluster.state(job)}"
             return ""
     except PodwrightError as error:
         return str(error)
     finally:
-        ask("scancel", job)
-
-
-def _state(job: str) -> str:
-    """What Slurm says of a job, in its own words."""
-    said = ask("scontrol", "--oneliner", "show", "job", job)[1]
-    wanted = r"(?:JobState|Reason|Restarts|ExitCode|AdminComment|StartTime)=\S+"
-    return " ".join(re.findall(wanted, said)) or said[:200]
+        cluster.ask("scancel", job)
