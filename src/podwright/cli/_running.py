@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from podwright.errors import PodwrightError
 
+EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE of sysexits.h: what it needs is not installed
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 EXIT_OUTPUT = 74  # EX_IOERR
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -72,6 +73,9 @@ def _explain(error: Exception, prog: str, say: Callable[[PodwrightError], str] |
     if isinstance(error, PodwrightError):
         complain(say(error) if say else f"{prog}: {error.message}")
         return error.exit_code
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("podwright"):
+        complain(f"{prog}: {error.name} is not installed. pip install 'podwright[pods]' brings it.")
+        return EXIT_UNAVAILABLE
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     complain(f"{prog}: this is a fault of {prog} itself: {reason}. {TRACEBACK}=1 shows where.")
     return EXIT_INTERNAL
