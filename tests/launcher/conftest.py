@@ -54,8 +54,8 @@ def _name(pid: int) -> str:
 class Launcher:
     """Starts poprun processes whose every descendant carries a mark of this test alone."""
 
-    def __init__(self, folder: Path, memory: Path) -> None:
-        self.folder, self.memory = folder, memory
+    def __init__(self, folder: Path, memory: Path, user: int | None = None) -> None:
+        self.folder, self.memory, self._user = folder, memory, user
         self.mark = os.urandom(8).hex()
         self.temporary = folder / "temporary"
         self.temporary.mkdir()
@@ -71,11 +71,14 @@ class Launcher:
             MARK: self.mark,
         }
         self.processes: list[subprocess.Popen[str]] = []
+        if user is not None:
+            for place in (folder, memory, self.temporary, self.cwd):
+                os.chown(place, user, user)
 
     def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
         """A poprun that is running, in a process group of its own as shells start commands."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.launcher.alone", *words],
+            [*self._as_user(), sys.executable, "-m", "tests.launcher.alone", *words],
             env={**self.environ, **environ},
             cwd=self.cwd,
             stdin=subprocess.DEVNULL,
@@ -87,6 +90,13 @@ class Launcher:
         )
         self.processes.append(process)
         return process
+
+    def _as_user(self) -> list[str]:
+        """An ordinary user, but that it may read where this Python lies, which may be root's."""
+        if self._user is None:
+            return []
+        who = ["setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups"]
+        return [*who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"]
 
     def run(self, *words: str, timeout: float = 300, **environ: str) -> Ran:
         """A poprun, run to its end."""

@@ -44,7 +44,7 @@ def started(
     assert process.stdout
     for _ in range(3):
         assert process.stdout.readline().endswith("up\n"), process.communicate()
-    assert [*launcher.memory.iterdir()]
+    assert launcher.left()
     return process
 
 
@@ -241,7 +241,7 @@ def test_usr1_reaches_the_instances_and_ends_nothing(launcher: Launcher) -> None
 
 
 def test_the_mark_that_sweeping_needs_is_on_every_process(launcher: Launcher) -> None:
-    process = started(launcher)
+    process = started(launcher, options=["--pid-namespace=no"])
     (folder,) = launcher.temporary.iterdir()
     entry = f"{RUN_VARIABLE}={folder.name}".encode()
     tree = launcher.tree(process)

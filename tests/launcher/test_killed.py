@@ -13,6 +13,7 @@ import itertools
 import os
 import random
 import signal
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from tests.launcher.conftest import Launcher, wait_until
 SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
 WATCHERS = ("poprun", "keeper", "guardian")
 PARTS = (*WATCHERS, "mpirun", "shims", "one instance")
+#: A user that may do nothing: nobody.
+ORDINARY = 65534
 #: Hears nothing, and leaves a daemon that hears nothing either.
 DEAF = """\
 trap '' TERM INT HUP QUIT USR1
@@ -91,13 +94,13 @@ def _batches(wanted: Sequence[tuple[str, ...]], size: int = 13) -> list[list[tup
     return [list(wanted[at : at + size]) for at in range(0, len(wanted), size)]
 
 
-def _launchers(folder: Path, count: int) -> list[Launcher]:
+def _launchers(folder: Path, count: int, user: int | None = None) -> list[Launcher]:
     found = []
     for at in range(count):
         place = folder / str(at)
         memory = place / "memory"
         memory.mkdir(parents=True)
-        found.append(Launcher(place, memory))
+        found.append(Launcher(place, memory, user))
     return found
 
 
@@ -117,10 +120,27 @@ def test_any_set_that_is_killed(
     for launcher, run, parts in zip(many, runs, batch, strict=True):
         launcher.leaves_no_process()
         run.process.communicate(timeout=300)
-        if not set(WATCHERS) <= set(parts):
-            launcher.leaves_nothing()
+        launcher.leaves_nothing()
         if not {"poprun", "keeper"} <= set(parts):
             assert launcher.calls() == ["Acquire", "Release"], parts
+
+
+@pytest.mark.outer
+def test_an_ordinary_user_has_the_kernels_help_too(many: list[Launcher]) -> None:
+    """In a user namespace: whoever is killed, all of them included, nothing is left."""
+    batch = [(part,) for part in PARTS] + [WATCHERS, PARTS]
+    with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        many += _launchers(Path(folder), len(batch), ORDINARY)
+        runs = [Run(launcher, "-v") for launcher in many]
+        for run in runs:
+            run.up()
+        for run, parts in zip(runs, batch, strict=True):
+            run.signal(parts, signal.SIGKILL)
+        for launcher, run, parts in zip(many, runs, batch, strict=True):
+            launcher.leaves_nothing()
+            _, err = run.process.communicate(timeout=300)
+            assert "a PID namespace in a user namespace: whatever is killed" in err, parts
 
 
 @pytest.mark.outer

@@ -187,3 +187,7 @@ def test_after_how_long_devices_are_fenced_can_be_said() -> None:
     for wrong in ("soon", "1", "3601", "nan", "inf", "-30"):
         with pytest.raises(InvalidRequest, match="Use seconds from 15 to 3600"):
             make_plan(parse(["t"]), {"PODWRIGHT_FENCE_AFTER": wrong})
+        with pytest.raises(InvalidRequest, match="from 15 to 3600"):
+            parse([f"--fence-after={wrong}", "t"])
+    typed = parse(["--fence-after=60", "t"])
+    assert make_plan(typed, {"PODWRIGHT_FENCE_AFTER": "30"}).request.ttl == 60

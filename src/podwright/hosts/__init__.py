@@ -28,6 +28,7 @@ from podwright.hosts._namespaces import (
     can_hold,
     fork_held,
     in_words,
+    mount_private,
     name_process,
     outside,
 )
@@ -122,6 +123,7 @@ __all__ = [
     "judge",
     "kill_all",
     "marked",
+    "mount_private",
     "name_process",
     "outside",
     "peer_of",

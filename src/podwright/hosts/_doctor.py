@@ -144,11 +144,11 @@ def _host(own: Mapping[str, Any], answer: Answer, told: Mapping[str, Any]) -> li
     text = "unlimited" if locked < 0 else f"{locked >> 10} KiB may be locked"
     todo = f"On {host}, in /etc/security/limits.conf: * - memlock unlimited"
     say("memory", enough, text, todo, WARNING)
-    how, why = told.get("held", ("", "an older Podwright does not say"))
+    how, why, *private = told.get("held", ("", "an older Podwright does not say"))
     todo = f"On {host}, as root: sysctl -w user.max_user_namespaces=100000"
     if "apparmor" in why or "ermission" in why or "ermitted" in why:
         todo += "; on Ubuntu too: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-    say("endings", bool(how), f"instances are in {in_words(how, why)}", todo, WARNING)
+    say("endings", bool(how), f"instances are in {in_words(how, why, *private)}", todo, WARNING)
     if told["server"] is not None:
         text = "is reached" if not told["server"] else f"is not reached: {told['server']}"
         todo = "Name it as all hosts can reach it: --vipu-server-host NAME"

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 _NEWNS, _NEWUSER, _NEWPID = 0x00020000, 0x10000000, 0x20000000
 _NOSUID, _NODEV, _NOEXEC, _REC, _SLAVE = 2, 4, 8, 16384, 1 << 19
 _PR_SET_NAME = 15
+#: Folders that are on most hosts, and are looked into by hardly any program: POSIX message queues
+#: are not opened by path (mq_overview(7)); what a crash left is read at the next start of a host.
+_MOUNT_POINTS = ("/dev/mqueue", "/sys/fs/pstore")
 
 #: How processes are held together: in a PID namespace, in one within a user namespace, or not.
 HELD, HELD_BY_USER, NOT_HELD = "pid", "user", ""
@@ -51,8 +54,11 @@ def fork_held(run: Callable[[], int], *, wanted: bool = True) -> Held:
     return Held(pid, NOT_HELD, why)
 
 
-def can_hold() -> tuple[str, str]:
-    """How this host would hold a child, found out by trying; and why it would not."""
+def can_hold() -> tuple[str, str, bool]:
+    """How this host would hold a child, found out by trying; and why it would not.
+
+    Last: whether it could have a folder in memory for itself (`mount_private`).
+    """
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
@@ -60,23 +66,41 @@ def can_hold() -> tuple[str, str]:
             from podwright.hosts._processes import become_subreaper
 
             become_subreaper()
-            held = fork_held(lambda: 0)
-            os.waitpid(held.pid, 0)
-            os.write(writing, f"{held.how}\n{held.why}".encode())
+            held = fork_held(lambda: 0 if mount_private("podwright-try") else 1)
+            _, code = os.waitpid(held.pid, 0)
+            os.write(writing, f"{held.how}\n{held.why}\n{'' if code else 'private'}".encode())
         os._exit(0)
     os.close(writing)
     said = _read_all(reading).decode(errors="replace")
     os.waitpid(pid, 0)
-    how, _, why = said.partition("\n")
-    return how, why
+    how, why, private = f"{said}\n\n".split("\n")[:3]
+    return how, why, bool(private)
 
 
-def in_words(how: str, why: str = "") -> str:
-    """What holds, for a person."""
+def in_words(how: str, why: str = "", private: bool = True) -> str:
+    """What holds, for a person. private: they have a folder in memory of their own."""
     if how == NOT_HELD:
         return f"no PID namespace ({why}): one watcher has to be left to end them"
     inside = " in a user namespace" if how == HELD_BY_USER else ""
-    return f"a PID namespace{inside}: whatever is killed, they end"
+    files = "leave no file" if private else "may leave files in /tmp and /dev/shm"
+    return f"a PID namespace{inside}: whatever is killed, they end, and {files}"
+
+
+def mount_private(name: str) -> str:
+    """Make a folder in memory, for this namespace alone; its path, or nothing where it cannot be.
+
+    For the first process of a namespace that was forked by `fork_held`: the folder is gone with
+    the last process in it.
+    """
+    if os.getpid() != 1:
+        return ""
+    libc = _libc()
+    for place in filter(os.path.isdir, _MOUNT_POINTS):
+        if not libc.mount(b"podwright", place.encode(), b"tmpfs", _NOSUID | _NODEV, b"mode=0700"):
+            path = os.path.join(place, name)
+            os.mkdir(path, 0o700)
+            return path
+    return ""
 
 
 def outside(root: int, inside: int) -> int:

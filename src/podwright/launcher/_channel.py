@@ -57,6 +57,22 @@ class Channel:
             self._rest = self._rest[_HEAD + size :]
         return messages
 
+    def one(self) -> tuple[Any, ...]:
+        """Wait for one message; nothing if the other end is gone. Before any `receive`."""
+        size = self._exactly(_HEAD)
+        body = self._exactly(int.from_bytes(size, "big")) if size else b""
+        message: tuple[Any, ...] = marshal.loads(body) if body else ()
+        return message
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = os.read(self.handle, size - len(data))
+            if not chunk:
+                return b""
+            data += chunk
+        return data
+
     @property
     def handles(self) -> tuple[int, int]:
         """Both descriptors of this end."""

@@ -4,6 +4,10 @@ A run keeps its scripts and mpirun's files in one folder in the place for tempor
 streams and the programs' shared memory in one folder under /dev/shm. Both are locked by poprun and
 by its guardian as long as either lives; a folder that is not locked belongs to nobody, whatever
 the process numbers in another container say, and the next poprun of the same user sweeps it away.
+
+Where the guardian has a mount namespace of its own, all of it is in one folder in memory that is
+mounted there alone: it is gone with the last process of the run, whoever was killed. poprun and
+the relay, which are outside, reach it through a descriptor.
 """
 
 from __future__ import annotations
@@ -31,25 +35,47 @@ SESSION = "PRTE_MCA_prte_tmpdir_base"
 
 
 class RunFolder(NamedTuple):
-    """The folders of one run. name: also the value of RUN_VARIABLE. locks: open files."""
+    """The folders of one run. name: also the value of RUN_VARIABLE. locks: open files.
+
+    reach: where this process finds what the instances find at `path`, if that is elsewhere.
+    """
 
     name: str
     path: str
     shared_memory: str
     locks: tuple[int, ...]
+    reach: str = ""
 
     def file(self, name: str) -> str:
-        """The path of a file of this run."""
+        """The path of a file of this run, for its instances."""
         return os.path.join(self.path, name)
 
     def stream(self, name: str) -> str:
         """The path of a pipe of this run: in memory, where a disk would take a millisecond each."""
         return os.path.join(self.shared_memory, name)
 
+    def here(self, path: str) -> str:
+        """The path of a file or pipe of this run, for this process."""
+        return self.reach + path.removeprefix(self.path) if self.reach else path
+
+    def private(self, inside: str, guardian: int) -> RunFolder:
+        """The same run's folder in the mount namespace of its guardian; these ones are removed.
+
+        inside: its path there. Raises OSError if it cannot be reached.
+        """
+        handle = os.open(f"/proc/{guardian}/root{inside}", _FLAGS)
+        self.remove()
+        return self._replace(
+            path=inside,
+            shared_memory=inside,
+            locks=(*self.locks, handle),
+            reach=f"/proc/self/fd/{handle}",
+        )
+
     def remove(self) -> None:
         """Remove both folders with all they hold; again is no error. The locks stay open."""
         for folder in {self.path, self.shared_memory}:
-            remove_tree(folder)
+            remove_tree(self.here(folder))
 
 
 def make_folder(environ: Mapping[str, str], name: str = "") -> RunFolder:

@@ -16,8 +16,8 @@ Where instances run on several hosts, each other host has a guardian too (_relay
 daemons there would kill all that is theirs as soon as one of them goes, so while an end is `held`
 they are left alone; a guardian says QUIET once only they are left, and ends them on RELEASE.
 
-It decides nothing else. poprun says START, SIGNAL, END, RELEASE; it says STARTED, GONE, QUIET,
-ENDED.
+It decides nothing else. First it says PLACED: where in its mount namespace the run's folder is to
+be. poprun says START, SIGNAL, END, RELEASE; it says STARTED, GONE, QUIET, ENDED.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from podwright.hosts import (
     fork_held,
     has_children,
     kill_all,
+    mount_private,
     name_process,
     reap,
 )
@@ -46,7 +47,7 @@ from podwright.launcher._folder import RunFolder
 from podwright.launcher._join_cgroup import enter_partition
 
 START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
-STARTED, GONE, QUIET, ENDED = "started", "gone", "quiet", "ended"
+PLACED, STARTED, GONE, QUIET, ENDED = "placed", "started", "gone", "quiet", "ended"
 #: What a command of START is, if it is not the script of the instance with that number.
 ENGINE, DAEMON = -1, -2
 
@@ -211,9 +212,19 @@ def fork_guardian(
             os.close(handle)
         os.setsid()
         name_process("podwright-guard")
+        channel.send(PLACED, mount_private(folder.name))
         return _Guardian(channel, folder, output, spawn, leash).run()
 
     return fork_held(run, wanted=held)
+
+
+def placed(channel: Channel, folder: RunFolder, guardian: int) -> RunFolder:
+    """Where the run's folder is, once its guardian has said so: that is the first it says."""
+    said = channel.one()
+    inside = said[1] if said else ""
+    with contextlib.suppress(OSError):
+        return folder.private(inside, guardian) if inside else folder
+    return folder
 
 
 def wait_for_end(channel: Channel, limit: float = 10.0) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from podwright.hosts import Process, ask_all, kill_all, marked, processes
 from podwright.launcher._folder import RUN_VARIABLE, places, remove_tree
@@ -42,7 +42,7 @@ def sweep_run(name: str, environ: Mapping[str, str]) -> None:
     until = time.monotonic() + _PATIENCE
     folders = places(name, environ)
     while True:
-        owners = _open_in(folders)
+        owners = _having_open(name)
         left = marked(RUN_VARIABLE, name)
         if not owners and not left:
             break
@@ -53,9 +53,11 @@ def sweep_run(name: str, environ: Mapping[str, str]) -> None:
         remove_tree(folder)
 
 
-def _open_in(folders: Iterable[str]) -> list[Process]:
-    """The processes of ours that have one of the folders open: its relay, its guardian."""
-    wanted = set(folders)
+def _having_open(name: str) -> list[Process]:
+    """The processes of ours that have a folder of the run open: its relay, its guardian.
+
+    Wherever it is, and removed or not.
+    """
     found = []
     for process in processes().values():
         try:
@@ -64,7 +66,8 @@ def _open_in(folders: Iterable[str]) -> list[Process]:
             continue
         for handle in opened:
             try:
-                if os.readlink(f"/proc/{process.pid}/fd/{handle}") in wanted:
+                path = os.readlink(f"/proc/{process.pid}/fd/{handle}").removesuffix(" (deleted)")
+                if os.path.basename(path) == name:
                     found.append(process)
                     break
             except OSError:

@@ -216,7 +216,7 @@ class Remotes:
     def launch(self, folder: RunFolder, number: int) -> None:
         """Start what mpirun wants on a host: a file in the run's folder says it."""
         assert self._watch
-        with open(folder.file(f"daemon.{number}"), encoding="utf-8") as file:
+        with open(folder.here(folder.file(f"daemon.{number}")), encoding="utf-8") as file:
             host, _, command = file.read().partition("\n")
         for remote in self._all:
             if remote.host == host:

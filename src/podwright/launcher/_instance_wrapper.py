@@ -97,15 +97,16 @@ def make_shim(
     """
     for rank, own in owns.items():
         for stream in ("out", "err"):
-            os.mkfifo(folder.stream(f"{stream}.{rank}"), 0o600)
-        _write(folder.stream(f"own.{rank}"), _own_lines(own).encode(errors="surrogateescape"))
-    os.mkfifo(folder.stream("status"), 0o600)
-    os.mkdir(folder.file("cache"), 0o700)
-    lines = [
+            os.mkfifo(folder.here(folder.stream(f"{stream}.{rank}")), 0o600)
+        lines = _own_lines(own).encode(errors="surrogateescape")
+        _write(folder.here(folder.stream(f"own.{rank}")), lines)
+    os.mkfifo(folder.here(folder.stream("status")), 0o600)
+    os.mkdir(folder.here(folder.file("cache")), 0o700)
+    script = [
         f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()
     ]
-    lines.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
-    _write(folder.file("shim"), "".join([*lines, _SCRIPT]).encode())
+    script.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
+    _write(folder.here(folder.file("shim")), "".join([*script, _SCRIPT]).encode())
     return ["/bin/sh", folder.file("shim")]
 
 
@@ -118,7 +119,7 @@ def _own_lines(own: Own) -> str:
 
 def give(folder: RunFolder, variables: Mapping[str, str]) -> None:
     """Tell all instances of this host of variables that were not known when mpirun was started."""
-    _write(folder.file("given"), _exports(variables).encode(errors="surrogateescape"))
+    _write(folder.here(folder.file("given")), _exports(variables).encode(errors="surrogateescape"))
 
 
 def _exports(variables: Mapping[str, str]) -> str:
@@ -135,19 +136,19 @@ def restore(folder: RunFolder, environ: Mapping[str, str]) -> list[str]:
     import marshal
 
     encoded = {os.fsencode(name): os.fsencode(value) for name, value in odd.items()}
-    _write(folder.file("environ"), marshal.dumps(encoded))
-    _write(folder.file("restore"), _RESTORE.encode())
+    _write(folder.here(folder.file("environ")), marshal.dumps(encoded))
+    _write(folder.here(folder.file("restore")), _RESTORE.encode())
     return [sys.executable, "-I", "-S", folder.file("restore"), folder.file("environ")]
 
 
 def open_stream(folder: RunFolder, name: str) -> int:
     """The reading end of one stream, before anything writes to it; it never blocks."""
-    return os.open(folder.stream(name), _READ)
+    return os.open(folder.here(folder.stream(name)), _READ)
 
 
 def open_status(folder: RunFolder) -> int:
     """The reading end of the status stream; it stays open though no instance has it open."""
-    return os.open(folder.stream("status"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.open(folder.here(folder.stream("status")), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def read_events(handle: int, rest: bytes) -> tuple[list[Event], bytes]:

@@ -160,7 +160,7 @@ class _Run:
         self._name = folder.name.rpartition("-")[2]
         words, theirs = os.pipe()
         os.set_blocking(words, False)
-        kept = start_keeper(
+        kept, folder = start_keeper(
             folder,
             theirs,
             self,
@@ -365,7 +365,8 @@ class _Run:
         if remotes:  # no file is on all hosts; nobody else may read a process's environment
             return {**found, "POPDIST_SECRET": secret}
         path = folder.file("secret")
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        handle = os.open(folder.here(path), new, 0o600)
         with open(handle, "w", encoding="ascii") as file:
             file.write(secret)
         return {**found, "POPDIST_SECRET_FILE": path}

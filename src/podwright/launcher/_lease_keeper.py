@@ -6,8 +6,9 @@ guardian is gone, with or without the kernel's help, it sees to it that nothing 
 so knows. When poprun is gone too, it gives the lease back; nobody else could say that the devices
 are free. It never gives back what it has not seen to the end.
 
-poprun says HOLD, HOSTS, FREE, END; the keeper says GUARDED, LOST, KEPT, CLEARED. If it is told that
-the lease is over, or an end takes longer than it may, it kills the guardian, whoever is stopped.
+poprun says HOLD, HOSTS, FREE, END; the keeper says GUARDED first, then LOST, KEPT, CLEARED. If it
+is told that the lease is over, or an end takes longer than it may, it kills the guardian, whoever
+is stopped.
 
 The client is loaded when the first renewal falls due: short runs never need it here.
 """
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from podwright.hosts import become_subreaper, name_process, reap
+from podwright.hosts import NOT_HELD, Held, become_subreaper, name_process, reap
 from podwright.launcher._channel import Channel
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import (
@@ -32,6 +33,7 @@ from podwright.launcher._guardian import (
     Ending,
     Spawn,
     fork_guardian,
+    placed,
     spawn,
 )
 
@@ -62,11 +64,15 @@ class Means(Protocol):
 
 
 class Kept(NamedTuple):
-    """What poprun has of a run's watchers: the keeper's pid, the line to it, the guardian's."""
+    """What poprun has of a run's watchers: the keeper's pid, the line to it, the guardian's.
+
+    inner: the guardian's pid, and what holds its instances.
+    """
 
     pid: int
     channel: Channel
     guardian: Channel
+    inner: Held = Held(0, NOT_HELD, "the keeper was ended")
 
     def hold(self, holding: Sequence[object]) -> None:
         """Keep this from now on; give it back if poprun is gone."""
@@ -97,8 +103,8 @@ def start_keeper(
     close: Sequence[int] = (),
     held: bool = True,
     spawn: Spawn = spawn,
-) -> Kept:
-    """Fork the keeper of a run, and the guardian below it.
+) -> tuple[Kept, RunFolder]:
+    """Fork the keeper of a run, and the guardian below it; and where the run's folder is now.
 
     output: where mpirun's own words go. close: poprun's alone. held: a PID namespace is wanted.
     """
@@ -108,7 +114,10 @@ def start_keeper(
     if pid:
         theirs.close()
         guardians.close()
-        return Kept(pid, ours, ours_too)
+        kept = Kept(pid, ours, ours_too)
+        if said := ours.one():
+            kept = kept._replace(inner=Held(*said[1:]))
+        return kept, placed(ours_too, folder, kept.inner.pid)
     code = 1
     try:
         ours.close()

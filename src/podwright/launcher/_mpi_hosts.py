@@ -33,7 +33,7 @@ def over_hosts(
 ) -> list[str]:
     """mpirun's arguments for several hosts. What the user says of interfaces, counts more."""
     agent = folder.file("agent")
-    handle = os.open(agent, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
+    handle = os.open(folder.here(agent), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o700)
     with open(handle, "w", encoding="utf-8") as file:
         file.write(f"#!/bin/sh\nstatus={shlex.quote(folder.stream('status'))}\n{_AGENT}")
     argv = ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", agent]

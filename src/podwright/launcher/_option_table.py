@@ -10,6 +10,8 @@ from podwright.launcher._offline import TARGETS
 from podwright.launcher._placement import STRATEGIES
 
 _MAX = 1 << 20  # replicas, instances: beyond any pod that was ever built
+#: Seconds from the last renewal of a lease to the fencing of its devices.
+SHORTEST_FENCE, LONGEST_FENCE = 15.0, 3600.0
 
 
 class Option(NamedTuple):
@@ -52,6 +54,13 @@ def _within(text: str, low: int, high: int) -> int:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value <= 1e7:
+        raise ValueError
+    return value
+
+
+def _fence(text: str) -> float:
+    value = float(text)
+    if not SHORTEST_FENCE <= value <= LONGEST_FENCE:
         raise ValueError
     return value
 
@@ -225,6 +234,14 @@ OPTIONS: tuple[Option, ...] = (
         "start all again when an instance fails (0)",
         read=_index,
         meaning="a whole number",
+    ),
+    Option(
+        "--fence-after",
+        _LAUNCH,
+        "fence the devices when nobody has renewed the lease for that time (300)",
+        value="SECONDS",
+        read=_fence,
+        meaning=f"a time in seconds, from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
     ),
     _yes_no("--pid-namespace", _LAUNCH, "of their own for a host's instances, if it may be (yes)"),
     Option(

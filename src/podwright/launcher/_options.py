@@ -57,6 +57,7 @@ class Options(NamedTuple):
     timeout: float | None = None
     grace: float | None = None
     max_restarts: int = 0
+    fence_after: float | None = None
     pid_namespace: bool = True
     host: str | None = None
     hostfile: str | None = None

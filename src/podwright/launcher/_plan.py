@@ -25,6 +25,7 @@ from podwright.launcher._environment import (
 from podwright.launcher._gpus import visibility
 from podwright.launcher._host_selection import choose_hosts
 from podwright.launcher._offline import offline_options
+from podwright.launcher._option_table import LONGEST_FENCE, SHORTEST_FENCE
 from podwright.launcher._options import Options
 from podwright.launcher._placement import FLAGS, Place, places
 from podwright.launcher._prepare import Preparation, preparation
@@ -44,7 +45,6 @@ ALLOCATION_VARIABLE = "PODWRIGHT_ALLOCATION"
 LEASE_TTL = 300.0
 #: Says otherwise: no shorter than a few renewals, no longer than the server grants.
 FENCE_VARIABLE = "PODWRIGHT_FENCE_AFTER"
-SHORTEST_TTL, LONGEST_TTL = 15.0, 3600.0
 #: Seconds between asking instances to end and ending them; less where Slurm kills after 30
 #: (its KillWait).
 GRACE = 30.0
@@ -433,23 +433,23 @@ def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
         update=options.update_partition and not granted,
         keep=not options.remove_partition,
         reset=options.reset_partition,
-        ttl=_fence_after(environ),
+        ttl=_fence_after(options, environ),
     )
 
 
-def _fence_after(environ: Mapping[str, str]) -> float:
+def _fence_after(options: Options, environ: Mapping[str, str]) -> float:
     """Seconds without a renewal after which the devices are fenced."""
     said = environ.get(FENCE_VARIABLE, "")
-    if not said:
-        return LEASE_TTL
+    if options.fence_after is not None or not said:
+        return LEASE_TTL if options.fence_after is None else options.fence_after
     try:
         seconds = float(said)
     except ValueError:
         seconds = -1.0
-    if not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+    if not SHORTEST_FENCE <= seconds <= LONGEST_FENCE:
         raise InvalidRequest(
             f"{FENCE_VARIABLE}={said!r} is no time after which devices can be fenced",
-            would_work=f"Use seconds from {SHORTEST_TTL:g} to {LONGEST_TTL:g}",
+            would_work=f"Use seconds from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
         )
     return seconds
 

@@ -46,6 +46,7 @@ from podwright.launcher._guardian import (
     START,
     Ending,
     fork_guardian,
+    placed,
 )
 from podwright.launcher._instance_binding import bind
 from podwright.launcher._instance_wrapper import (
@@ -158,7 +159,7 @@ class _Relay:
         silence: float = SILENCE,
         held: bool = True,
     ) -> None:
-        self._line, self._silence, self._held = line, silence, held
+        self._line, self._silence = line, silence
         self._owns = dict(owns)
         self._ranks = tuple(self._owns)
         self._session, self._placement, self._gpus = session, placement, gpus
@@ -180,6 +181,7 @@ class _Relay:
         sweep(self._environ)
         self._folder = make_folder(self._environ, name)
         try:
+            self._guard(held)
             self._begin()
         except BaseException:
             self._folder.remove()
@@ -194,6 +196,18 @@ class _Relay:
             },
         )
 
+    def _guard(self, held: bool) -> None:
+        self._words, theirs = os.pipe()
+        os.set_blocking(self._words, False)
+        become_subreaper()
+        self._channel, guardians = Channel.pair()
+        close = [self._words, self._line.handle, self._line.writing, *self._channel.handles]
+        inner = fork_guardian(guardians, self._folder, theirs, close=close, held=held)
+        self._guardian = inner.pid
+        guardians.close()
+        os.close(theirs)
+        self._folder = placed(self._channel, self._folder, inner.pid)
+
     def _begin(self) -> None:
         folder = self._folder
         self._shim = make_shim(folder, self._bind(), memory_settings(folder))
@@ -207,15 +221,6 @@ class _Relay:
                 handle = open_stream(folder, f"{name}.{rank}")
                 self._streams[handle] = (rank, stream)
                 self._open.register(handle, select.EPOLLIN)
-        self._words, theirs = os.pipe()
-        os.set_blocking(self._words, False)
-        become_subreaper()
-        self._channel, guardians = Channel.pair()
-        close = [self._words, self._line.handle, self._line.writing, *self._channel.handles]
-        inner = fork_guardian(guardians, folder, theirs, close=close, held=self._held)
-        self._guardian = inner.pid
-        guardians.close()
-        os.close(theirs)
         self._here: Ending | None = None
         self._done = self._cut = self._paused = False
         self._kill_at = math.inf
@@ -354,7 +359,8 @@ class _Relay:
     def _read_status(self) -> None:
         events, self._rest = read_events(self._status, self._rest)
         for event in events:
-            said = read_said(self._folder.stream(f"error.{event.rank}")) if event.failed else ""
+            path = self._folder.here(self._folder.stream(f"error.{event.rank}"))
+            said = read_said(path) if event.failed else ""
             if said:
                 self._line.send(SAID, event.rank, said)
         if events:

@@ -35,7 +35,7 @@ from podwright.launcher._guardian import (
 )
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import Event, open_status, open_stream, read_events
-from podwright.launcher._lease_keeper import CLEARED, GUARDED, KEPT, LOST, SLACK, Kept, boottime
+from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, Kept, boottime
 from podwright.launcher._logs import Logs, allow_open_files
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
@@ -88,7 +88,8 @@ class Watch:
         self._engine_name = engine
         self._kept = kept
         self._channel = kept.guardian
-        self._guardian = 0
+        self._guardian, how, why = kept.inner
+        output.log("I", f"instances are in {in_words(how, why, bool(folder.reach))}")
         self._fence, self._lost, self._renewed = fence, lost, boottime()
         self._folder = folder
         self._output = output
@@ -320,7 +321,8 @@ class Watch:
 
     def _failed(self, index: int, code: int) -> None:
         """Keep what there is to say of it, for the record."""
-        said = self._said.get(index) or read_said(self._folder.stream(f"error.{index}"))
+        path = self._folder.here(self._folder.stream(f"error.{index}"))
+        said = self._said.get(index) or read_said(path)
         pid, first = self._pids.get(index, 0), self.cause is None
         self._failures.append(Failure(index, time.time(), code, pid, said, first))
 
@@ -390,10 +392,7 @@ class Watch:
 
     def _read_keeper(self) -> None:
         for kind, *values in self._kept.channel.receive():
-            if kind == GUARDED:
-                self._guardian, how, why = values
-                self._output.log("I", f"instances are in {in_words(how, why)}")
-            elif kind == KEPT:
+            if kind == KEPT:
                 self._renewed = boottime()
             elif kind == LOST:
                 self._lost(values[0], values[1])
