@@ -1,3 +1,58 @@
-"""Carves pods of accelerators into partitions, launches programs on them, and serves Slurm."""
+"""Carves pods of accelerators into partitions, launches programs on them, and serves Slurm.
+
+    import podwright
+
+    with podwright.connect() as pod:
+        with pod.partition(size=4, gcds=2) as partition:
+            podwright.run(["python3", "train.py"], partition=partition, replicas=4, instances=2)
+
+    job = podwright.launch(train, "config.yaml", replicas=8, instances=4)
+    print(job.results())
+
+What `__all__` lists, `podwright.slurm` and `podwright.errors` is the public interface; other
+modules may change in any release. Names are loaded when they are asked for.
+"""
+
+from __future__ import annotations
 
 __version__ = "0.1.0"
+#: As type checkers know it; `typing` would cost every command 3 ms.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from podwright import errors as errors
+    from podwright import slurm as slurm
+    from podwright.api import Job, Partition, Pod, connect, launch, partition, run, run_async
+    from podwright.errors import PodwrightError
+
+__all__ = [
+    "Job",
+    "Partition",
+    "Pod",
+    "PodwrightError",
+    "__version__",
+    "connect",
+    "errors",
+    "launch",
+    "partition",
+    "run",
+    "run_async",
+    "slurm",
+]
+_OF_API = ("Job", "Partition", "Pod", "connect", "launch", "partition", "run", "run_async")
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name in _OF_API:
+        return getattr(importlib.import_module("podwright.api"), name)
+    if name in ("errors", "slurm"):
+        return importlib.import_module(f"podwright.{name}")
+    if name == "PodwrightError":
+        return importlib.import_module("podwright.errors").PodwrightError
+    raise AttributeError(f"module 'podwright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,10 @@ PodwrightError
 ├── Fenced              an old epoch: the lease or server is over ABORTED
 ├── Unavailable         the server cannot be reached or is ending UNAVAILABLE
 ├── TimedOut            the answer took too long                  DEADLINE_EXCEEDED
+├── LaunchFailed        a launch did not end well
+│   └── InstanceFailed  its exception cannot come home as it is
+├── PythonMismatch      a host has another Python than a function was sent from
+├── NotPicklable        a function cannot be sent (an InvalidRequest)
 └── Internal            our fault                                 INTERNAL
 
 Each says what was asked, what stands in the way, and what would work; the sentence is made
@@ -127,6 +131,24 @@ class TimedOut(PodwrightError):
     exit_code = 69
 
 
+class LaunchFailed(PodwrightError):
+    """The launch did not end well. `data`: `exit_code`, poprun's, and `log`, its last words."""
+
+
+class InstanceFailed(LaunchFailed):
+    """A function did not return. `data`: `instance`, `host`, `type`, `traceback`."""
+
+
+class PythonMismatch(PodwrightError):
+    """Two Pythons that do not read each other's functions. `data`: `host`, `here`, `there`."""
+
+    exit_code = 69
+
+
+class NotPicklable(InvalidRequest):
+    """What should travel cannot: a lock, an open file, a connection."""
+
+
 class Internal(PodwrightError):
     """A fault of ours."""
 
@@ -146,6 +168,10 @@ _BY_NAME: dict[str, type[PodwrightError]] = {
         Unavailable,
         TimedOut,
         Internal,
+        LaunchFailed,
+        InstanceFailed,
+        PythonMismatch,
+        NotPicklable,
     )
 }
 _BY_CODE: dict[str, type[PodwrightError]] = {

@@ -3,6 +3,8 @@
 from podwright.launcher._config import write_config
 from podwright.launcher._dry_run import would_run
 from podwright.launcher._engine import Command, Engine, FakeEngine, Mpirun
+from podwright.launcher._exchange import Exchange
+from podwright.launcher._folder import RunFolder, make_folder
 from podwright.launcher._launch import launch
 from podwright.launcher._option_table import OPTIONS, help_text
 from podwright.launcher._options import Options, parse
@@ -13,14 +15,17 @@ __all__ = [
     "OPTIONS",
     "Command",
     "Engine",
+    "Exchange",
     "FakeEngine",
     "Instance",
     "Mpirun",
     "Options",
     "Output",
     "Plan",
+    "RunFolder",
     "help_text",
     "launch",
+    "make_folder",
     "make_plan",
     "parse",
     "places_instances",

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from podwright.launcher._exchange import STREAMS, pieces
 from podwright.launcher._exit_cause import Cause, described
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import DAEMON, END, GONE, ORPHAN_GRACE, SIGNAL
@@ -22,6 +23,7 @@ from podwright.launcher._relay import (
     LAUNCH,
     LOST,
     PAUSE,
+    PAYLOAD,
     SAID,
     SILENCE,
     SYNC,
@@ -74,6 +76,20 @@ class Remotes:
             return None
         return [*remote.shim, BY_MPIRUN, *remote.restore, *program]
 
+    def carry(self, payload: bytes) -> None:
+        """Give every host the payload, before anything is started there. Raises HostsUnusable."""
+        for piece in pieces(payload) if self._all else ():
+            self.send(PAYLOAD, piece)
+            while any(remote.line.waiting for remote in self._all):
+                poll = select.poll()
+                for remote in self._all:
+                    if remote.line.waiting and not remote.line.closed:
+                        poll.register(remote.line.writing, select.POLLOUT)
+                poll.poll(BEAT_EVERY * 1000)
+                for remote in self._all:
+                    remote.line.pump()
+                self.idle()
+
     # For the loop of Watch
 
     def watch(self, watch: Watch) -> None:
@@ -125,7 +141,7 @@ class Remotes:
         assert self._watch
         if kind == OUTPUT:
             index, stream, data = values
-            if index in remote.ranks and stream < 2:
+            if index in remote.ranks and stream <= len(STREAMS):
                 self._watch.wrote(index, stream, data)
         elif kind == EVENTS:
             self._watch.happened([Event(*e) for e in values[0] if e[0] in remote.ranks])

@@ -25,6 +25,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from podwright.launcher._exchange import (
+    PAYLOAD_VARIABLE,
+    RESULT_STREAM,
+    RESULT_VARIABLE,
+    streams,
+)
 from podwright.launcher._folder import RunFolder
 
 _SCRIPT = """\
@@ -88,16 +94,26 @@ class Own(NamedTuple):
 
 
 def make_shim(
-    folder: RunFolder, owns: Mapping[int, Own], instead: Mapping[str, str] | None = None
+    folder: RunFolder,
+    owns: Mapping[int, Own],
+    instead: Mapping[str, str] | None = None,
+    *,
+    returns: bool = False,
 ) -> list[str]:
     """Put script and streams into the folder; the words in front of an instance's rank, or of `-`.
 
-    owns: by the rank of each instance of this host.
+    owns: by the rank of each instance of this host. returns: each has a stream for its result.
     instead: values of variables that are other ones on this host than on poprun's, if set at all.
     """
     for rank, own in owns.items():
-        for stream in ("out", "err"):
+        for stream in streams(returns=returns):
             os.mkfifo(folder.here(folder.stream(f"{stream}.{rank}")), 0o600)
+        if returns:
+            exchanged = {
+                PAYLOAD_VARIABLE: folder.file("payload"),
+                RESULT_VARIABLE: folder.stream(f"{RESULT_STREAM}.{rank}"),
+            }
+            own = own._replace(variables={**own.variables, **exchanged})
         lines = _own_lines(own).encode(errors="surrogateescape")
         _write(folder.here(folder.stream(f"own.{rank}")), lines)
     os.mkfifo(folder.here(folder.stream("status")), 0o600)

@@ -18,6 +18,7 @@ from podwright.launcher._environment import (
     visible_gpus,
     whole_environment,
 )
+from podwright.launcher._exchange import Exchange, Results, append
 from podwright.launcher._exit_cause import Cause
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 from podwright.launcher._gpus import Placement, simulated
@@ -70,14 +71,19 @@ def launch(
     output: Output | None = None,
     engine: Engine | None = None,
     find: Find | None = None,
+    exchange: Exchange | None = None,
 ) -> int:
-    """Run a plan to its end; poprun's exit code. Raises podwright.wire errors if it cannot."""
+    """Run a plan to its end; poprun's exit code. Raises podwright.wire errors if it cannot.
+
+    exchange: what instances are given, and give back, beside arguments and output.
+    """
     output = output or Output(verbosity=plan.verbosity, environ=environ)
     for note in plan.notes:
         output.warn(note)
     try:
         with signals() as caught:
-            return _launch(plan, environ, output, engine or _engine(plan, environ), find, caught)
+            engine = engine or _engine(plan, environ)
+            return _launch(plan, environ, output, engine, find, caught, exchange)
     except Interrupted as stop:
         return 128 + stop.number
     finally:
@@ -95,6 +101,7 @@ def _launch(
     engine: Engine,
     find: Find | None,
     signals: Signals,
+    exchange: Exchange | None,
 ) -> int:
     _check_program(plan, environ)
     if plan.log_folder:
@@ -110,7 +117,7 @@ def _launch(
         from podwright.launcher._prepare import prepare
 
         key = prepare(plan.preparation, plan.hosts, environ, output)
-    run = _Run(plan, environ, output, engine, find, signals, key)
+    run = _Run(plan, environ, output, engine, find, signals, key, exchange)
     try:
         cause = run.attempt()
         while run.starts_again(cause):
@@ -133,8 +140,9 @@ class _Run:
         find: Find | None,
         signals: Signals,
         key: str = "",
+        exchange: Exchange | None = None,
     ) -> None:
-        self._key = key
+        self._key, self._exchange = key, exchange
         self._asked = self._plan = plan
         self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
@@ -182,7 +190,11 @@ class _Run:
             if looked and (problem := looked.problem(plan.hosts)):
                 output.warn(problem)
             owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
-            shim = make_shim(folder, bind(owns, plan.placement, environ, plan.gpus))
+            owned = bind(owns, plan.placement, environ, plan.gpus)
+            shim = make_shim(folder, owned, returns=self._exchange is not None)
+            if self._exchange:
+                append(folder.file("payload"), self._exchange.payload)
+                remotes.carry(self._exchange.payload)
             program = [*restore(folder, environ), *plan.program]
             command = self._engine.command(plan, folder, shim, program, remotes)
             for note in command.notes if not self._restarts else ():
@@ -221,6 +233,7 @@ class _Run:
                 end=self._end,
                 remotes=remotes,
                 spare=spare,
+                results=Results(self._exchange.folder) if self._exchange else None,
             )
             watched = True
             if not early:
@@ -298,7 +311,10 @@ class _Run:
         healthy = [*plan.hosts, *plan.spares]
         while True:
             try:
-                return meet(self._plan, folder, self._environ, self._output, self._key)
+                returns = self._exchange is not None
+                return meet(
+                    self._plan, folder, self._environ, self._output, self._key, returns=returns
+                )
             except HostsUnusable as error:
                 healthy = [host for host in healthy if host not in error.data["hosts"]]
                 if not self._restarts or not healthy:

@@ -27,11 +27,18 @@ from podwright.launcher._relays import HostsUnusable, Remote, connect
 
 
 def meet(
-    plan: Plan, folder: RunFolder, environ: Mapping[str, str], output: Output, key: str = ""
+    plan: Plan,
+    folder: RunFolder,
+    environ: Mapping[str, str],
+    output: Output,
+    key: str = "",
+    *,
+    returns: bool = False,
 ) -> Remotes:
     """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound.
 
-    key: leads there by ssh, before those of the user's configuration.
+    key: leads there by ssh, before those of the user's configuration. returns: instances give
+    something back (_exchange).
     """
     hosts = dict.fromkeys(instance.host for instance in plan.instances)
     if tuple(hosts) == ("localhost",):
@@ -58,6 +65,7 @@ def meet(
             "environ": dict(environ),
             "session": folder.path,
             "held": plan.pid_namespace,
+            **({"returns": True} if returns else {}),
         }
 
     def starter(host: str, words: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launcher._channel import Channel
+from podwright.launcher._exchange import add_piece, streams
 from podwright.launcher._failures import read_said
 from podwright.launcher._folder import (
     RUN_VARIABLE,
@@ -62,7 +63,7 @@ from podwright.launcher._relay_protocol import Line
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
-PAUSE, SAID = "pause", "said"
+PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
 #: Seconds from one sign of life to the next, and after which the other end counts as gone.
 BEAT_EVERY = 2.0
 SILENCE = 12.0
@@ -158,8 +159,9 @@ class _Relay:
         session: str,
         silence: float = SILENCE,
         held: bool = True,
+        returns: bool = False,
     ) -> None:
-        self._line, self._silence = line, silence
+        self._line, self._silence, self._returns = line, silence, returns
         self._owns = dict(owns)
         self._ranks = tuple(self._owns)
         self._session, self._placement, self._gpus = session, placement, gpus
@@ -210,14 +212,15 @@ class _Relay:
 
     def _begin(self) -> None:
         folder = self._folder
-        self._shim = make_shim(folder, self._bind(), memory_settings(folder))
+        instead = memory_settings(folder)
+        self._shim = make_shim(folder, self._bind(), instead, returns=self._returns)
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
         self._open = select.epoll()
         self._streams: dict[int, tuple[int, int]] = {}
         for rank in self._ranks:
-            for stream, name in enumerate(("out", "err")):
+            for stream, name in enumerate(streams(returns=self._returns)):
                 handle = open_stream(folder, f"{name}.{rank}")
                 self._streams[handle] = (rank, stream)
                 self._open.register(handle, select.EPOLLIN)
@@ -302,6 +305,8 @@ class _Relay:
         for kind, *values in self._line.receive():
             if kind == START:
                 self._start(*values)
+            elif kind == PAYLOAD:
+                self._take(values[0])
             elif kind == LAUNCH:
                 # What mpirun wants to be run here, its own daemon, as a line of shell.
                 command = values[1].replace(self._session, self._folder.path)
@@ -316,6 +321,12 @@ class _Relay:
                 self._paused = True
             elif kind not in (BEAT, HELLO):
                 self._channel.send(kind, *values)
+
+    def _take(self, piece: str) -> None:
+        try:
+            add_piece(self._folder.here(self._folder.file("payload")), piece)
+        except OSError as error:
+            self._line.send(LOST, f"cannot keep what was sent: {error.strerror}")
 
     def _start(
         self, ranks: Sequence[int], environ: Mapping[str, str], program: Sequence[str]

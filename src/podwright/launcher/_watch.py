@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from podwright.errors import Fenced
 from podwright.hosts import in_words, marked, outside, reap
+from podwright.launcher._exchange import RESULT_STREAM, STREAMS, Results
 from podwright.launcher._exit_cause import Cause, aborted, described, engine_gone
 from podwright.launcher._failures import Failure, append, line_of, read_said
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder
@@ -64,6 +65,7 @@ class Watch:
     fence: seconds without a renewal after which a lease is over; 0: there is none.
     lost: told of the code and the words when the lease is over.
     spare: children of this process that are no part of the run.
+    results: what instances give back, if they do.
     """
 
     def __init__(
@@ -81,8 +83,9 @@ class Watch:
         remotes: Remotes = NOWHERE,
         engine: str = "mpirun",
         spare: Sequence[int] = (),
+        results: Results | None = None,
     ) -> None:
-        self._spare = spare
+        self._spare, self._results = spare, results
         self._remotes = remotes
         self._remotes.watch(self)
         self._engine_name = engine
@@ -108,6 +111,7 @@ class Watch:
         self._rest = b""
         self._engine_words = b""
         self._streams: dict[int, Stream] = {}
+        self._returning: dict[int, int] = {}
         self._by_instance: list[list[Stream]] = []
         self._open = select.epoll()
         self._codes: dict[int, int] = {}
@@ -129,9 +133,13 @@ class Watch:
             self._by_instance.append(pair)
             if index in self._remotes.ranks:
                 continue
-            for stream, name in zip(pair, ("out", "err"), strict=True):
+            for stream, name in zip(pair, STREAMS, strict=True):
                 handle = open_stream(folder, f"{name}.{index}")
                 self._streams[handle] = stream
+                self._open.register(handle, select.EPOLLIN)
+            if results:
+                handle = open_stream(folder, f"{RESULT_STREAM}.{index}")
+                self._returning[handle] = index
                 self._open.register(handle, select.EPOLLIN)
 
     def run(self) -> Cause | None:
@@ -224,7 +232,29 @@ class Watch:
 
     def _read_streams(self) -> None:
         for handle, _ in self._open.poll(0):
-            self._read_stream(handle)
+            if handle in self._returning:
+                self._read_result(handle)
+            else:
+                self._read_stream(handle)
+
+    def _read_result(self, handle: int) -> bool:
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return False
+        self._returned(self._returning[handle], data)
+        if not data:
+            self._open.unregister(handle)
+            os.close(handle)
+            del self._returning[handle]
+        return bool(data)
+
+    def _returned(self, index: int, data: bytes) -> None:
+        try:
+            if self._results and data:
+                self._results.add(index, data)
+        except OSError as error:
+            self.fail(Cause(1, f"the result of instance {index} is lost: {error.strerror}"))
 
     def _read_stream(self, handle: int) -> bool:
         stream = self._streams[handle]
@@ -253,7 +283,10 @@ class Watch:
             self._logs = None
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
-        """What an instance on another host wrote: to standard output (0) or error (1)."""
+        """What an instance on another host wrote: to its streams, by their numbers (_exchange)."""
+        if number == len(STREAMS):
+            self._returned(index, data)
+            return
         stream = self._by_instance[index][number]
         self._log(stream, data)
         self._write(stream, stream.feed(data))
@@ -266,6 +299,13 @@ class Watch:
                     self._output.flush()
             if handle in self._streams:
                 os.close(handle)
+        for handle in list(self._returning):
+            while self._read_result(handle):
+                pass
+            if handle in self._returning:
+                os.close(handle)
+        if self._results:
+            self._results.close()
         for index in self._remotes.ranks:
             for stream in self._by_instance[index]:
                 self._write(stream, stream.finish())

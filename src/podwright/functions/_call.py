@@ -1,0 +1,76 @@
+"""A function on its way: pickled by cloudpickle, behind a line that says for whom it is.
+
+cloudpickle sends functions of `__main__` and lambdas as they are, byte code and all, which only
+the same Python reads: the version is compared before anything is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+from podwright.functions._errors import NotPicklable, PythonMismatch
+
+_LONGEST_LINE = 1 << 20
+
+
+class Call(NamedTuple):
+    """What is to be called."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+def python() -> str:
+    """This Python, as a sentence names it: `CPython 3.11.7`."""
+    name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name)
+    return f"{name or sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
+
+
+def _kind(said: str) -> str:
+    """What two Pythons must share: all but the last number."""
+    return said.rpartition(".")[0]
+
+
+def dump_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> bytes:
+    """The call as it travels. Raises NotPicklable."""
+    import cloudpickle
+
+    if not callable(function):
+        raise NotPicklable(f"{function!r} is no function", would_work="pass what is to be called")
+    try:
+        body: bytes = cloudpickle.dumps(Call(function, tuple(args), dict(kwargs)))
+    except Exception as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise NotPicklable(
+            f"{name} cannot be sent to other processes: {type(error).__name__}: {error}",
+            would_work="open files, locks and connections inside the function",
+        ) from error
+    head = {"python": python(), "path": [os.path.abspath(path or ".") for path in sys.path]}
+    return json.dumps(head).encode() + b"\n" + body
+
+
+def load_call(file: BinaryIO, host: str) -> Call:
+    """The call that was sent. Raises PythonMismatch before anything of it is unpickled."""
+    import pickle
+
+    head = json.loads(file.readline(_LONGEST_LINE))
+    here = python()
+    if _kind(head["python"]) != _kind(here):
+        raise PythonMismatch(
+            f"the function was sent by {head['python']}, and host {host} has {here}",
+            would_work=f"use the same Python on all hosts ({sys.executable} there)",
+            host=host,
+            here=head["python"],
+            there=here,
+        )
+    # Modules beside the program that sent it are found here as they are there.
+    sys.path += [path for path in head["path"] if path not in sys.path]
+    call: Call = pickle.load(file)
+    return call

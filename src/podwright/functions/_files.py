@@ -1,0 +1,54 @@
+"""Files that nobody else could have written. What is unpickled is run: so it is asked first."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO
+
+from podwright.wire import Denied
+
+
+def private_folder(path: str) -> str:
+    """Make a folder for this user alone, or take one that is so; its path. Raises Denied."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    _check(path, os.lstat(path), folder=True)
+    return path
+
+
+def open_own(path: str) -> BinaryIO:
+    """Open a file that only this user could have written, in a folder of which that is true, too.
+
+    Raises Denied, or FileNotFoundError. A link is not followed.
+    """
+    folder = os.path.dirname(path) or "."
+    _check(folder, os.stat(folder), folder=True)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Denied(f"{path} is not read: {error.strerror}") from None
+    try:
+        _check(path, os.fstat(handle), folder=False)
+    except BaseException:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "rb")
+
+
+def _check(path: str, found: os.stat_result, *, folder: bool) -> None:
+    kind = stat.S_ISDIR if folder else stat.S_ISREG
+    problem = ""
+    if not kind(found.st_mode):
+        problem = f"is no {'folder' if folder else 'ordinary file'}"
+    elif found.st_uid != os.getuid():
+        problem = f"belongs to the user with number {found.st_uid}"
+    elif found.st_mode & 0o022:
+        problem = f"may be written by others (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    if problem:
+        raise Denied(
+            f"{path} {problem}: what is in it would be run, and somebody else may have written it",
+            would_work="use a folder of your own with mode 0700",
+            path=path,
+        )
