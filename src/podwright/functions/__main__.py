@@ -18,16 +18,14 @@ from podwright.functions._call import load_call
 from podwright.functions._files import open_own
 from podwright.functions._outcome import raised, returned
 
-_RANKS = ("POPDIST_INSTANCE_INDEX", "SLURM_PROCID")
-
 
 def main() -> int:
     """The exit code: 0 if the function returned, 1 if it raised, its own after sys.exit()."""
     payload = os.environ.pop(PAYLOAD_VARIABLE, "")
     result = os.environ.pop(RESULT_VARIABLE, "")
     if len(sys.argv) == 3:
-        rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
-        payload, result = sys.argv[1], os.path.join(sys.argv[2], f"result.{int(rank)}")
+        rank = int(os.environ.get("SLURM_PROCID", "0"))
+        payload, result = sys.argv[1], os.path.join(sys.argv[2], f"result.{rank}")
     if not payload or not result:
         print("podwright.functions is started by podwright.launch()", file=sys.stderr)
         return 2

@@ -1,0 +1,194 @@
+"""A job that calls a function: how it stands, what its tasks returned, found again by its number.
+
+What is known of it lies in its folder: the call, the results, the output, and how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Generator
+from typing import Any, Generic, TypeVar
+
+from podwright.functions import LaunchFailed, Outcome, finished, private_folder, read_outcome
+from podwright.slurm.jobs._commands import HERE, Commands, checked
+from podwright.slurm.jobs._states import FORGOTTEN, OVER, UNKNOWN, States, recorded, states_of
+from podwright.wire import NotFound
+
+R = TypeVar("R")
+
+_BY_NUMBER = "by-number"
+#: Seconds between two looks at a job, at first and later.
+_LOOK = (0.1, 5.0)
+#: Seconds for which a shared file system may not show yet what a node has written.
+_LATE = 30.0
+
+
+def link(base: str, own: str, number: str) -> None:
+    """From now on a job is found by its number. An older one of that number no longer is."""
+    folder = private_folder(os.path.join(base, _BY_NUMBER))
+    new = os.path.join(folder, f".{number}.{os.getpid()}")
+    os.symlink(os.path.join("..", os.path.basename(own)), new)
+    os.replace(new, os.path.join(folder, number))
+
+
+def attach(
+    number: int | str, *, folder: str | None = None, commands: Commands | None = None
+) -> Job[Any]:
+    """A job that was submitted by another program of this user's, by its number.
+
+    folder: as `submit` was told. Raises `NotFound`.
+    """
+    base = os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs"))
+    own = os.path.realpath(os.path.join(base, _BY_NUMBER, str(int(number))))
+    if not os.path.isdir(own):
+        raise NotFound(
+            f"no job {number} was submitted from Python with the folder {base}",
+            would_work="name the folder that submit() was told",
+        )
+    return Job(str(int(number)), private_folder(own), commands or HERE)
+
+
+class Job(Generic[R]):
+    """A job of Slurm's that calls a function in each of its tasks. Made by `submit`, `attach`."""
+
+    def __init__(self, number: str, folder: str, commands: Commands) -> None:
+        #: Its number, as Slurm has it.
+        self.id = int(number)
+        #: Where all of it lies, for this user alone.
+        self.folder = folder
+        self._commands = commands
+        with open(self._file("job.json"), "rb") as file:
+            self.tasks: int = json.load(file)["tasks"]
+
+    @property
+    def _states(self) -> States:
+        return states_of(self._commands)
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.folder, name)
+
+    @property
+    def state(self) -> str:
+        """In Slurm's word: `PENDING`, `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, `TIMEOUT` …
+
+        Of a job that Slurm has forgotten: what its accounting says, else how its script ended;
+        `UNKNOWN` where nobody knows.
+        """
+        state = self._states.state(str(self.id)) or UNKNOWN
+        if state == FORGOTTEN:
+            state = recorded(self._commands, str(self.id))
+        if state == UNKNOWN and (code := self._end()) is not None:
+            state = "FAILED" if code else "COMPLETED"
+        return state
+
+    def _end(self) -> int | None:
+        try:
+            with open(self._file("end"), encoding="ascii") as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            return None
+
+    def done(self) -> bool:
+        """Whether it is over: its script has ended, or Slurm no longer knows of it."""
+        if self._end() is not None:
+            return True
+        state = self._states.state(str(self.id))
+        return state == FORGOTTEN or state in OVER
+
+    def progress(self) -> tuple[int, int]:
+        """How many tasks have returned or raised, and how many there are."""
+        return sum(finished(self._result(i)) for i in range(self.tasks)), self.tasks
+
+    def _result(self, task: int) -> str:
+        return self._file(f"result.{task}")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end, timeout seconds at most; whether it came. Ctrl-C ends the waiting."""
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = _LOOK[0]
+        while not self.done():
+            if until is not None and time.monotonic() >= until:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 1.3, _LOOK[1])
+        return True
+
+    def results(self, timeout: float | None = None) -> list[R]:
+        """What the function returned, one for each task, in their order.
+
+        If it raised, the exception that came first is raised here, with the traceback of where it
+        happened as its cause. Raises `LaunchFailed` where the job ended in another way, or
+        `TimeoutError` after timeout seconds; the job then goes on.
+        """
+        if not self.wait(timeout):
+            raise TimeoutError(f"job {self.id} goes on after {timeout:g} s")
+        until = time.monotonic() + (_LATE if self._end() == 0 else 1.0)
+        while (found := self._outcomes()) and None in found and time.monotonic() < until:
+            os.listdir(self.folder)  # NFS looks again
+            time.sleep(_LOOK[0])
+        return self._judged(found)
+
+    def result(self, task: int = 0, timeout: float | None = None) -> R:
+        """What one task returned. Raises as `results` does."""
+        return self.results(timeout)[task]
+
+    def _outcomes(self) -> list[Outcome | None]:
+        return [read_outcome(self._result(i), i) for i in range(self.tasks)]
+
+    def _judged(self, found: list[Outcome | None]) -> list[R]:
+        if failed := [outcome for outcome in found if outcome and outcome.error]:
+            first = min(failed, key=lambda one: os.stat(self._result(one.instance)).st_mtime_ns)
+            assert first.error
+            raise first.error
+        if None in found:
+            state = self.state
+            raise LaunchFailed(
+                f"job {self.id} is {state}, and {found.count(None)} of its {self.tasks} tasks "
+                "returned nothing",
+                would_work="read job.logs()",
+                exit_code=self._end() or 1,
+                state=state,
+                log=self.logs()[-4000:],
+            )
+        return [outcome.value for outcome in found if outcome]
+
+    def logs(self) -> str:
+        """What the job has written so far."""
+        try:
+            with open(self._file("log"), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def cancel(self) -> None:
+        """End it, by scancel; a job that is over stays as it is."""
+        checked(self._commands, ["scancel", str(self.id)])
+        self._states.soon()
+
+    def remove(self) -> None:
+        """Remove its folder: results and output are gone. Raises `TimeoutError` while it runs."""
+        if not self.done():
+            raise TimeoutError(f"job {self.id} is not over: cancel() it first")
+        entry = os.path.join(os.path.dirname(self.folder), _BY_NUMBER, str(self.id))
+        if os.path.realpath(entry) == self.folder:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(entry)
+        shutil.rmtree(self.folder)
+
+    def __await__(self) -> Generator[Any, None, list[R]]:
+        return self._await().__await__()
+
+    async def _await(self) -> list[R]:
+        pause = _LOOK[0]
+        while not await asyncio.to_thread(self.done):
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.3, _LOOK[1])
+        return await asyncio.to_thread(self.results)
+
+    def __repr__(self) -> str:
+        return f"<podwright.slurm.Job {self.id} of {self.tasks} tasks>"

@@ -1,0 +1,97 @@
+"""`podwright.slurm.submit`: a function becomes a batch job, whose tasks each call it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from podwright.functions import dump_call, private_folder
+from podwright.slurm.jobs._commands import HERE, Commands, checked
+from podwright.slurm.jobs._job import Job, link
+from podwright.wire import InvalidRequest
+
+R = TypeVar("R")
+
+Option = bool | int | str
+_SCRIPT = """\
+#!/bin/bash
+umask 077
+cd {cwd} || exit 1
+srun --kill-on-bad-exit=1{more} {python} -P -m podwright.functions {folder}/call {folder}
+code=$?
+echo $code >{folder}/end.new && mv {folder}/end.new {folder}/end
+exit $code
+"""
+
+
+def submit(
+    function: Callable[..., R],
+    *args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    ipus: int | None = None,
+    tasks: int = 1,
+    name: str = "",
+    folder: str | None = None,
+    cwd: str | None = None,
+    commands: Commands | None = None,
+    **options: Option,
+) -> Job[R]:
+    """Submit a job that calls a function in each of its tasks; returns once Slurm has taken it.
+
+    ipus: devices of a pod, all tasks together, where Slurm knows `--ipus`. tasks: processes.
+    name: the job's; by default the function's. folder: where the function, its results and the
+    job's output are kept, on a file system that the nodes share; `~/.podwright/jobs` by default. It
+    is made for this user alone. cwd: of the tasks; this one by default. options: any other of
+    sbatch's, with underscores: `time="1:00:00"`, `partition="long"`, `gpus_per_task=1`,
+    `exclusive=True`. kwargs: for the function.
+
+    The nodes need the same Python with Podwright at the same place. Raises `NotPicklable`;
+    `PodwrightError` with Slurm's words where it refuses; `Unavailable` where there is no Slurm.
+    """
+    if tasks < 1:
+        raise InvalidRequest(f"a job has at least one task, not {tasks}")
+    commands = commands or HERE
+    payload = dump_call(function, args, kwargs or {})
+    base = private_folder(os.path.abspath(folder or os.path.expanduser("~/.podwright/jobs")))
+    own = private_folder(os.path.join(base, os.urandom(8).hex()))
+    _keep(own, "call", payload)
+    said = {"tasks": tasks, "name": name or getattr(function, "__name__", "function")}
+    _keep(own, "job.json", json.dumps(said).encode())
+    script = _SCRIPT.format(
+        cwd=shlex.quote(cwd or os.getcwd()),
+        python=shlex.quote(sys.executable),
+        folder=shlex.quote(own),
+        # Since 22.05 a step no longer takes this from its job.
+        more=f" --cpus-per-task={options['cpus_per_task']}" if "cpus_per_task" in options else "",
+    )
+    words = ["sbatch", "--parsable", f"--job-name={said['name']}", f"--ntasks={tasks}"]
+    words += [f"--output={own}/log", "--open-mode=append"]
+    words += [f"--ipus={ipus}"] if ipus is not None else []
+    words += _words(options)
+    number = checked(commands, words, script).split(";")[0].strip()
+    if not number.isdigit():
+        raise InvalidRequest(f"sbatch gave no number of a job, but {number!r}")
+    link(base, own, number)
+    return Job(number, own, commands)
+
+
+def _words(options: Mapping[str, Option]) -> list[str]:
+    words = []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif value is not False:
+            words.append(f"{option}={value}")
+    return words
+
+
+def _keep(folder: str, name: str, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    handle = os.open(os.path.join(folder, name), flags, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
