@@ -14,8 +14,8 @@ import sys
 from typing import Any
 
 from podwright.api._tether import end_with
+from podwright.errors import Internal, PodwrightError
 from podwright.launcher import Exchange, launch, make_plan, parse, places_instances
-from podwright.wire import Internal, PodwrightError
 
 
 def main() -> int:

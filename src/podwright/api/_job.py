@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from podwright.api._process import LaunchProcess, Option, option_words
 from podwright.api._run import counts, described, place
-from podwright.functions import LaunchFailed, Outcome, dump_call, finished, read_outcome
+from podwright.errors import LaunchFailed
+from podwright.functions import Outcome, dump_call, finished, read_outcome
 from podwright.launcher import RunFolder, make_folder
 
 if TYPE_CHECKING:

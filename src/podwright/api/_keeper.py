@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from podwright.api._server import open_client
 from podwright.client import Client
-from podwright.wire import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
+from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 
 #: Seconds from one renewal to the next, and that one may take.
 EVERY, CALL = 5.0, 5.0

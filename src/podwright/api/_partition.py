@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from podwright.api._tether import hold
-from podwright.wire import Fenced, PodwrightError, error_from_json
+from podwright.errors import Fenced, PodwrightError, error_from_json
 
 if TYPE_CHECKING:
     from podwright.api._job import Job

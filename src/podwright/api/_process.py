@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from podwright.api._tether import hold
-from podwright.wire import InvalidRequest, PodwrightError, error_from_json
+from podwright.errors import InvalidRequest, PodwrightError, error_from_json
 
 CHILD = (sys.executable, "-P", "-m", "podwright.api._child")
 #: An option's value: True and False are yes and no.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from podwright.api._process import LaunchProcess, Option, option_words
-from podwright.functions import LaunchFailed
+from podwright.errors import LaunchFailed
 
 if TYPE_CHECKING:
     from podwright.api._partition import Partition

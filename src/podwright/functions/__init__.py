@@ -12,12 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podwright.functions._call import dump_call
-    from podwright.functions._errors import (
-        InstanceFailed,
-        LaunchFailed,
-        NotPicklable,
-        PythonMismatch,
-    )
     from podwright.functions._files import private_folder
     from podwright.functions._outcome import Outcome, finished, read_outcome
 
@@ -28,11 +22,7 @@ RESULT_VARIABLE = "PODWRIGHT_RESULT"
 __all__ = [
     "PAYLOAD_VARIABLE",
     "RESULT_VARIABLE",
-    "InstanceFailed",
-    "LaunchFailed",
-    "NotPicklable",
     "Outcome",
-    "PythonMismatch",
     "dump_call",
     "finished",
     "private_folder",
@@ -40,7 +30,6 @@ __all__ = [
 ]
 _LATER = {
     "_call": ("dump_call",),
-    "_errors": ("InstanceFailed", "LaunchFailed", "NotPicklable", "PythonMismatch"),
     "_files": ("private_folder",),
     "_outcome": ("Outcome", "finished", "read_outcome"),
 }

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-from podwright.functions._errors import NotPicklable, PythonMismatch
+from podwright.errors import NotPicklable, PythonMismatch
 
 _LONGEST_LINE = 1 << 20
 

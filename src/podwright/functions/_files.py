@@ -6,7 +6,7 @@ import os
 import stat
 from typing import BinaryIO
 
-from podwright.wire import Denied
+from podwright.errors import Denied
 
 
 def private_folder(path: str) -> str:

@@ -12,9 +12,8 @@ import pickle
 import traceback
 from typing import Any, BinaryIO, NamedTuple
 
-from podwright.functions._errors import InstanceFailed, PythonMismatch
+from podwright.errors import InstanceFailed, PodwrightError, PythonMismatch
 from podwright.functions._files import open_own
-from podwright.wire import PodwrightError
 
 _LONGEST_LINE = 1 << 24
 

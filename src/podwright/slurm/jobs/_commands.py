@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from podwright.wire import PodwrightError, Unavailable
+from podwright.errors import PodwrightError, Unavailable
 
 _TIMEOUT = 60.0
 

@@ -14,10 +14,10 @@ import time
 from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
-from podwright.functions import LaunchFailed, Outcome, finished, private_folder, read_outcome
+from podwright.errors import LaunchFailed, NotFound
+from podwright.functions import Outcome, finished, private_folder, read_outcome
 from podwright.slurm.jobs._commands import HERE, Commands, checked
 from podwright.slurm.jobs._states import FORGOTTEN, OVER, UNKNOWN, States, recorded, states_of
-from podwright.wire import NotFound
 
 R = TypeVar("R")
 
@@ -82,8 +82,8 @@ class Job(Generic[R]):
         state = self._states.state(str(self.id)) or UNKNOWN
         if state == FORGOTTEN:
             state = recorded(self._commands, str(self.id))
-        if state == UNKNOWN and (code := self._end()) is not None:
-            state = "FAILED" if code else "COMPLETED"
+        if state not in OVER and (code := self._end()) is not None:
+            state = "FAILED" if code else "COMPLETED"  # squeue's word is a moment old, or none
         return state
 
     def _end(self) -> int | None:

@@ -11,8 +11,8 @@ import time
 import weakref
 from collections.abc import Callable
 
+from podwright.errors import Unavailable
 from podwright.slurm.jobs._commands import Commands
-from podwright.wire import Unavailable
 
 #: Seconds between two questions: at first, and after a while.
 SOONEST, LATEST = 0.5, 15.0

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from podwright.errors import InvalidRequest
 from podwright.functions import dump_call, private_folder
 from podwright.slurm.jobs._commands import HERE, Commands, checked
 from podwright.slurm.jobs._job import Job, link
-from podwright.wire import InvalidRequest
 
 R = TypeVar("R")
 
@@ -20,6 +20,7 @@ Option = bool | int | str
 _SCRIPT = """\
 #!/bin/bash
 umask 077
+rm -f {folder}/end
 cd {cwd} || exit 1
 srun --kill-on-bad-exit=1{more} {python} -P -m podwright.functions {folder}/call {folder}
 code=$?
@@ -61,6 +62,7 @@ def submit(
     _keep(own, "call", payload)
     said = {"tasks": tasks, "name": name or getattr(function, "__name__", "function")}
     _keep(own, "job.json", json.dumps(said).encode())
+    _keep(own, "log", b"")  # for this user alone, whatever the umask
     script = _SCRIPT.format(
         cwd=shlex.quote(cwd or os.getcwd()),
         python=shlex.quote(sys.executable),

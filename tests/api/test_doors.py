@@ -1,0 +1,106 @@
+"""What `podwright` offers: every name works, whatever was imported before, and costs nothing."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import podwright
+import podwright.slurm
+from podwright import errors
+from tests.whole.conftest import Pod as Server
+
+#: Imports every module, then calls every public function, and says what each did.
+_ALL = """
+import asyncio, importlib, json, os, pkgutil, sys
+import podwright, popdist
+WANTS = {"popdist.jax", "popdist.popart", "popdist.poptorch", "popdist.tensorflow", "popdist.torch"}
+count = 0
+for package in (podwright, popdist):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if module.name.endswith("__main__") or module.name in WANTS:
+            continue
+        importlib.import_module(module.name)
+        count += 1
+
+from podwright.slurm.jobs import FakeSlurm
+
+def called():
+    return 7
+
+said = {"modules": count}
+with podwright.connect() as pod:
+    said["connect"] = pod.info.simulated
+with podwright.partition(2) as held:
+    said["partition"] = held.size
+said["run"] = podwright.run(["true"]).exit_code
+said["run_async"] = asyncio.run(podwright.run_async(["true"])).exit_code
+said["launch"] = podwright.launch(called).results()
+slurm = FakeSlurm()
+job = podwright.slurm.submit(called, folder=sys.argv[1], commands=slurm)
+said["slurm.submit"] = job.results()
+attached = podwright.slurm.attach(job.id, folder=sys.argv[1], commands=slurm)
+said["slurm.attach"] = attached.results()
+slurm.close()
+print(json.dumps(said))
+"""
+
+
+def test_every_public_function_works_after_every_module_was_imported(
+    server: Server, tmp_path: Path
+) -> None:
+    """A room and a function of one name would hide each other."""
+    words = [sys.executable, "-W", "ignore", "-c", _ALL, str(tmp_path / "jobs")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said.pop("modules") > 300
+    assert said == {
+        "connect": True,
+        "partition": 2,
+        "run": 0,
+        "run_async": 0,
+        "launch": [7],
+        "slurm.submit": [7],
+        "slurm.attach": [7],
+    }
+    functions = {name for name in podwright.__all__ if inspect.isfunction(getattr(podwright, name))}
+    of_slurm = {f"slurm.{n}" for n in podwright.slurm.__all__ if n.islower()}
+    assert functions | of_slurm == said.keys()
+
+
+def test_importing_podwright_loads_nothing_else() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import podwright, podwright.slurm\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["__future__", "podwright", "podwright.slurm"]
+
+
+@pytest.mark.parametrize("module", [podwright, podwright.slurm, errors])
+def test_every_name_that_is_listed_is_there_and_has_words(module: object) -> None:
+    names = getattr(module, "__all__", None) or [
+        name for name, kind in vars(module).items() if inspect.isclass(kind)
+    ]
+    for name in names:
+        found = getattr(module, name)
+        assert name in dir(module)
+        if inspect.isclass(found) or inspect.isfunction(found):
+            assert inspect.getdoc(found), name
+    with pytest.raises(AttributeError):
+        module.nothing_of_that_name  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "kind", [podwright.Pod, podwright.Partition, podwright.Job, podwright.slurm.Job]
+)
+def test_every_public_method_has_words(kind: type) -> None:
+    for name, method in vars(kind).items():
+        if not name.startswith("_"):
+            assert inspect.getdoc(method), f"{kind.__name__}.{name}"

@@ -1,0 +1,168 @@
+"""A partition from Python: created, held, removed, however the program ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+import podwright
+from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound
+from tests.whole.conftest import Pod as Server
+
+#: A program that holds a partition and says so, then does what it was told.
+HOLDS = """
+import podwright, sys, time
+pod = podwright.connect()
+partition = pod.partition(size=4, gcds=2)
+print(partition.name, partition._keeper.pid, flush=True)
+{then}
+"""
+
+
+def _until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_partition_is_created_held_and_removed(server: Server) -> None:
+    with podwright.connect() as pod:
+        assert pod.simulated
+        with pod.partition(size=4, gcds=2) as partition:
+            assert (partition.size, partition.info.num_gcds, partition.held) == (4, 2, True)
+            (lease,) = pod.leases()
+            assert (lease.partition, str(os.getpid()) in lease.holder) == (partition.name, True)
+            assert [p.name for p in pod.partitions()] == [partition.name]
+            assert partition.refresh().leases == [lease] or partition.info.leases
+            with pytest.raises(Held):
+                pod.remove(partition.name)
+        assert (pod.partitions(), pod.leases(), partition.held) == ([], [], False)
+        partition.close()  # again is no error
+
+
+def test_one_that_was_there_is_held_and_stays(server: Server) -> None:
+    server.good("vipu", "create", "partition", "mine", "--size", "2")
+    with podwright.connect() as pod:
+        with pod.partition(size=2, name="mine") as partition:
+            assert (partition.created, partition.name) == (False, "mine")
+        assert pod.get("mine").leases == []
+        pod.remove("mine")
+
+
+def test_what_cannot_be_says_what_would_work(server: Server) -> None:
+    with podwright.connect() as pod:
+        with pytest.raises(InvalidRequest) as refused:
+            pod.partition(size=3)
+        assert refused.value.would_work
+        with pod.partition(size=16):
+            with pytest.raises(NoCapacity):
+                pod.partition(size=2)
+            assert not pod.explain(2).starts_now
+        with pytest.raises(NotFound):
+            pod.get("nobody")
+
+
+def test_waiting_in_the_line_says_how_it_goes(server: Server) -> None:
+    heard: list[str] = []
+    with podwright.connect() as pod:
+        first = pod.partition(size=16)
+        timer = threading.Timer(0.5, first.close)
+        timer.start()
+        with pod.partition(size=2, wait=True, progress=heard.append) as partition:
+            assert partition.held
+        timer.join()
+    assert heard[0].startswith("place 1 in the waiting line")
+
+
+def test_a_killed_program_leaves_no_partition(server: Server) -> None:
+    program = HOLDS.format(then="time.sleep(1000)")
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    name = process.stdout.readline().split()[0]
+    assert name in server.partitions()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    _until(lambda: server.partitions() == {})
+
+
+def test_a_program_that_forgets_to_close_leaves_no_partition(server: Server) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", HOLDS.format(then="")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    _until(lambda: server.partitions() == {})
+
+
+def test_a_partition_outlives_no_program_by_its_forks(server: Server) -> None:
+    """What multiprocessing forks has copies of all that is open."""
+    then = (
+        "import multiprocessing\n"
+        "child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(1000,))\n"
+        "child.start(); print(child.pid, flush=True); time.sleep(1000)"
+    )
+    program = [sys.executable, "-W", "ignore", "-c", HOLDS.format(then=then)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    process.stdout.readline()
+    fork = int(process.stdout.readline())
+    try:
+        process.kill()
+        process.wait()
+        _until(lambda: server.partitions() == {})
+    finally:
+        os.kill(fork, signal.SIGKILL)
+        process.stdout.close()
+
+
+def test_a_partition_is_given_back_although_its_keeper_was_ended(server: Server) -> None:
+    with podwright.connect() as pod:
+        partition = pod.partition(size=4)
+        partition._keeper.kill()
+        partition._keeper.wait()
+        assert not partition.held
+        partition.close()
+        assert pod.partitions() == []
+
+
+def test_a_lease_that_an_administrator_ended_is_told(server: Server) -> None:
+    with podwright.connect() as pod:
+        partition = pod.partition(size=4)
+        (lease,) = pod.leases()
+        server.good("vipu", "remove", "lease", lease.id, "--force")
+        with pytest.raises((NotFound, podwright.errors.Fenced)):
+            partition.close()
+
+
+def test_a_stopped_program_keeps_its_partition(server: Server) -> None:
+    program = HOLDS.format(then="sys.stdin.readline(); partition.close(); print('over')")
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    name, keeper = process.stdout.readline().split()
+    process.send_signal(signal.SIGSTOP)
+    before = server.json("vipu", "list", "leases")
+    assert os.path.exists(f"/proc/{keeper}")
+    process.send_signal(signal.SIGCONT)
+    out, _ = process.communicate("go\n", timeout=120)
+    assert (out, process.returncode) == ("over\n", 0)
+    assert name in str(before)
+
+
+def test_multiprocessing_is_not_in_the_way(server: Server) -> None:
+    with podwright.partition(2) as partition:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.map(abs, [-1]) == [1]
+        assert partition.held
