@@ -193,7 +193,7 @@ class _Run:
             owned = bind(owns, plan.placement, environ, plan.gpus)
             shim = make_shim(folder, owned, returns=self._exchange is not None)
             if self._exchange:
-                append(folder.file("payload"), self._exchange.payload)
+                append(folder.here(folder.file("payload")), self._exchange.payload)
                 remotes.carry(self._exchange.payload)
             program = [*restore(folder, environ), *plan.program]
             command = self._engine.command(plan, folder, shim, program, remotes)
