@@ -12,7 +12,8 @@ import grpc.aio
 import pytest
 
 from podwright import wire
-from podwright.server import Server, is_loopback
+from podwright.hosts import is_loopback
+from podwright.server import Server
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http, as_controller
 

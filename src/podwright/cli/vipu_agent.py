@@ -134,7 +134,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     )
     from podwright.cli._places import own_key
     from podwright.errors import InvalidRequest
-    from podwright.server import is_loopback
+    from podwright.hosts import is_loopback
 
     certs = arguments.tls_certs
     if not is_loopback(arguments.host) and not arguments.agent_key and not certs:

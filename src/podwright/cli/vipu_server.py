@@ -344,7 +344,8 @@ def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     import socket
     from pathlib import Path
 
-    from podwright.server import is_loopback, make_certificates, make_store, renew_certificates
+    from podwright.hosts import is_loopback
+    from podwright.server import make_certificates, make_store, renew_certificates
     from podwright.store import shown_place
 
     if arguments.tls_init:

@@ -149,6 +149,11 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         return not (core.partitions or core.leases or core.tasks or len(self._waiting))
 
     @property
+    def changes(self) -> int:
+        """Grows with every change: what was seen at the same number is still so."""
+        return self._core.journal.changes
+
+    @property
     def clusters(self) -> list[Cluster]:
         """The clusters, in the order of their definition."""
         return [site.cluster for site in self._core.inventory.sites.values()]

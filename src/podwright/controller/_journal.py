@@ -28,6 +28,8 @@ class Journal:
         self._waiting: dict[tuple[str, str], Change] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._flushes: set[asyncio.Task[None]] = set()
+        #: Grows with every change that is written, or will be.
+        self.changes = 0
         #: Why nothing can be written any more, or None.
         self.failure: PodwrightError | None = None
 
@@ -37,6 +39,7 @@ class Journal:
         Raises wire.Unavailable or wire.Fenced; after that nothing can be written any more.
         """
         self.check()
+        self.changes += 1
         changes = ride(changes)
         waiting = self._waiting
         if waiting:
@@ -55,6 +58,7 @@ class Journal:
 
     def later(self, change: Change) -> None:
         """Write a change with the next commit, or soon."""
+        self.changes += 1
         self._waiting[change.kind, change.key] = change
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._linger, self._start_flush)

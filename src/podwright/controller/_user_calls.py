@@ -114,6 +114,12 @@ class UserCalls:
         request = self._users.kept_to_grants(caller, request)
         return caller, kept_out(self._core, caller, request)
 
+    def user_of(self, caller: Caller) -> tuple[Caller, float]:
+        """Who a caller is here now, and when that user of the server's was created; 0: none is."""
+        caller = self._users.known(caller)
+        record = self._users.of(caller)
+        return caller, record.created_at if record is not None else 0.0
+
     def shown(self, caller: Caller, reply: Any) -> Any:
         """A reply as this caller, who was admitted, may have it."""
         return self._privacy.shown(caller, reply)

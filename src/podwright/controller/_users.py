@@ -213,7 +213,7 @@ class Users:
 
     def kept_to_grants(self, caller: Caller, request: Value) -> Value:
         """See `UserCalls.admitted`. The caller is as `known` has him."""
-        record = self._of(caller)
+        record = self.of(caller)
         if record is None or not record.allocations or caller.role is Role.ADMINISTRATOR:
             return request
         if isinstance(request, CreateRequest | AcquireRequest):
@@ -235,10 +235,11 @@ class Users:
 
     def allocations_of(self, caller: Caller) -> tuple[str, ...]:
         """Those that a caller may use; none: all."""
-        record = self._of(caller)
+        record = self.of(caller)
         return record.allocations if record is not None else ()
 
-    def _of(self, caller: Caller) -> UserRecord | None:
+    def of(self, caller: Caller) -> UserRecord | None:
+        """The server's own user behind a caller, if there is one."""
         if caller.origin in _OWN:
             return self._users.get(caller.name)
         return self._by_uid.get(-1 if caller.uid is None else caller.uid)

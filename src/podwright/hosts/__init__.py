@@ -20,6 +20,7 @@ from podwright.hosts._cores import (
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._local import find_program, forbidden_program, free_port, host_name
+from podwright.hosts._loopback import is_loopback
 from podwright.hosts._namespaces import (
     HELD,
     HELD_BY_USER,
@@ -119,6 +120,7 @@ __all__ = [
     "host_name",
     "in_words",
     "is_here",
+    "is_loopback",
     "job_hosts",
     "judge",
     "kill_all",

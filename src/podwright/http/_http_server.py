@@ -8,12 +8,13 @@ the connection's socket.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,7 +51,7 @@ class Reply(NamedTuple):
     """An answer. body: bytes, or parts that are sent as they come (server-sent events)."""
 
     status: int
-    body: bytes | AsyncIterator[bytes]
+    body: bytes | AsyncGenerator[bytes]
     kind: str = "application/json"
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
@@ -225,9 +226,12 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
         if isinstance(parts, bytes):
             await send({"type": "http.response.body", "body": parts})
             return
-        async for part in parts:
-            connection.silent_since = door.clock()
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+        async with contextlib.aclosing(parts):
+            async for part in parts:
+                if connection.transport.is_closing():
+                    break
+                connection.silent_since = door.clock()
+                await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     except RuntimeError:  # uvloop's word for a connection that has gone
         if not connection.transport.is_closing():

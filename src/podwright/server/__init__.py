@@ -10,7 +10,7 @@ from podwright.server._certificates import (
 from podwright.server._hardware import Hardware
 from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._init import make_store
-from podwright.server._server import Server, is_loopback
+from podwright.server._server import Server
 from podwright.server._serving import Options, serve
 from podwright.server._sockets import SocketPlace
 
@@ -23,7 +23,6 @@ __all__ = [
     "SocketPlace",
     "back_up",
     "compare",
-    "is_loopback",
     "make_agent_certificate",
     "make_certificates",
     "make_store",

@@ -12,7 +12,7 @@ from pathlib import Path
 from podwright.agents import Driver, RemoteMachine, Secret, machine_key, read_key
 from podwright.controller import Discovery, Machines
 from podwright.errors import InvalidRequest
-from podwright.server._server import is_loopback
+from podwright.hosts import is_loopback
 
 _SIOCGIFADDR = 0x8915
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import time
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from podwright import __version__
 from podwright.controller import Caller
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.hosts import tell_ready
+from podwright.hosts import is_loopback, tell_ready
 from podwright.server._calls import Calls
 from podwright.server._grpc import GrpcFront
 from podwright.server._http import IDLE_SECONDS, HttpFront
@@ -229,11 +228,3 @@ class Server:
             standby=standby is not None,
             active=standby.active if standby is not None else "",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Does only this machine reach that address? Names other than `localhost` may not."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

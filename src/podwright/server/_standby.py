@@ -23,6 +23,7 @@ class Standby:
     idle = False
     simulated = False
     epoch = 0
+    changes = 0
 
     def __init__(self) -> None:
         self.active = ""
@@ -39,6 +40,10 @@ class Standby:
         return caller, request
 
     read_only = None
+
+    def user_of(self, caller: Caller) -> tuple[Caller, float]:
+        """The one that is active knows more."""
+        return caller, 0.0
 
     def shown(self, caller: Caller, reply: Any) -> Any:
         """What this one says of itself is for all."""

@@ -1,7 +1,7 @@
-"""HTTP on TCP, to read only: is the server well, its figures, and its lists as JSON.
+"""HTTP on TCP: the page, and to read only: is the server well, its figures, its lists as JSON.
 
-For probes, Prometheus and dashboards. It changes nothing and asks nobody who he is, so it stays
-on loopback unless told otherwise, and gives lists only where anonymous callers may read.
+For people, probes, Prometheus and dashboards. Only the page asks who somebody is, so it stays on
+loopback unless told otherwise, and gives lists only where anonymous callers may read.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import msgspec
 
 from podwright.controller import Caller, Role
 from podwright.errors import PodwrightError, Unavailable
+from podwright.hosts import is_loopback
 from podwright.http import HttpServer, Limits, Reply, Request
+from podwright.page import BODY, Page
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._metrics import KIND, Gauge, Metrics
+from podwright.server._page import make_page
 from podwright.wire import METHODS, ListRequest, Value
 
 _OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
@@ -31,8 +34,9 @@ _LISTS = {
     "leases": "ListLeases",
     "agents": "ListAgents",
 }
-#: A probe asks, hears and goes: who is silent makes room at once.
-LIMITS = Limits(connections=128, each=64, idle=10.0, body=0, held=1, patience=0.0)
+#: A probe asks, hears and goes, and a page that is open says something every few seconds: who is
+#: silent makes room at once.
+LIMITS = Limits(connections=1024, each=512, idle=15.0, body=BODY, held=64 * BODY, patience=0.0)
 
 
 class WebFront:
@@ -48,6 +52,7 @@ class WebFront:
         self.metrics = Metrics(calls.figures, counters, gauges, self._listed)
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
+        self.page: Page | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Answer at this address; port 0 takes a free one. Returns the port.
@@ -61,32 +66,41 @@ class WebFront:
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
                 would_work="another --http-port, or 0 for a free one",
             ) from None
+        self.page = make_page(self._calls, safe_login=is_loopback(host))
         await self.server.start(listener)
         self._names = {host, "localhost", "127.0.0.1", "[::1]"}
         return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Accept no more; what is under way has a second."""
+        if self.page is not None:
+            await self.page.close()
         await self.server.stop(1.0)
 
     async def _answer(self, request: Request) -> Reply:
+        if self.page is not None and self._is_here(request):
+            answer = await self.page.answer(request)
+            if answer is not None:
+                return answer
         reply = await self._reply(request)
         more = ((b"cache-control", b"no-store"), (b"connection", b"close"))
         return reply._replace(headers=(*reply.headers, *more))
 
     async def _reply(self, request: Request) -> Reply:
-        path, host = request.path, request.header("host")
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "it is to be read only", (b"allow", b"GET, HEAD"))
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if not (name in self._names or name.replace(".", "").isdigit()):
-            # A web page whose name was made to point here must not read what is here.
-            return refusal(421, f"this is not {name[:80]}")
+        if not self._is_here(request):
+            return refusal(421, f"this is not {_name(request)[:80]}")
         try:
-            return await self._found(path)
+            return await self._found(request.path)
         except PodwrightError as error:
             body = msgspec.json.encode(error.to_json(), enc_hook=str)
             return Reply(STATUS.get(error.code, 500), body)
+
+    def _is_here(self, request: Request) -> bool:
+        """A web page whose name was made to point here must not read what is here."""
+        name = _name(request)
+        return name in self._names or name.replace(".", "").isdigit()
 
     async def _found(self, path: str) -> Reply:
         if path == "/healthz":
@@ -113,6 +127,11 @@ class WebFront:
     async def _listed(self, method: str) -> Any:
         """A list as the server itself sees it: of what is private it tells numbers alone."""
         return await self._calls.whole(_OURSELVES, METHODS[method], ListRequest())
+
+
+def _name(request: Request) -> str:
+    host = request.header("host")
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
 
 
 async def listen(host: str, port: int) -> socket.socket:

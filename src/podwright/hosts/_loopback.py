@@ -1,0 +1,13 @@
+"""Which addresses only this machine reaches."""
+
+from __future__ import annotations
+
+import ipaddress
+
+
+def is_loopback(host: str) -> bool:
+    """Does only this machine reach that address? Names other than `localhost` may not."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,69 @@
+"""The page's own files, and the headers under which a browser lets nothing else in."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import Final
+
+from podwright.http import Reply, Request
+
+_KINDS: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+#: Every view of the page has an address; the first word says which.
+VIEWS: Final = frozenset(
+    {
+        *("pod", "line", "partitions", "leases", "machines", "allocations"),
+        *("quotas", "users", "events", "login"),
+    }
+)
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Files:
+    """headers: those of every answer that is the page's."""
+
+    headers: Final[tuple[tuple[bytes, bytes], ...]] = (
+        (b"content-security-policy", POLICY.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"x-frame-options", b"DENY"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+    )
+
+    def __init__(self) -> None:
+        #: By path: kind, body, tag. Read when somebody first asks.
+        self._known: dict[str, tuple[str, bytes, bytes]] = {}
+
+    def answer(self, request: Request) -> Reply | None:
+        """A file, or None where there is none of that path."""
+        path = request.path
+        if path == "/" or path.split("/")[1] in VIEWS:
+            path = "/static/index.html"
+        if not path.startswith("/static/"):
+            return None
+        if not self._known:
+            self._read()
+        if path not in self._known:
+            return None
+        kind, body, tag = self._known[path]
+        headers = (*self.headers, (b"etag", tag), (b"cache-control", b"no-cache"))
+        if request.header("if-none-match") == tag.decode():
+            return Reply(304, b"", kind, headers)
+        return Reply(200, body, kind, headers)
+
+    def _read(self) -> None:
+        for entry in (files("podwright.page") / "static").iterdir():
+            kind = _KINDS.get(entry.name.rpartition(".")[2])
+            if kind is not None:
+                body = entry.read_bytes()
+                tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'.encode()
+                self._known[f"/static/{entry.name}"] = (kind, body, tag)

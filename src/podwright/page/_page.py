@@ -1,0 +1,260 @@
+"""What the page asks for over HTTP, and who may: files, one stream, a session, acts.
+
+Everything that changes something comes as JSON from the page's own origin, with a session's cookie
+that other sites cannot send: no form elsewhere, and no name that points here, gets through.
+"""
+
+from __future__ import annotations
+
+import http.cookies
+import urllib.parse
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from podwright.errors import Denied, InvalidRequest, PodwrightError, Unauthenticated
+from podwright.http import Reply, Request
+from podwright.page._files import Files
+from podwright.page._live import Live
+from podwright.page._sessions import Sessions
+
+COOKIE: Final = "podwright_session"
+BODY: Final = 16 * 1024  #: bytes of a request
+VIEWS: Final = 256  #: different views at once
+#: What can be done on the page; the caller's role decides as everywhere.
+ACTS: Final = ("DrainMachine", "ResumeMachine", "ResetPartition", "RemovePartition", "Leave")
+
+
+class Role(Protocol):
+    """A caller's role."""
+
+    @property
+    def value(self) -> str:
+        """Its name."""
+        ...
+
+
+class Who(Protocol):
+    """A caller."""
+
+    @property
+    def name(self) -> str:
+        """A user's name, or `anonymous`."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """What it may do."""
+        ...
+
+
+class Server(Protocol):
+    """What stands behind the page."""
+
+    def anonymous(self) -> Who | None:
+        """Who shows nothing; None where that one sees nothing."""
+        ...
+
+    async def by_token(self, token: str) -> Who:
+        """The caller of a one-time link. Raises wire.Unauthenticated."""
+        ...
+
+    async def by_key(self, name: str, key: str) -> Who:
+        """The caller of an access key. Raises wire.PodwrightError."""
+        ...
+
+    def known(self, who: Who) -> bool:
+        """Is it still a user here, in the same role?"""
+        ...
+
+    async def listed(self, who: Who, method: str) -> Any:
+        """One of the lists, whole, as this caller sees it. Raises wire.PodwrightError."""
+        ...
+
+    async def act(self, who: Who, method: str, body: bytes) -> bytes:
+        """Carry out a call; the reply as JSON. Raises wire.PodwrightError."""
+        ...
+
+    def audience(self, who: Who) -> str:
+        """A name for all who see the same as this caller."""
+        ...
+
+    def counted(self) -> int:
+        """Grows with every change."""
+        ...
+
+    def describe(self) -> dict[str, object]:
+        """The server, for the page's head."""
+        ...
+
+
+class _Login(msgspec.Struct, forbid_unknown_fields=True):
+    token: str = ""
+    user: str = ""
+    key: str = ""
+
+
+class _Act(msgspec.Struct, forbid_unknown_fields=True):
+    method: str
+    request: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Page:
+    """Answers what belongs to the page. safe_login: whether access keys may travel here: on
+    loopback, or with TLS. status: a refusal's code -> the HTTP status."""
+
+    def __init__(
+        self,
+        server: Server,
+        status: Callable[[str], int],
+        *,
+        safe_login: bool = True,
+        secure_cookie: bool = False,
+    ) -> None:
+        self._server, self._status = server, status
+        self._safe_login, self._secure_cookie = safe_login, secure_cookie
+        self._files = Files()
+        self._sessions: Sessions[Who] = Sessions()
+        self._views: dict[str, Live] = {}
+
+    async def answer(self, request: Request) -> Reply | None:
+        """The answer, or None for what is not the page's."""
+        try:
+            return await self._answer(request)
+        except PodwrightError as error:
+            body = msgspec.json.encode(error.to_json(), enc_hook=str)
+            return Reply(self._status(error.code), body, headers=self._files.headers)
+
+    async def close(self) -> None:
+        """End all streams."""
+        for view in self._views.values():
+            await view.close()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    async def _answer(self, request: Request) -> Reply | None:
+        if request.method in ("GET", "HEAD"):
+            if request.path == "/live":
+                return self._live(request)
+            if request.path == "/me":
+                return self._json(self._me(request))
+            return self._files.answer(request)
+        match request.method, request.path:
+            case "POST", "/session":
+                return await self._log_in(request)
+            case "DELETE", "/session":
+                _own_origin(request)
+                self._sessions.close(_cookie(request))
+                return self._json({}, (b"set-cookie", self._cookie("", 0)))
+            case "POST", "/act":
+                return await self._act(request)
+        return None
+
+    def _who(self, request: Request) -> Who | None:
+        cookie = _cookie(request)
+        who = self._sessions.caller(cookie) if cookie else None
+        if who is not None and not self._server.known(who):
+            self._sessions.close(cookie)
+            who = None
+        return who or self._server.anonymous()
+
+    def _me(self, request: Request) -> dict[str, object]:
+        who = self._who(request)
+        return {
+            "name": who.name if who else "",
+            "role": who.role.value if who else "",
+            "key_login": self._safe_login,
+            **self._server.describe(),
+        }
+
+    def _live(self, request: Request) -> Reply:
+        who = self._who(request)
+        if who is None:
+            raise Unauthenticated(
+                "this server shows its page to those it knows",
+                would_work="log in; or open it by podwright web on the server's machine",
+            )
+        name = self._server.audience(who)
+        view = self._views.get(name)
+        if view is None:
+            if len(self._views) >= VIEWS:
+                self._views = {key: one for key, one in self._views.items() if len(one)}
+            view = Live(lambda method: self._server.listed(who, method), self._server.counted)
+            self._views[name] = view
+        return Reply(200, view.events(), "text/event-stream", self._files.headers)
+
+    async def _log_in(self, request: Request) -> Reply:
+        _own_origin(request)
+        asked = _decoded(request, _Login)
+        if asked.token:
+            who = await self._server.by_token(asked.token)
+            if not self._sessions.first_use(asked.token):
+                raise Unauthenticated(
+                    "this link has been used", would_work="podwright web makes another"
+                )
+        elif not self._safe_login:
+            raise Denied(
+                "access keys would travel here for all to read",
+                asked="log in",
+                would_work="reach the page over TLS, or by podwright web on the server's machine",
+            )
+        else:
+            who = await self._server.by_key(asked.user, asked.key)
+        cookie = self._sessions.open(who, who.name)
+        said = {"name": who.name, "role": who.role.value}
+        return self._json(said, (b"set-cookie", self._cookie(cookie, 12 * 3600)))
+
+    async def _act(self, request: Request) -> Reply:
+        _own_origin(request)
+        who = self._sessions.caller(_cookie(request))
+        if who is None or not self._server.known(who):
+            raise Unauthenticated("nobody is logged in", asked="act", would_work="log in first")
+        asked = _decoded(request, _Act)
+        if asked.method not in ACTS:
+            raise InvalidRequest(
+                f"{asked.method[:40]} is not done here", asked="act", would_work=", ".join(ACTS)
+            )
+        reply = await self._server.act(who, asked.method, bytes(asked.request))
+        return Reply(200, reply, headers=self._files.headers)
+
+    def _json(self, value: object, *headers: tuple[bytes, bytes]) -> Reply:
+        more = (*self._files.headers, (b"cache-control", b"no-store"), *headers)
+        return Reply(200, msgspec.json.encode(value), headers=more)
+
+    def _cookie(self, text: str, seconds: int) -> bytes:
+        secure = "; Secure" if self._secure_cookie else ""
+        said = f"{COOKIE}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        return said.encode()
+
+
+def _cookie(request: Request) -> str:
+    try:
+        jar = http.cookies.SimpleCookie(request.header("cookie")[:4096])
+    except http.cookies.CookieError:
+        return ""
+    return jar[COOKIE].value if COOKIE in jar else ""
+
+
+def _own_origin(request: Request) -> None:
+    """Raises wire.Denied for what another site's page, or none, has sent."""
+    origin = urllib.parse.urlsplit(request.header("origin"))
+    site = request.header("sec-fetch-site")
+    kind = request.header("content-type").partition(";")[0].strip().lower()
+    if (
+        origin.netloc != request.header("host")
+        or site not in ("", "same-origin")
+        or (request.method == "POST" and kind != "application/json")
+    ):
+        raise Denied(
+            "this came from elsewhere than the page",
+            asked=f"{request.method} {request.path[:40]}",
+            would_work="use the page, or the command that does the same",
+        )
+
+
+def _decoded(request: Request, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(request.body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest(f"{error}", asked=request.path[:40]) from None

@@ -1,0 +1,58 @@
+// What can be done here: asked once more, with what it will end, and the command that does the same.
+import { h } from './dom.js';
+import { topic } from './live.js';
+
+export const me = { name: '', role: '', key_login: true };
+
+export async function send(method, path, value) {
+  const answer = await fetch(path, { method, headers: { 'content-type': 'application/json' },
+    body: method === 'POST' ? JSON.stringify(value) : undefined });
+  const said = await answer.json();
+  if (!answer.ok) {
+    throw new Error(said.message ?? `${said.problem ?? answer.statusText}`);
+  }
+  return said;
+}
+
+export const administrator = () => me.role === 'administrator';
+export const mine = (owner) => administrator() || (me.role === 'user' && owner === me.name);
+
+export function button(text, key, question) {
+  return h('button', { 'data-focus': `${text} ${key}`, onclick: () => ask(text, question()) }, text);
+}
+
+function ask(text, { title, lines, command, method, request }) {
+  const dialog = document.getElementById('ask');
+  const said = h('p', { role: 'alert' });
+  const yes = h('button', { class: 'bad', id: 'yes', onclick: async () => {
+    yes.disabled = true;
+    said.textContent = 'under way …';
+    try {
+      await send('POST', '/act', { method, request });
+      dialog.close();
+    } catch (error) {
+      said.textContent = error.message;
+      yes.disabled = false;
+    }
+  } }, text);
+  dialog.replaceChildren(h('h2', { id: 'ask-title' }, title), ...lines.map((line) => h('p', {}, line)),
+    h('p', { class: 'quiet' }, 'the same: ', h('code', {}, command)), said,
+    h('p', { class: 'controls' }, yes, h('button', { autofocus: true, onclick: () => dialog.close() }, 'Leave it')));
+  dialog.showModal();
+}
+
+// What removing or resetting a partition ends, in words.
+export function ended(partition) {
+  const leases = [...topic('leases')].filter(([, lease]) => lease.partition === partition);
+  if (!leases.length) return ['Nobody holds it.'];
+  return leases.map(([id, lease]) =>
+    `This is held: lease ${id} of ${lease.holder || lease.owner}${lease.hosts.length ? ` on ${lease.hosts.join(', ')}` : ''}.`);
+}
+
+export function standing(machine) {
+  const names = new Set();
+  for (const device of topic('devices').values()) if (device[0] === machine && device[3]) names.add(device[3]);
+  return names.size
+    ? [`What runs there goes on: ${[...names].join(', ')}. Nothing new is placed there.`]
+    : ['Nothing runs there. Nothing new is placed there.'];
+}

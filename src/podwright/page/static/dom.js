@@ -1,0 +1,36 @@
+// Elements, made safely: text is always text, never markup.
+const SVG = 'http://www.w3.org/2000/svg';
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? '' : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const h = (tag, attributes, ...children) =>
+  fill(document.createElement(tag), attributes, children);
+export const s = (tag, attributes, ...children) =>
+  fill(document.createElementNS(SVG, tag), attributes, children);
+export const link = (path, text) => h('a', { href: path }, text);
+
+export function since(seconds) {
+  const parts = [[86400, 'd'], [3600, 'h'], [60, 'min']];
+  for (const [size, unit] of parts) {
+    if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+  }
+  return `${Math.max(0, Math.floor(seconds))} s`;
+}
+
+export const time = (seconds) => h('time', { datetime: new Date(seconds * 1000).toISOString() },
+  new Date(seconds * 1000).toLocaleString());
+
+// A colour of ten for a name, always the same.
+export function colour(name) {
+  let sum = 0;
+  for (const letter of name) sum = (sum * 31 + letter.codePointAt(0)) % 9973;
+  return `c${sum % 10}`;
+}

@@ -1,0 +1,93 @@
+// A table over a topic: search, order, address, at most so many rows drawn.
+import { h } from './dom.js';
+import { topic } from './live.js';
+
+const ROWS = 200;
+
+export class Table {
+  // columns: [title, (key, item) => text or node, { number, sort }]
+  constructor(host, address, { title, name, columns, same, empty, act, first = 0, down = false }) {
+    Object.assign(this, { title, name, columns, act, empty });
+    this.topics = [name, 'partitions', 'leases'];
+    this.find = address.get('find') ?? '';
+    this.order = Number(address.get('order') ?? first);
+    this.down = (address.get('down') ?? String(down)) === 'true';
+    this.most = ROWS;
+    this.path = location.pathname;
+    const find = h('input', { id: 'find', type: 'search', value: this.find,
+      oninput: () => { this.find = find.value; this.keep(); this.draw(); } });
+    this.caption = h('caption');
+    this.heads = columns.map(([text], index) => {
+      const button = h('button', { type: 'button', onclick: () => {
+        this.down = this.order === index ? !this.down : false;
+        this.order = index;
+        this.keep();
+        this.draw();
+      } }, text);
+      return h('th', { scope: 'col' }, button);
+    });
+    this.body = h('tbody');
+    this.more = h('p');
+    host.replaceChildren(h('h1', {}, title),
+      h('div', { class: 'controls' }, h('label', { for: 'find' }, 'Search '), find,
+        ...(same ? [h('span', { class: 'quiet' }, 'the same: ', h('code', {}, same))] : [])),
+      h('div', { class: 'wide' }, h('table', {}, this.caption,
+        h('thead', {}, h('tr', {}, ...this.heads, ...(act ? [h('th', { scope: 'col' }, 'Act')] : []))), this.body)),
+      this.more);
+    this.draw();
+  }
+
+  keep() {
+    const query = new URLSearchParams();
+    if (this.find) query.set('find', this.find);
+    if (this.order) query.set('order', this.order);
+    if (this.down) query.set('down', 'true');
+    history.replaceState(null, '', this.path + (query.size ? `?${query}` : ''));
+  }
+
+  update(changed) {
+    // Many changes at once are drawn once.
+    if (changed.has(this.name) && !this.drawing) {
+      this.drawing = setTimeout(() => { this.drawing = 0; this.draw(); }, 100);
+    }
+  }
+
+  close() {
+    clearTimeout(this.drawing);
+  }
+
+  draw() {
+    const find = this.find.trim().toLowerCase();
+    const value = (column, key, item) => {
+      const [, show, options] = this.columns[column];
+      const found = options?.sort ? options.sort(key, item) : show(key, item);
+      return found instanceof Node ? found.textContent : found;
+    };
+    const rows = [...topic(this.name)].filter(([key, item]) =>
+      !find || `${key} ${JSON.stringify(item)}`.toLowerCase().includes(find));
+    rows.sort(([a, x], [b, y]) => {
+      const [left, right] = [value(this.order, a, x), value(this.order, b, y)];
+      const less = typeof left === 'number' && typeof right === 'number'
+        ? left - right : String(left).localeCompare(String(right), undefined, { numeric: true });
+      return (this.down ? -less : less) || a.localeCompare(b, undefined, { numeric: true });
+    });
+    this.heads.forEach((head, index) => {
+      if (index === this.order) head.setAttribute('aria-sort', this.down ? 'descending' : 'ascending');
+      else head.removeAttribute('aria-sort');
+    });
+    const all = topic(this.name).size;
+    this.caption.textContent = rows.length === all ? `${all} in all` : `${rows.length} of ${all}`;
+    const had = document.activeElement?.dataset?.focus;
+    this.body.replaceChildren(...rows.slice(0, this.most).map(([key, item]) => h('tr', { 'data-row': key },
+      ...this.columns.map(([, show, options]) =>
+        h('td', { class: options?.number ? 'number' : null }, show(key, item))),
+      ...(this.act ? [h('td', { class: 'act' }, ...this.act(key, item))] : []))));
+    if (!rows.length) {
+      this.body.append(h('tr', {}, h('td', { colspan: this.columns.length + (this.act ? 1 : 0), class: 'quiet' },
+        all ? 'Nothing fits the search.' : this.empty)));
+    }
+    if (had) this.body.querySelector(`[data-focus="${CSS.escape(had)}"]`)?.focus();
+    this.more.replaceChildren(...(rows.length > this.most
+      ? [h('button', { onclick: () => { this.most += 1000; this.draw(); } }, `show more of ${rows.length}`)] : []));
+  }
+}
