@@ -58,7 +58,7 @@ class Target:
         assert pod.process is not None
         self.pod, self.folder = pod, folder
         log = self.log(pod.folder / "server.log")
-        self.web = int(_found(r"HTTP, to read only, on 127\.0\.0\.1:(\d+)", log))
+        self.web = int(_found(r"page and metrics on http://127\.0\.0\.1:(\d+)", log))
         self.port = int(_found(r"\) on 127\.0\.0\.1:(\d+) and ", log))
         self.agent = int(_found(r"\) on 127\.0\.0\.1:(\d+), kept", self.log(folder / "agent.log")))
         self.processes = {

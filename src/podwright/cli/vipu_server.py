@@ -76,7 +76,7 @@ def build_parser() -> Parser:
         "--http-port",
         metavar="PORT",
         type=_port,
-        help="HTTP to read only: /healthz, /metrics, /v1/partitions …; 0 for any free one",
+        help="HTTP: the page for browsers, /healthz, /metrics, /v1/partitions …; 0: any free one",
     )
     where.add_argument(
         "--http-host", metavar="HOST", default="127.0.0.1", help="its address, 127.0.0.1"
@@ -324,7 +324,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         nmx=arguments.nmx,
         nmx_login=Path(arguments.nmx_login) if arguments.nmx_login else None,
         nmx_authority=Path(arguments.nmx_ca) if arguments.nmx_ca else None,
-        web=None if arguments.http_port is None else (arguments.http_host, arguments.http_port),
+        web=_web(arguments),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
         administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
@@ -336,6 +336,13 @@ def _options(arguments: argparse.Namespace) -> Options:
         certs=Path(arguments.tls_certs) if arguments.tls_certs else None,
         interfaces=tuple(filter(None, arguments.autodiscovery_listen_interfaces.split(","))),
     )
+
+
+def _web(arguments: argparse.Namespace) -> tuple[str, int] | None:
+    """Where HTTP answers. A user's own server has its page somewhere on loopback."""
+    if arguments.http_port is not None:
+        return arguments.http_host, arguments.http_port
+    return ("127.0.0.1", 0) if arguments.user else None
 
 
 def _prepare(arguments: argparse.Namespace, options: Options) -> int:
@@ -383,7 +390,7 @@ def _say(options: Options, server: Server, hardware: Hardware) -> None:
     what = what or "no cluster yet (vipu-admin create cluster)"
     host = f"[{server.host}]" if ":" in (server.host or "") else server.host
     if server.web_port:
-        _announce(f"HTTP, to read only, on {options.web and options.web[0]}:{server.web_port}")
+        _announce(f"page and metrics on {server.page}")
     _announce(
         f"vipu-server {__version__}: {what} on {host}:{server.port} and {options.socket}, "
         f"kept in {shown_place(options.storage)}"

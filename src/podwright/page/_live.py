@@ -59,23 +59,21 @@ class Live:
         try:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look())
-            if self._known:
-                reader.behind = True
-                reader.news.set()
+            reader.behind = self._known
             while True:
-                try:
-                    async with asyncio.timeout(PING):
-                        await reader.news.wait()
-                except TimeoutError:
-                    yield b": still here\n\n"
-                    continue
-                reader.news.clear()
                 if reader.behind:
                     reader.behind = False
                     reader.waiting.clear()
                     yield self._all()
-                while reader.waiting:
+                elif reader.waiting:
                     yield reader.waiting.popleft()
+                else:
+                    reader.news.clear()
+                    try:
+                        async with asyncio.timeout(PING):
+                            await reader.news.wait()
+                    except TimeoutError:
+                        yield b": still here\n\n"
         finally:
             self._readers.discard(reader)
 

@@ -164,6 +164,11 @@ class Server:
                 would_work="--tls-certs DIR; vipu-server --tls-init makes it",
             )
 
+    @property
+    def page(self) -> str:
+        """Where the page is for browsers; empty where there is none."""
+        return self._web.address
+
     async def until_idle(self, seconds: float) -> None:
         """Return when nobody was served for so long: no call, partition or lease."""
         while True:
@@ -227,4 +232,5 @@ class Server:
             counters={"calls": self.calls.count, **self._counters()},
             standby=standby is not None,
             active=standby.active if standby is not None else "",
+            page=self.page,
         )

@@ -53,6 +53,7 @@ class WebFront:
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
         self.page: Page | None = None
+        self.address = ""
 
     async def start(self, host: str, port: int) -> int:
         """Answer at this address; port 0 takes a free one. Returns the port.
@@ -68,8 +69,10 @@ class WebFront:
             ) from None
         self.page = make_page(self._calls, safe_login=is_loopback(host))
         await self.server.start(listener)
-        self._names = {host, "localhost", "127.0.0.1", "[::1]"}
-        return int(listener.getsockname()[1])
+        self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
+        port = int(listener.getsockname()[1])
+        self.address = f"http://{_as_host(host)}:{port}/"
+        return port
 
     async def stop(self) -> None:
         """Accept no more; what is under way has a second."""
@@ -127,6 +130,13 @@ class WebFront:
     async def _listed(self, method: str) -> Any:
         """A list as the server itself sees it: of what is private it tells numbers alone."""
         return await self._calls.whole(_OURSELVES, METHODS[method], ListRequest())
+
+
+def _as_host(host: str) -> str:
+    """As it stands in an address; one that means all is this machine's name."""
+    if host in ("0.0.0.0", "::", ""):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _name(request: Request) -> str:

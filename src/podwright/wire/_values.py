@@ -241,6 +241,7 @@ class ServerInfo(Value):
     caller, role: who the server takes the asker for.
     counters: what it did since its start: `calls`, `commits`.
     standby: it answers nothing else, since another one is active: that one's words in `active`.
+    page: where its page is for browsers, `http://host:port/`; empty where there is none.
     """
 
     version: str
@@ -255,6 +256,7 @@ class ServerInfo(Value):
     counters: dict[str, int] = {}
     standby: bool = False
     active: str = ""
+    page: str = ""
 
 
 class TokenRequest(Value):

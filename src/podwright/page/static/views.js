@@ -33,7 +33,7 @@ const TABLES = {
     act: (key, p) => (mine(p.owner) ? [reset(key), ' ', remove(key)] : []),
   },
   leases: {
-    title: 'Leases', same: 'vipu-admin list leases', empty: 'Nobody holds a lease.',
+    title: 'Leases', same: 'vipu list leases', empty: 'Nobody holds a lease.',
     columns: [
       ['Lease', (key) => key], ['Partition', (_, l) => partition(l.partition)],
       ['Holder', (_, l) => l.holder], ['Owner', (_, l) => l.owner],
@@ -84,7 +84,7 @@ const TABLES = {
     ],
   },
   events: {
-    title: 'Events', same: 'vipu-admin events', empty: 'Nothing has happened that you may see.',
+    title: 'Events', same: 'vipu events', empty: 'Nothing has happened that you may see.',
     down: true,
     columns: [
       ['When', (_, e) => time(e.at), { sort: (key) => Number(key) }],
@@ -101,7 +101,7 @@ function drained(machine) {
 export const table = (name) => (host, address) => new Table(host, address, { name, ...TABLES[name] });
 
 export const line = (host, address) => new Table(host, address, {
-  title: 'Waiting line', name: 'waiters', same: 'vipu list waiting',
+  title: 'Waiting line', name: 'waiters', same: 'vipu list waiters',
   empty: 'Nobody waits.',
   columns: [
     ['Place', (_, w) => w.place, { number: true }], ['Who', (_, w) => w.owner],
@@ -113,7 +113,7 @@ export const line = (host, address) => new Table(host, address, {
   ],
   act: (key, w) => (mine(w.owner) ? [button('Cancel', key, () => ({
     title: `Take ${w.owner}'s request out of the line?`, lines: [w.asked],
-    command: `vipu leave ${key}`, method: 'Leave', request: { id: key } }))] : []),
+    command: `vipu remove waiter ${key}`, method: 'Leave', request: { id: key } }))] : []),
 });
 
 // One partition, whole.

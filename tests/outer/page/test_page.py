@@ -1,0 +1,203 @@
+"""The page as people see it, in a real browser: every view, live, log-in, acting, two roles."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.outer.page.conftest import Site
+
+pytestmark = pytest.mark.outer
+VIEWS = {
+    "pod": "Pod",
+    "line": "Waiting line",
+    "partitions": "Partitions",
+    "leases": "Leases",
+    "machines": "Machines",
+    "allocations": "Allocations",
+    "quotas": "Quotas",
+    "users": "Users",
+    "events": "Events",
+}
+
+
+def live(page: Page) -> None:
+    expect(page.locator("#state")).to_have_text("live")
+
+
+def test_every_view_has_an_address_and_a_heading(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    page.goto(site.address)
+    live(page)
+    for name, title in VIEWS.items():
+        page.click(f"#views a[href='/{name}']")
+        expect(page).to_have_url(f"{site.address}/{name}")
+        expect(page.locator("h1")).to_have_text(title)
+        expect(page.locator("#views a[aria-current]")).to_have_text(title)
+        page.reload()
+        expect(page.locator("h1")).to_have_text(title)
+    page.go_back()
+
+
+def test_what_happens_is_seen_without_a_reload(make_site: Callable[..., Site], page: Page) -> None:
+    site = make_site("--preset", "pod64")
+    page.goto(f"{site.address}/pod")
+    live(page)
+    expect(page.locator(".device.FREE")).to_have_count(64 + 1)  # and the legend's
+    site.good("vipu", "create", "partition", "p1", "--size", "16")
+    expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(16)
+    cell = page.locator("svg[role=group] .device.IN_USE").first
+    cell.hover()
+    expect(page.locator("#about")).to_contain_text("by partition p1 of root")
+    page.click("#about a")
+    expect(page.locator("h1")).to_have_text("Partition p1")
+    expect(page.locator("#main")).to_contain_text("vipu get partition p1")
+    site.good("vipu", "remove", "partition", "p1")
+    expect(page.locator("#main")).to_contain_text("There is none of this name now.")
+    page.goto(f"{site.address}/pod?by=user&find=ag3")
+    expect(page.locator("#by")).to_have_value("user")
+    expect(page.locator("svg[role=group] .device:not(.faint)")).to_have_count(4)
+
+
+def test_the_pod_is_walked_by_keys(make_site: Callable[..., Site], page: Page) -> None:
+    site = make_site("--preset", "pod16")
+    page.goto(f"{site.address}/pod")
+    page.locator("svg[role=group] .device").first.focus()
+    for key, machine, index in (
+        ("ArrowRight", "ag1", 1),
+        ("ArrowDown", "ag2", 1),
+        ("ArrowLeft", "ag2", 0),
+        ("ArrowUp", "ag1", 0),
+        ("ArrowUp", "ag1", 0),
+    ):
+        page.keyboard.press(key)
+        expect(page.locator("#about")).to_contain_text(f"{machine} index {index}")
+
+
+def test_a_link_logs_in_and_what_an_act_ends_is_said_first(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    site.good("vipu", "create", "partition", "p1", "--size", "4")
+    page.goto(f"{site.address}/partitions")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("td.act button")).to_have_count(0)
+    link = site.link()
+    page.goto(link)
+    expect(page.locator("#who")).to_contain_text("root (administrator)")
+    assert "token" not in page.url
+    page.click("#views a[href='/partitions']")
+    page.click("[data-focus='Remove p1']")
+    dialog = page.locator("#ask")
+    expect(dialog).to_contain_text("Nobody holds it.")
+    expect(dialog).to_contain_text("vipu remove partition p1")
+    dialog.get_by_text("Leave it").click()
+    assert "p1" in site.partitions()
+    page.click("[data-focus='Remove p1']")
+    page.click("#yes")
+    expect(page.locator("#main")).to_contain_text("There is no partition.")
+    assert not site.partitions()
+    page.click("#views a[href='/events']")
+    expect(page.locator("tbody tr").first).to_contain_text("RemovePartition")
+    page.click("#who button")
+    expect(page.locator("#who")).to_contain_text("Log in")
+    page.goto(link)
+    expect(page.locator("[role=alert]").first).to_contain_text("this link has been used")
+
+
+def test_a_user_sees_what_is_theirs_and_acts_on_that_alone(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    key = re.search(r"\S{20,}", site.good("vipu-admin", "create", "user", "alice"))
+    assert key is not None
+    site.good("vipu", "create", "partition", "theirs", "--size", "4")
+    page.goto(f"{site.address}/login")
+    page.fill("#user", "alice")
+    page.fill("#key", "wrong")
+    page.click("form button")
+    expect(page.locator("[role=alert]")).to_contain_text("no user of this server has this name")
+    found = site.json("vipu-admin", "create", "user", "bob")
+    page.fill("#user", "bob")
+    page.fill("#key", found["access_key"])
+    page.click("form button")
+    expect(page.locator("#who")).to_contain_text("bob (user)")
+    page.click("#views a[href='/partitions']")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("td.act button")).to_have_count(0)
+    page.click("#views a[href='/users']")
+    expect(page.locator("tbody")).to_contain_text("you may not see them")
+    site.good("vipu-admin", "remove", "user", "bob")
+    page.reload()
+    expect(page.locator("#who")).to_contain_text("Log in")
+
+
+def test_a_server_that_goes_and_comes_back_is_seen_to(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    page.goto(f"{site.address}/pod")
+    live(page)
+    site.stop(signal.SIGKILL)
+    expect(page.locator("#state")).to_contain_text("does not answer")
+    site.start()
+    live(page)
+    site.good("vipu", "create", "partition", "p1", "--size", "4")
+    expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(4)
+
+
+def test_ten_tabs_of_one_browser_are_all_live(
+    make_site: Callable[..., Site], browser: Browser
+) -> None:
+    """A browser opens six connections to a host: they share one."""
+    site = make_site("--preset", "pod16")
+    context = browser.new_context()
+    context.set_default_timeout(60_000)
+    tabs = [context.new_page() for _ in range(10)]
+    for tab in tabs:
+        tab.goto(f"{site.address}/partitions")
+        live(tab)
+    site.good("vipu", "create", "partition", "p1", "--size", "4")
+    for tab in tabs:
+        expect(tab.locator("tbody tr[data-row='p1']")).to_have_count(1)
+    context.close()
+
+
+def test_nothing_from_elsewhere_runs_or_frames_it(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    answer = page.goto(site.address)
+    assert answer is not None
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.evaluate("() => { try { return eval('1') } catch (e) { return e.name } }") == (
+        "EvalError"
+    )
+    others = page.evaluate(
+        "() => performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)"
+    )
+    assert set(others) == {f"127.0.0.1:{site.port}"}
+
+
+def test_a_thousand_devices_and_more_are_drawn_sixteen_thousand_are_folded(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod1024")
+    page.goto(f"{site.address}/pod")
+    expect(page.locator("svg[role=group] .device")).to_have_count(1024)
+    site.good("vipu", "create", "partition", "p1", "--size", "64")
+    expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(64)
+    large = make_site("--preset", "pod16384")
+    page.goto(f"{large.address}/pod")
+    expect(page.locator(".domain")).to_have_count(256)
+    expect(page.locator("svg[role=group] .device")).to_have_count(0)
+    page.locator(".domain button").first.click()
+    expect(page.locator("svg[role=group] .device")).to_have_count(64)

@@ -1,0 +1,171 @@
+"""What pages are told: the whole first, then what is different; and nothing grows for one that
+does not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from podwright.errors import Denied, Unavailable
+from podwright.page import Live
+from podwright.page._live import BEHIND
+from podwright.page._snapshot import TOPICS, changes, take
+from podwright.wire import METHODS, ListRequest, UserInfo, UserList, WaiterInfo, WaiterList
+
+ITEMS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3))
+SNAPSHOTS = st.dictionaries(st.sampled_from(["devices", "leases"]), ITEMS)
+
+
+def applied(known: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -> None:
+    """As the page does it (static/live.js)."""
+    for topic, items in told.items():
+        for key, item in items.items():
+            if item is None:
+                known.setdefault(topic, {}).pop(key, None)
+            else:
+                known.setdefault(topic, {})[key] = item
+
+
+@given(st.lists(SNAPSHOTS, min_size=1))
+def test_who_applies_all_changes_knows_what_is(snapshots: list[dict[str, dict[str, int]]]) -> None:
+    known: dict[str, dict[str, Any]] = {}
+    before: dict[str, dict[str, int]] = {}
+    for after in snapshots:
+        told = changes(before, after)
+        applied(known, told)
+        before = after
+        assert {topic: items for topic, items in known.items() if items} == {
+            topic: items for topic, items in after.items() if items
+        }
+        assert not changes(after, after)
+
+
+class Lists:
+    """A server's lists; users are denied."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.users: list[UserInfo] | None = None
+        self.waiters: list[WaiterInfo] = []
+        self.away = ""
+
+    async def __call__(self, method: str) -> Any:
+        self.asked += 1
+        if self.away:
+            raise Unavailable(self.away)
+        if method == "ListUsers":
+            if self.users is None:
+                raise Denied("only administrators see users")
+            return UserList(users=self.users)
+        if method == "ListWaiters":
+            return WaiterList(waiters=self.waiters)
+        return METHODS[method].reply()
+
+
+async def told(events: AsyncGenerator[bytes]) -> tuple[str, Any]:
+    """The next event, comments left out."""
+    while True:
+        text = (await anext(events)).decode()
+        if not text.startswith(":"):
+            kind, _, data = text.rstrip("\n").split("\n")
+            return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def waiter(name: str, estimate: float = 0.0) -> WaiterInfo:
+    return WaiterInfo(id=name, owner="alice", estimate=estimate)
+
+
+async def test_a_list_that_is_denied_is_no_topic_and_others_are() -> None:
+    found = await take(Lists(), lambda: 0.0)
+    assert "users" not in found
+    assert set(found) == set(TOPICS) - {"users"}
+    assert METHODS["ListClusters"].request is ListRequest
+
+
+async def test_an_estimate_that_runs_down_is_no_change() -> None:
+    lists = Lists()
+    lists.waiters = [waiter("w", 600.0)]
+    first = await take(lists, lambda: 1000.0)
+    lists.waiters = [waiter("w", 590.0)]
+    assert not changes(first, await take(lists, lambda: 1010.0))
+
+
+async def test_two_pages_are_one_look_and_each_gets_the_whole_and_then_changes() -> None:
+    lists, counted = Lists(), [0]
+    live = Live(lists, lambda: counted[0])
+    one, two = live.events(), live.events()
+    assert (await told(one))[0] == "all"
+    assert (await told(two))[0] == "all"
+    looks = lists.asked
+    assert looks == len(TOPICS)
+    lists.waiters = [waiter("w1")]
+    counted[0] += 1
+    for page in (one, two):
+        kind, value = await told(page)
+        assert (kind, list(value["topics"])) == ("change", ["waiters"])
+    assert lists.asked == 2 * looks
+    await one.aclose()
+    await two.aclose()
+    assert not len(live)
+    await live.close()
+
+
+async def test_one_that_does_not_read_costs_little_and_gets_the_whole() -> None:
+    lists, counted = Lists(), [0]
+    live = Live(lists, lambda: counted[0])
+    slow, quick = live.events(), live.events()
+    assert (await told(slow))[0] == "all"
+    assert (await told(quick))[0] == "all"
+    for number in range(BEHIND + 2):
+        lists.waiters = [waiter(f"w{number}")]
+        counted[0] += 1
+        assert (await told(quick))[0] == "change"
+    assert all(len(reader.waiting) <= BEHIND for reader in live._readers)
+    kind, value = await told(slow)
+    assert kind == "all"
+    assert list(value["topics"]["waiters"]) == [f"w{BEHIND + 1}"]
+    await slow.aclose()
+    await quick.aclose()
+    await live.close()
+
+
+async def test_a_server_that_cannot_say_is_away_and_comes_back_whole() -> None:
+    lists, counted = Lists(), [0]
+    live = Live(lists, lambda: counted[0])
+    page = live.events()
+    assert (await told(page))[0] == "all"
+    lists.away = "this server stands by"
+    counted[0] += 1
+    assert await told(page) == ("away", {"problem": "this server stands by"})
+    lists.away = ""
+    counted[0] += 1
+    assert (await told(page))[0] == "all"
+    await page.aclose()
+    await live.close()
+
+
+async def test_nobody_looks_where_nobody_reads() -> None:
+    lists = Lists()
+    live = Live(lists, lambda: 0)
+    page = live.events()
+    await told(page)
+    await page.aclose()
+    looking = live._looking
+    assert looking is not None
+    await asyncio.wait_for(looking, 60)
+    asked = lists.asked
+    again = live.events()
+    assert (await told(again))[0] == "all"
+    assert lists.asked == 2 * asked
+    await again.aclose()
+    await live.close()
+
+
+def test_a_device_is_told_as_a_row() -> None:
+    assert msgspec.json.encode(("ag1", 0, "FREE", "", "a")) == b'["ag1",0,"FREE","","a"]'

@@ -1,0 +1,229 @@
+"""Who may do what on the page: log in, act, and from where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, cast
+
+import pytest
+
+from podwright.controller import Role
+from podwright.errors import Denied, Unauthenticated
+from podwright.http import Reply, Request
+from podwright.page import Page, Sessions
+from podwright.page._files import POLICY
+from podwright.page._sessions import EACH, IDLE, LONGEST, MOST
+from podwright.wire import METHODS
+
+HOST = "pod.example:8091"
+OWN = {"host": HOST, "origin": f"http://{HOST}", "content-type": "application/json"}
+
+
+class User(NamedTuple):
+    """Somebody."""
+
+    name: str
+    role: Role = Role.USER
+
+
+ANYBODY = User("anonymous", Role.READER)
+
+
+class Fake:
+    """A server of two users: alice by key, root by a link."""
+
+    def __init__(self, *, secure: bool = False) -> None:
+        self.secure = secure
+        self.gone: set[str] = set()
+        self.acts: list[tuple[str, str, Any]] = []
+
+    def anonymous(self) -> User | None:
+        return None if self.secure else ANYBODY
+
+    async def by_token(self, token: str) -> User:
+        if token != "right":
+            raise Unauthenticated("no such link")
+        return User("root", Role.ADMINISTRATOR)
+
+    async def by_key(self, name: str, key: str) -> User:
+        if (name, key) != ("alice", "secret"):
+            raise Unauthenticated("no such user")
+        return User("alice")
+
+    def known(self, who: Any) -> bool:
+        return who.name not in self.gone
+
+    async def listed(self, who: Any, method: str) -> Any:
+        return METHODS[method].reply()
+
+    async def act(self, who: Any, method: str, body: bytes) -> bytes:
+        if who.role is not Role.ADMINISTRATOR:
+            raise Denied("that is an administrator's")
+        self.acts.append((who.name, method, json.loads(body)))
+        return b"{}"
+
+    def audience(self, who: Any) -> str:
+        return str(who.name)
+
+    def counted(self) -> int:
+        return 0
+
+    def describe(self) -> dict[str, object]:
+        return {"version": "1", "simulated": True}
+
+
+class Browser:
+    """Asks the page, and keeps its cookie."""
+
+    def __init__(self, fake: Fake, *, safe_login: bool = True) -> None:
+        self.page = Page(
+            fake, lambda code: {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}.get(code, 400),
+            safe_login=safe_login,
+        )  # fmt: skip
+        self.cookie = ""
+
+    async def ask(
+        self, method: str, path: str, value: object = None, **headers: str
+    ) -> tuple[int, Any]:
+        sent = {**OWN, "cookie": self.cookie}
+        sent.update((name.replace("_", "-"), text) for name, text in headers.items())
+        pairs = [(name.encode(), text.encode()) for name, text in sent.items() if text]
+        body = b"" if value is None else json.dumps(value).encode()
+        reply = await self.page.answer(Request(method, path, "", pairs, body, None, "127.0.0.1"))
+        assert reply is not None
+        header = dict(reply.headers)
+        assert header[b"content-security-policy"] == POLICY.encode()
+        assert header[b"x-frame-options"] == b"DENY"
+        if b"set-cookie" in header:
+            text = header[b"set-cookie"].decode()
+            assert "HttpOnly" in text
+            assert "SameSite=Strict" in text
+            self.cookie = text.partition(";")[0]
+        body = reply.body if isinstance(reply.body, bytes) else b"null"
+        return reply.status, json.loads(body) if reply.kind.endswith("json") else body
+
+    async def act(self, **headers: str) -> int:
+        status, _ = await self.ask(
+            "POST",
+            "/act",
+            {"method": "DrainMachine", "request": {"name": "ag1"}},
+            **headers,
+        )
+        return status
+
+
+async def test_a_link_logs_in_once_and_then_its_user_acts() -> None:
+    fake = Fake()
+    browser = Browser(fake)
+    assert (await browser.ask("GET", "/me"))[1]["name"] == "anonymous"
+    assert await browser.act() == 401
+    said = (200, {"name": "root", "role": "administrator"})
+    assert await browser.ask("POST", "/session", {"token": "right"}) == said
+    assert (await browser.ask("GET", "/me"))[1]["name"] == "root"
+    assert await browser.act() == 200
+    assert fake.acts == [("root", "DrainMachine", {"name": "ag1"})]
+    assert (await Browser(fake).ask("POST", "/session", {"token": "wrong"}))[0] == 401
+    assert (await browser.ask("POST", "/session", {"token": "right"}))[0] == 401, "used twice"
+    await browser.ask("DELETE", "/session")
+    assert await browser.act() == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": ""},
+        {"origin": "null"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+        {"content_type": "text/plain"},
+        {"content_type": "application/x-www-form-urlencoded"},
+    ],
+)
+async def test_what_another_site_sends_changes_nothing(headers: dict[str, str]) -> None:
+    fake = Fake()
+    browser = Browser(fake)
+    await browser.ask("POST", "/session", {"token": "right"})
+    assert await browser.act(**headers) == 403
+    assert not fake.acts
+    other = Browser(fake)
+    assert (await other.ask("POST", "/session", {"user": "alice", "key": "secret"}, **headers))[
+        0
+    ] == 403
+    assert not other.cookie
+
+
+async def test_a_role_decides_and_only_some_calls_are_made() -> None:
+    fake = Fake()
+    browser = Browser(fake)
+    assert (await browser.ask("POST", "/session", {"user": "alice", "key": "x"}))[0] == 401
+    assert (await browser.ask("POST", "/session", {"user": "alice", "key": "secret"}))[0] == 200
+    assert await browser.act() == 403
+    assert (await browser.ask("POST", "/act", {"method": "CreateUser"}))[0] == 400
+    assert (await browser.ask("POST", "/act", {"method": "DrainMachine", "more": 1}))[0] == 400
+
+
+async def test_a_user_who_was_removed_is_logged_out() -> None:
+    fake = Fake()
+    browser = Browser(fake)
+    await browser.ask("POST", "/session", {"token": "right"})
+    fake.gone.add("root")
+    assert await browser.act() == 401
+    assert (await browser.ask("GET", "/me"))[1]["name"] == "anonymous"
+
+
+async def test_a_secure_server_shows_nothing_to_strangers() -> None:
+    browser = Browser(Fake(secure=True))
+    assert (await browser.ask("GET", "/live"))[0] == 401
+    assert (await browser.ask("GET", "/me"))[1]["name"] == ""
+    await browser.ask("POST", "/session", {"user": "alice", "key": "secret"})
+    assert (await browser.ask("GET", "/live"))[0] == 200
+
+
+async def test_keys_do_not_travel_where_others_can_read() -> None:
+    browser = Browser(Fake(), safe_login=False)
+    said = await browser.ask("POST", "/session", {"user": "alice", "key": "secret"})
+    assert said[0] == 403
+    assert "for all to read" in said[1]["message"]
+    assert (await browser.ask("POST", "/session", {"token": "right"}))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/pod", "/partitions/p%201", "/events", "/static/app.js"])
+async def test_files_have_a_kind_and_a_tag(path: str) -> None:
+    page = Browser(Fake()).page
+    asked = Request("GET", path, "", [(b"host", HOST.encode())], b"", None, "")
+    reply = cast("Reply", await page.answer(asked))
+    assert reply.status == 200
+    assert reply.kind.startswith("text/javascript" if path.endswith("js") else "text/html")
+    tag = dict(reply.headers)[b"etag"]
+    again = asked._replace(headers=[*asked.headers, (b"if-none-match", tag)])
+    assert cast("Reply", await page.answer(again)).status == 304
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/../_page.py", "/static/..%2f_page.py", "/static/", "/metrics", "/v1/devices"]
+)
+async def test_what_is_not_the_pages_is_left_to_others(path: str) -> None:
+    page = Browser(Fake()).page
+    assert await page.answer(Request("GET", path, "", [], b"", None, "")) is None
+
+
+def test_sessions_end_and_are_bounded() -> None:
+    now = [0.0]
+    sessions: Sessions[str] = Sessions(clock=lambda: now[0])
+    cookie = sessions.open("alice", "alice")
+    assert sessions.caller(cookie) == "alice"
+    assert sessions.caller(cookie + "x") is None
+    for _ in range(int(LONGEST / (IDLE / 2)) - 1):
+        now[0] += IDLE / 2
+        assert sessions.caller(cookie) == "alice"
+    now[0] += IDLE / 2
+    assert sessions.caller(cookie) is None, "too old, though it was used"
+    cookie = sessions.open("alice", "alice")
+    now[0] += IDLE
+    assert sessions.caller(cookie) is None, "not used"
+    first, *_ = [sessions.open("bob", "bob") for _ in range(EACH + 1)]
+    assert sessions.caller(first) is None
+    for number in range(2 * MOST):
+        sessions.open("x", str(number))
+    assert len(sessions) == MOST
