@@ -11,7 +11,7 @@ packages=(
     hwloc postgresql mariadb-server
     iproute2 util-linux debootstrap systemd keepalived curl
     gcc libc6-dev make valgrind
-    prometheus
+    prometheus chromium
     lua5.1 lua5.3 lua5.4
 )
 

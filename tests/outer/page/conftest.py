@@ -30,6 +30,17 @@ class Site(Pod):
         return self.good("podwright", "web", "--no-open").strip()
 
 
+def pod_file(folder: Path, domains: int) -> str:
+    """A cluster file of so many link domains of 64 simulated IPUs."""
+    lines = ['name = "large"', 'family = "ipu"', 'topology = "looped"', "simulated = true"]
+    for domain in range(domains):
+        machines = ", ".join(f'"m{domain}-{machine}"' for machine in range(16))
+        lines += ["[[link_domains]]", f"machines = [{machines}]"]
+    file = folder / f"pod{domains}.toml"
+    file.write_text("\n".join(lines) + "\n")
+    return str(file)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One for all tests of a worker."""
