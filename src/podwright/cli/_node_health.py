@@ -16,6 +16,10 @@ examples:
   podwright node health --prometheus /var/lib/node_exporter/podwright.prom
   podwright node health --forget               XIDs until now were dealt with
 
+as HealthCheckProgram, Prolog and Epilog (podwright slurm configure --gpus … --health):
+  podwright node health --slurm --act=warn     say it in slurmd's log
+  podwright node health --slurm --act=drain    drain this node, or give it back
+
 exit code 0: fit for jobs, warnings or none; 1: unfit; 2: bad usage."""
 
 
@@ -36,6 +40,22 @@ def add_parser(verbs: Any) -> None:
         help="which checks run, and their bounds (/etc/podwright/node-health.toml)",
     )
     parser.add_argument("--skip", metavar="CHECK", action="append", default=[], help="leave it out")
+    slurm = parser.add_argument_group("Slurm")
+    slurm.add_argument(
+        "--slurm", action="store_true", help="tell Slurm: drain this node, or give it back"
+    )
+    slurm.add_argument(
+        "--act",
+        choices=("warn", "drain"),
+        help="warn: change nothing; drain: never more than a share of a partition's nodes "
+        "(default: act in the settings, or warn)",
+    )
+    slurm.add_argument(
+        "--state",
+        metavar="DIR",
+        default="",
+        help="where a node remembers why it was drained (/var/lib/podwright/node-health)",
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print JSON, one line")
     shape.add_argument(
@@ -52,18 +72,29 @@ def add_parser(verbs: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     import os
+    from pathlib import Path
+
+    import msgspec
 
     from podwright.cli._arguments import complain
     from podwright.slurm.gpus import health
 
     if arguments.list:
         return _list()
+    folder = Path(arguments.state) if arguments.state else health.FOLDER
     if arguments.forget:
-        print(f"XIDs until now count no more: {health.forget()}.")
+        print(f"XIDs until now count no more: {health.forget(folder)}.")
         return 0
     _known(arguments.skip)
     settings = health.read_settings(arguments.config, frozenset(health.CHECKS))
-    report = health.run(settings, os.environ, since=health.forgotten(), skip=arguments.skip)
+    if arguments.act:
+        settings = msgspec.structs.replace(settings, act=arguments.act)
+    if arguments.slurm:
+        checked = health.check(settings, os.environ, folder=folder)
+        _show(arguments, checked.report)
+        print(f"Slurm: {' '.join(filter(None, (checked.outcome.what, checked.outcome.why)))}")
+        return checked.code
+    report = health.run(settings, os.environ, since=health.forgotten(folder), skip=arguments.skip)
     if report.simulated:
         complain("SIMULATED: these GPUs exist only in software.")
     _show(arguments, report)
@@ -98,8 +129,8 @@ def _list() -> int:
 
 def _known(names: list[str]) -> None:
     from podwright.cli._arguments import nearest
+    from podwright.errors import InvalidRequest
     from podwright.slurm.gpus import health
-    from podwright.wire import InvalidRequest
 
     for name in names:
         if name not in health.CHECKS:

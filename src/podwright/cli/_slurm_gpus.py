@@ -63,6 +63,21 @@ def add_configure(parser: Any) -> None:
         "needs no FILE. Podwright's service answers: podwright slurm serve-lint",
     )
     gpus.add_argument("--lint-socket", metavar="PATH", default=SOCKET, help="where it answers")
+    gpus.add_argument(
+        "--health",
+        nargs="?",
+        choices=("warn", "drain"),
+        const="warn",
+        help="check nodes every five minutes, before and after jobs (podwright node health): warn "
+        "says it in slurmd's log (the default), drain also drains ill nodes and gives well ones "
+        "back",
+    )
+    gpus.add_argument(
+        "--node-podwright",
+        metavar="PROGRAM",
+        default="",
+        help="where podwright is on the nodes (where it is here)",
+    )
     gpus.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
 
 
@@ -96,6 +111,7 @@ def configure(arguments: argparse.Namespace) -> int:
             arguments.confine,
             arguments.imex,
             _program(arguments.health_check),
+            _gate(arguments),
         )
         plan, notes = configure.configure(conf, inventory, _version(arguments), wishes)
     print(shown(plan), end="")
@@ -173,6 +189,27 @@ def _program(name: str) -> str:
             would_work="an absolute path without blanks, such as /usr/local/sbin/health",
         )
     return name
+
+
+def _gate(arguments: argparse.Namespace) -> Any:
+    """The check of our own, if it is wanted. Raises InvalidRequest."""
+    import shutil
+    from pathlib import Path
+
+    from podwright.errors import InvalidRequest
+    from podwright.slurm.gpus import configure
+
+    if not arguments.health:
+        return None
+    if arguments.health_check:
+        raise InvalidRequest(
+            "both would be Slurm's HealthCheckProgram",
+            asked="--health with --health-check",
+            would_work="--health, and the other program as a script in node-health.toml",
+        )
+    program = arguments.node_podwright or shutil.which("podwright") or "/usr/bin/podwright"
+    script = Path(arguments.folder).absolute() / "node-health"
+    return configure.Gate(_program(str(script)), _program(program), arguments.health)
 
 
 def _version(arguments: argparse.Namespace) -> tuple[int, int]:

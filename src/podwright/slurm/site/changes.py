@@ -101,7 +101,7 @@ def _replace(path: Path, text: str) -> None:
             os.chown(name, there.st_uid, there.st_gid)
             os.utime(name)
         else:
-            os.chmod(name, 0o644)
+            os.chmod(name, 0o755 if data.startswith(b"#!") else 0o644)
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):

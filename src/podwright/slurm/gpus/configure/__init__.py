@@ -2,6 +2,7 @@
 
 from podwright.slurm.gpus.configure._adopt import Grant, adopt, partition_name, read_grant
 from podwright.slurm.gpus.configure._check import Promise, check, commands
+from podwright.slurm.gpus.configure._gates import Gate
 from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
 from podwright.slurm.gpus.configure._inventory_lines import DETECT
 from podwright.slurm.gpus.configure._read_inventory import make_inventory, read_inventory
@@ -11,6 +12,7 @@ from podwright.slurm.gpus.configure._topology import TOPOLOGIES, plan_topology, 
 __all__ = [
     "DETECT",
     "TOPOLOGIES",
+    "Gate",
     "Gpu",
     "Grant",
     "Inventory",

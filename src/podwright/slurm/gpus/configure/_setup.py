@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
+from podwright.slurm.gpus.configure import _gates as gates
 from podwright.slurm.gpus.configure import _imex as imex
 from podwright.slurm.gpus.configure._defaults import (
     Room,
@@ -45,13 +46,15 @@ _FILES = ("gres.conf", *_TOPOLOGIES, "cgroup.conf")
 class Wishes(NamedTuple):
     """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups). imex:
     files of the nodes of each NVLink domain, and a channel for each job. health: a program that
-    Slurm runs on each node every five minutes; empty for none."""
+    Slurm runs on each node every five minutes; empty for none. gate: our own, which is Prolog and
+    Epilog as well."""
 
     detect: str = "off"
     topology: str = "auto"
     confine: bool = False
     imex: bool = False
     health: str = ""
+    gate: gates.Gate | None = None
 
 
 def configure(
@@ -97,6 +100,9 @@ def configure(
         plan.texts[cgroup] = new + changed(held, {"ConstrainDevices": "yes"}, str(cgroup), MARK)
     elif settings(held).get("constraindevices", "no").lower() != "yes":
         notes.append("jobs can open GPUs of other jobs: --confine sets ConstrainDevices=yes")
+    if wishes.gate:
+        plan.texts[wishes.gate.script] = gates.script(wishes.gate, conf, now)
+        notes += gates.notes(wishes.gate, now)
     plan.texts[conf] = text
     return plan, notes
 
@@ -104,7 +110,7 @@ def configure(
 def take_back(conf: Path) -> Plan:
     """The plan that undoes it, byte for byte. Raises InvalidRequest."""
     plan = Plan()
-    plan.texts.update(dict.fromkeys(imex.known(conf.parent)))
+    plan.texts.update(dict.fromkeys((*imex.known(conf.parent), *gates.known(conf))))
     for path in (*(conf.parent / name for name in _FILES), conf):
         if not path.exists():
             continue
@@ -197,6 +203,8 @@ def _settings(
         out["TaskPlugin"] = joined(",".join(tasks), "task/cgroup", "task/affinity")
     if wishes.imex and release_of(version).imex_switch:
         out["SwitchType"] = "switch/nvidia_imex"
+    if wishes.gate:
+        out |= gates.settings_of(wishes.gate, now)
     if wishes.health:
         out |= {"HealthCheckProgram": wishes.health, "HealthCheckInterval": "300"}
         out["HealthCheckNodeState"] = "ANY"

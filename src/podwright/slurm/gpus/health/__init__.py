@@ -1,21 +1,27 @@
 """Is a GPU node fit for jobs? Checks by a table, and what Slurm is told of it."""
 
+from podwright.slurm.gpus.health._at_slurm import Checked, check
 from podwright.slurm.gpus.health._findings import LEVELS, Finding, Report, reason
+from podwright.slurm.gpus.health._gate import Outcome
 from podwright.slurm.gpus.health._settings import PLACE, Script, Settings, read_settings
 from podwright.slurm.gpus.health._show import checks, prometheus, text
-from podwright.slurm.gpus.health._state import forget, forgotten, replace
+from podwright.slurm.gpus.health._state import FOLDER, forget, forgotten, replace
 from podwright.slurm.gpus.health._table import CHECKS, run
 from podwright.slurm.gpus.health._xids import XIDS, xid
 
 __all__ = [
     "CHECKS",
+    "FOLDER",
     "LEVELS",
     "PLACE",
     "XIDS",
+    "Checked",
     "Finding",
+    "Outcome",
     "Report",
     "Script",
     "Settings",
+    "check",
     "checks",
     "forget",
     "forgotten",

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from podwright.wire import InvalidRequest
+from podwright.errors import InvalidRequest
 
 #: Where a site's file stands.
 PLACE = "/etc/podwright/node-health.toml"

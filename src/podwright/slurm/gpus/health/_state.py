@@ -29,7 +29,7 @@ def replace(path: str | Path, text: str) -> None:
 
 def forget(folder: Path = FOLDER) -> str:
     """XIDs until now count no more. Returns when that is, in words. Raises Unavailable."""
-    from podwright.wire import Unavailable
+    from podwright.errors import Unavailable
 
     now = _uptime()
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from podwright.errors import InvalidRequest
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 from podwright.slurm.gpus.health import _gpu_checks as gpu
 from podwright.slurm.gpus.health import _host_checks as host
@@ -14,7 +15,6 @@ from podwright.slurm.gpus.health._findings import Finding, Report
 from podwright.slurm.gpus.health._gpu_checks import Asked, Wrong
 from podwright.slurm.gpus.health._seen import Seen, look
 from podwright.slurm.gpus.health._settings import Settings
-from podwright.wire import InvalidRequest
 
 
 class Check(NamedTuple):

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from podwright.cli.podwright import main
+from podwright.errors import InvalidRequest
 from podwright.hosts.gpus._standin import VARIABLE
 from podwright.slurm.gpus.health import CHECKS, read_settings
 from podwright.slurm.gpus.health._state import forget, forgotten
-from podwright.wire import InvalidRequest
 from tests.gpus.node import HGX
 
 

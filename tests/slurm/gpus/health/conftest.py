@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_health.node import Node
+from tests.slurm.gpus.health.node import Node
 
 
 @pytest.fixture

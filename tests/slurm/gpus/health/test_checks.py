@@ -10,7 +10,7 @@ from podwright.hosts.gpus import read_inventories
 from podwright.hosts.gpus._standin_amd import VARIABLE as AMD
 from podwright.slurm.gpus.health import CHECKS, LEVELS, XIDS, Settings, reason, xid
 from podwright.slurm.gpus.health._settings import Check, Expect, Script
-from tests.slurm_health.node import Node, like
+from tests.slurm.gpus.health.node import Node, like
 
 
 def test_a_node_that_is_well_has_no_findings(node: Node) -> None:

@@ -1,0 +1,98 @@
+"""Ill nodes are kept from jobs: one script on every node, as Slurm's HealthCheckProgram, Prolog and
+Epilog. What the site has in their places runs first, as before.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from podwright.slurm.gpus.configure._lines import OURS
+from podwright.slurm.site.edit import joined, settings
+from podwright.slurm.site.files import read
+
+_OURS = f"# Checks of this node, by podwright slurm configure --gpus --health{OURS}\n"
+#: Slurm gives it neither; a Debian, an RHEL and a local Slurm are on this path.
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_HOOKS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
+
+
+class Gate(NamedTuple):
+    """path: of the script. podwright: the command on the nodes. act: `warn` or `drain`."""
+
+    path: str
+    podwright: str
+    act: str
+
+    @property
+    def script(self) -> Path:
+        """Where it is written."""
+        return Path(self.path)
+
+
+def settings_of(gate: Gate, now: Mapping[str, str]) -> dict[str, str]:
+    """What slurm.conf must say."""
+    parameters = joined(now.get("schedulerparameters", ""), "nohold_on_prolog_fail")
+    return {
+        "HealthCheckProgram": gate.path,
+        "HealthCheckInterval": now.get("healthcheckinterval", "").lstrip("0") or "300",
+        "HealthCheckNodeState": now.get("healthchecknodestate", "ANY"),
+        "Prolog": gate.path,
+        "Epilog": gate.path,
+        # Else a job that an ill node refused would be held, not started elsewhere.
+        "SchedulerParameters": parameters,
+    }
+
+
+def script(gate: Gate, conf: Path, now: Mapping[str, str]) -> str:
+    """The script. now: the site's own settings, without ours."""
+    lines = ["#!/bin/sh\n", _OURS, f"PATH={_PATH}\n", f"SLURM_CONF={shlex.quote(str(conf))}\n"]
+    lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
+    for context, key in _HOOKS.items():
+        lines.append(f"{context})\n{_first(now.get(key, ''), 'exit')}    ;;\n")
+    lines.append(f"*)\n{_first(now.get('healthcheckprogram', ''), ':')}    ;;\nesac\n")
+    command = f"{shlex.quote(gate.podwright)} node health --slurm --act={gate.act}"
+    return "".join([*lines, f"exec {command}\n"])
+
+
+def _first(theirs: str, failed: str) -> str:
+    """Run what the site has: a program, or a pattern of several, as Slurm takes it."""
+    if not theirs:
+        return "    :\n"
+    words = " ".join(_pattern(word) for word in theirs.split(","))
+    return (
+        f'    for each in {words}; do\n        [ ! -x "$each" ] || "$each" || {failed}\n    done\n'
+    )
+
+
+def _pattern(word: str) -> str:
+    """Quoted, but for what makes a pattern."""
+    return "".join(
+        letter if letter.isalnum() or letter in "/._-+*?[]" else shlex.quote(letter)
+        for letter in word.strip()
+    )
+
+
+def notes(gate: Gate, now: Mapping[str, str]) -> list[str]:
+    """What an administrator should hear."""
+    out = [f"{gate.path} and {gate.podwright} must be on every node"]
+    if gate.act == "warn":
+        out.append(
+            "nodes are not drained yet: slurmd's log says what would be; then --health=drain"
+        )
+    theirs = [key for key in ("prolog", "epilog", "healthcheckprogram") if now.get(key)]
+    if theirs:
+        out.append(f"the site's own {', '.join(now[key] for key in theirs)} runs first, as before")
+    return out
+
+
+def known(conf: Path) -> list[Path]:
+    """Scripts of ours that this slurm.conf names."""
+    if not conf.exists():
+        return []
+    said = settings(read(conf)).get("healthcheckprogram", "")
+    path = Path(said)
+    ours = said and path.is_file() and _OURS in read(path)
+    return [path] if ours else []

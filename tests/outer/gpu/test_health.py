@@ -1,0 +1,114 @@
+"""Ill nodes are kept from jobs by real Slurm, and a cluster never is: twenty nodes, three faults
+that all of them have at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.outer.gpu.ill import DRIVER, IllLab, wait_idle
+from tests.outer.lab import poll, release
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+
+@pytest.fixture(scope="module", params=["oldest", "newest"])
+def lab(request: pytest.FixtureRequest) -> Iterator[IllLab]:
+    with IllLab(release(request.param)) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def well(lab: IllLab) -> Iterator[None]:
+    """Every test leaves all nodes well and idle."""
+    yield
+    lab.come_back()
+    lab.drivers(DRIVER)
+    lab.settings_of("")
+    for name in lab.drained():
+        lab.ok("scontrol", "update", f"nodename={name}", "state=resume")
+    wait_idle(lab)
+
+
+def test_one_ill_node_is_drained_and_given_back(lab: IllLab) -> None:
+    assert set(lab.check("n1", "n2", "n3").values()) == {"Slurm: fit"}
+    lab.gpu("n3", "xid = 79")
+    lab.check("n1", "n2", "n3")
+    assert lab.drained() == {"n3": "podwright: GPU 1 XID 79"}
+    lab.ok("scontrol", "update", "nodename=n2", "state=drain", "reason=Bob: fan")
+    lab.gpu("n3")
+    assert lab.check("n2", "n3")["n3"].startswith("Slurm: resumed")
+    assert lab.drained() == {"n2": "Bob: fan"}
+
+
+def test_what_a_person_took_over_is_not_given_back(lab: IllLab) -> None:
+    lab.gpu("n4", "xid = 79")
+    lab.check("n4")
+    mine = "reason=podwright: GPU 1 XID 79, Bob: GPU ordered"
+    lab.ok("scontrol", "update", "nodename=n4", "state=drain", mine)
+    lab.gpu("n4")
+    assert lab.check("n4")["n4"].startswith("Slurm: left")
+    assert list(lab.drained()) == ["n4"]
+
+
+def test_a_driver_update_on_all_nodes_drains_one(lab: IllLab) -> None:
+    lab.drivers("580.65.06")
+    ends = list(lab.check().values())
+    assert list(lab.drained().values()) == [f"podwright: driver 580.65.06, not {DRIVER}"]
+    assert sum(end.startswith("Slurm: drained") for end in ends) == 1
+    first = list(lab.drained())
+    assert sum(end.startswith("Slurm: drained") for end in lab.check().values()) == 1
+    assert list(lab.drained()) == first
+    lab.drivers(DRIVER)
+    lab.check(*first)
+    assert lab.drained() == {}
+
+
+def test_a_file_server_that_hangs_drains_one_and_hangs_no_check(lab: IllLab) -> None:
+    lab.hang()
+    text = f'[expect]\nmounts = ["{lab.home}"]\n'
+    off = ("clock", "disks", "memory", "adapters", "processes")
+    lab.settings_of(text + "".join(f'[checks.{name}]\nlevel = "off"\n' for name in off))
+    lab.check()
+    assert list(lab.drained().values()) == [f"podwright: mount {lab.home} does not answer"]
+    lab.come_back()
+    lab.settings_of("")
+    lab.check(*lab.drained())
+    assert lab.drained() == {}
+
+
+def test_a_broken_check_drains_none_and_a_wrong_one_at_most_one(lab: IllLab) -> None:
+    lab.settings_of('[[scripts]]\nname = "site"\ncommand = ["/no/such/check"]\n')
+    assert set(lab.check("n1", "n2").values()) == {"Slurm: fit"}
+    lab.settings_of('[[scripts]]\nname = "site"\ncommand = ["sh", "-c", "echo bug; exit 2"]\n')
+    lab.check()
+    assert list(lab.drained().values()) == ["podwright: site bug"]
+
+
+def test_a_job_leaves_an_ill_node_by_itself(lab: IllLab) -> None:
+    """The node turns ill between two checks: the job's Prolog finds it."""
+    lab.gpu("n1", "xid = 79")
+    job = lab.submit("echo ran on $SLURMD_NODENAME", "-N1", "--gpus-per-node=1", "--requeue")
+    found = lab.wait_over(job, seconds=120)[job]
+    assert (found.state, found.fields["NodeList"]) == ("COMPLETED", "n2")
+    poll("the drained node", lambda: lab.drained() == {"n1": "podwright: GPU 1 XID 79"})
+
+
+def test_a_jobs_own_fault_drains_no_node(lab: IllLab) -> None:
+    lab.gpu("n1", "xid = 31")
+    job = lab.submit("exit 3", "-w", "n1", "--gpus-per-node=1")
+    assert lab.wait_over(job, seconds=120)[job].state == "FAILED"
+    assert lab.check("n1") == {"n1": "Slurm: fit"}
+    assert lab.drained() == {}
+
+
+def test_it_can_be_taken_back(lab: IllLab) -> None:
+    """Last: it changes the lab's files."""
+    hook = lab.folder / "hooks" / "node-health"
+    assert hook.exists()
+    lab.configure("--gpus", "--undo")
+    assert not hook.exists()
+    text = (lab.folder / "slurm.conf").read_text()
+    assert "HealthCheckProgram" not in text
+    assert "Prolog" not in text

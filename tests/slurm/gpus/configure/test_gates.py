@@ -1,0 +1,61 @@
+"""The script that Slurm runs before jobs, after them, and in between: what it starts, and when."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from podwright.slurm.gpus.configure import (
+    Gate,
+    Wishes,
+    configure,
+    make_inventory,
+    take_back,
+)
+from podwright.slurm.site.changes import carry_out
+
+_GPUS = {"type": "h100", "count": 2, "memory": 80}
+NODES = [{"names": "n[1-2]", "sockets": 1, "cores_per_socket": 8, "gpus": _GPUS}]
+
+
+def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    ran = tmp_path / "ran"
+    theirs = tmp_path / "site-prolog"
+    for name, code in (("site-prolog", 0), ("podwright", 0)):
+        script = tmp_path / name
+        script.write_text(f'#!/bin/sh\necho {name} "$@" $SLURM_CONF >> {ran}\nexit {code}\n')
+        script.chmod(0o755)
+    before = f"ClusterName=c\nProlog={theirs}\nNodeName=n[1-2] CPUs=8\nPartitionName=p Nodes=ALL\n"
+    conf.write_text(before)
+    gate = Gate(str(tmp_path / "hooks" / "node-health"), str(tmp_path / "podwright"), "drain")
+    plan, notes = configure(
+        conf, make_inventory({"nodes": NODES}), (22, 5), Wishes(topology="none", gate=gate)
+    )
+    carry_out(plan)
+    assert any(f"{theirs} runs first" in note for note in notes)
+    said = conf.read_text()
+    for key in ("HealthCheckProgram", "Prolog", "Epilog"):
+        assert f"\n{key}={gate.path} #" in said
+    assert "HealthCheckInterval=300" in said
+    assert "SchedulerParameters=nohold_on_prolog_fail" in said
+
+    def run(context: str) -> tuple[int, list[str]]:
+        ran.write_text("")
+        environ = {"SLURM_SCRIPT_CONTEXT": context} if context else {}
+        done = subprocess.run([gate.path], env=environ, check=False)
+        return done.returncode, ran.read_text().splitlines()
+
+    ours = f"podwright node health --slurm --act=drain {conf}"
+    assert run("") == (0, [ours])
+    assert run("epilog_slurmd") == (0, [ours])
+    assert run("prolog_slurmd") == (0, [f"site-prolog {conf}", ours])
+    theirs.write_text("#!/bin/sh\nexit 3\n")
+    assert run("prolog_slurmd") == (3, [])
+    again, _ = configure(
+        conf, make_inventory({"nodes": NODES}), (22, 5), Wishes(topology="none", gate=gate)
+    )
+    assert again.texts[gate.script] == gate.script.read_text()
+    carry_out(take_back(conf))
+    assert conf.read_text() == before
+    assert not gate.script.exists()
