@@ -45,8 +45,9 @@ class Release:
     cpus_per_task_is_tres: bool = _since(23, 2)  # --cpus-per-task is a part of --tres-per-task
     needs_gpus_for_their_cpus: bool = _since(23, 2)  # --cpus-per-gpu without GPUs is refused
     counts_cpus_of_gpus_early: bool = _since(23, 2)  # --cpus-per-gpu raises the job's CPUs
+    counts_cpus_of_tasks_late: bool = _since(25, 5)  # again, with --overcommit and GPUs' tasks
+    limits_cpus_of_tasks: bool = _since(24, 11)  # MaxMemPerCPU changes --cpus-per-task
     corrects_gpus_by_tasks: bool = _since(23, 2)  # --gpus follows --gpus-per-task at the server
-    partition_memory_first: bool = _since(23, 2)  # a partition's default memory before the site's
     enforces_binding_by_site: bool = _since(23, 2)  # SelectTypeParameters=ENFORCE_BINDING_GRES
 
     # Partitions and their limits

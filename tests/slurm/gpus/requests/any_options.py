@@ -12,7 +12,7 @@ Draw = Callable[[random.Random, AnySite], str]
 
 _WAYS = {
     "gres": 10, "gpus": 9, "gpus-per-node": 9, "gpus-per-task": 9, "gpus-per-socket": 5,
-    "ntasks-per-gpu": 5, "tres-per-task": 6, "shard": 5, "gpus+gpus-per-node": 2,
+    "ntasks-per-gpu": 5, "tres-per-task": 6, "shard": 5, "mps": 3, "gpus+gpus-per-node": 2,
     "gpus+gpus-per-task": 2, "gpus-per-node+gpus-per-task": 2, "none": 6,
 }  # fmt: skip
 
@@ -125,6 +125,8 @@ def _asked(dice: random.Random, site: AnySite, way: str) -> Words:
         if dice.random() < 0.15:
             words = [f"--tres-per-task=gres/shard:{dice.choice((1, 2))}", "--ntasks=2"]
         return words
+    if way == "mps":
+        return [f"--gres=mps:{dice.choice((1, 5, 10, 10, 25, 50, 100, 150))}"]
     if way == "gres":
         if dice.random() < 0.1:
             return [f"--gres=gpu:{dice.choice(site.types())}:1,shard:1"]

@@ -1,7 +1,8 @@
 """Random sites: several kinds of nodes, partitions and defaults, as public clusters mix them.
 
 GPUs stand out of socket order, unevenly, beside no cores at all; cores have one thread or two;
-some GPUs are slices (MIG) or are shared in shards. The same for the same seed.
+some GPUs are slices (MIG) or are shared in shards or by MPS, some joined by links. The same for
+the same seed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Kind:
     shards: int = 0
     spec_cores: int = 0
     links: bool = False
+    mps: int = 0
 
     @property
     def cpus(self) -> int:
@@ -47,6 +49,8 @@ class Kind:
         words = [f"gpu:{kind}:{count}" for kind, count in counts.items()]
         if self.shards:
             words.append(f"shard:{self.shards}")
+        if self.mps:
+            words.append(f"mps:{self.mps}")
         return ",".join(words)
 
     def line(self) -> str:
@@ -81,6 +85,8 @@ class Kind:
             lines.append(line)
         if self.shards:
             lines.append(f"NodeName={name} Name=shard Count={self.shards}")
+        if self.mps:
+            lines.append(f"NodeName={name} Name=mps Count={self.mps}")
         return lines
 
 
@@ -119,7 +125,7 @@ def any_site(seed: int) -> AnySite:
         for _ in range(dice.choice((1, 2, 2, 3))):
             if len(nodes) < 7:
                 nodes[f"n{len(nodes) + 1}"] = kind
-    settings = {"SelectTypeParameters": dice.choice(_SELECT), "GresTypes": "gpu,shard"}
+    settings = {"SelectTypeParameters": dice.choice(_SELECT), "GresTypes": "gpu,shard,mps"}
     settings |= _defaults(dice)
     if dice.random() < 0.3:
         settings["EnforcePartLimits"] = dice.choice(("ALL", "ANY"))
@@ -172,6 +178,7 @@ def _kind(dice: random.Random, letter: str) -> Kind:
         evenly = [socket if dice.random() < 0.7 else -1 for socket in evenly]
     kinds = sorted((dice.choice(types) for _ in evenly), key=types.index)
     shards = count * dice.choice((2, 4)) if count and dice.random() < 0.3 else 0
+    mps = count * dice.choice((10, 100)) if count and not shards and dice.random() < 0.2 else 0
     return Kind(
         sockets=sockets,
         cores=cores,
@@ -182,7 +189,8 @@ def _kind(dice: random.Random, letter: str) -> Kind:
         gpus=tuple(zip(kinds, evenly, strict=True)),
         shards=shards,
         spec_cores=dice.choice((0,) * 9 + (1,)),
-        links=count == 4 and not shards and dice.random() < 0.2,
+        links=count in (2, 4, 8) and not shards and not mps and dice.random() < 0.25,
+        mps=mps,
     )
 
 

@@ -180,6 +180,10 @@ def _limit_memory(job: Job, w: Wants, site: Site, partition: Partition) -> None:
         job.least = least
         if job.tasks_per_node:
             job.cpus = -(-least // job.tasks_per_node)
+        elif job.release.limits_cpus_of_tasks and w.tasks and w.min_nodes:
+            job.cpus = -(-least * w.min_nodes // w.tasks)
+            job.least = job.cpus * w.tasks // w.min_nodes
+            job.min_cpus = max(job.min_cpus, job.least)
 
 
 def _first_shape(site: Site, partition: Partition):  # type: ignore[no-untyped-def]

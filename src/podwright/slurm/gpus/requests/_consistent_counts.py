@@ -41,6 +41,8 @@ def agree(w: Wants, request: Request, release: Release, *, server: bool) -> Refu
         if release.counts_cpus_of_gpus_early and ask.name == "gpu":
             cpus += w.cpus_per_gpu * ask.total
     w.min_cpus = max(w.min_cpus, cpus)
+    if server and release.counts_cpus_of_tasks_late and w.cpus_per_task and w.tasks:
+        w.min_cpus = max(w.min_cpus, w.cpus_per_task * w.tasks)
     return _merge(w)
 
 

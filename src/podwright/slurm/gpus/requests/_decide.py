@@ -209,7 +209,12 @@ def _options(request: Request, said: Said, release: Release) -> Refusal | None:
     taken = alone and hint in ("memory_bound", "nomultithread")
     if request.per_socket and taken and not release.sockets_override_hint:
         return Refusal("submit", f"--hint={hint} takes back --sockets-per-node here")
-    refused = _flags(request, said, release) or _plane(request, said) or _segments(request, said)
+    refused = (
+        _flags(request, said, release)
+        or _plane(request, said)
+        or _arbitrary(said)
+        or _segments(request, said)
+    )
     if refused is None and release.checks_option_conflicts:
         return _option_conflicts(request, said)
     return refused
@@ -243,6 +248,19 @@ def _times(said: Said, partitions: list[Partition]) -> Refusal | None:
     if time is not None and said.time_min > time:
         return Refusal("submit", f"--time-min is {said.time_min} minutes, the job has {time}")
     return None
+
+
+def _arbitrary(said: Said) -> Refusal | None:
+    """Tasks in the order of a list of nodes, which must be there."""
+    if said.first != "arbitrary":
+        return None
+    if said.named:
+        return Refusal("unknown", "this is not modelled: --distribution=arbitrary")
+    return Refusal(
+        "submit",
+        "--distribution=arbitrary goes by a list of nodes, and there is none",
+        "--nodelist=..., or SLURM_HOSTFILE in the environment",
+    )
 
 
 def _plane(request: Request, said: Said) -> Refusal | None:

@@ -189,8 +189,6 @@ def _distribution(said: Said, value: str) -> None:
     said.second = rest.partition(":")[0]
     if said.second not in ("", "*", "block", "cyclic", "fcyclic"):
         raise InvalidRequest(f"--distribution={value}: {said.second!r} is no way to lay tasks")
-    if said.first == "arbitrary":
-        said.unmodelled.append("--distribution=arbitrary")
 
 
 def _flags(value: str, release: Release) -> frozenset[str]:

@@ -8,6 +8,8 @@ from podwright.slurm.gpus.requests._node_capacity import Room
 from podwright.slurm.gpus.requests._node_tasks import offer
 from podwright.slurm.gpus.requests._slurmctld_job import Job
 
+_U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
+
 
 def least_cpus(job: Job, nodes: int) -> tuple[int, int]:
     """What --cpus-per-gpu makes of the GPUs: CPUs of a node, and of the whole job."""
@@ -133,11 +135,11 @@ class Search:
     def _capped(self, node: Room, cpus: int) -> int | None:
         job = self.job
         spare = max(self.low_left - 1, 0)
-        tasks = self.tasks - spare
+        tasks = self.tasks - spare & _U64  # below zero it is very many, in Slurm too
         if not job.overcommit:
             used = min(tasks, cpus // job.cpus)
             if used < tasks:
-                spare += tasks - used
+                spare = spare + tasks - used & _U32
                 tasks = used
         tasks = max(tasks, 1)
         fit = tasks
@@ -149,7 +151,7 @@ class Search:
         least = max(job.cpus * (1 if job.overcommit else used), job.least)
         if not used or cpus < least:
             node.cpus = 0
-            self.tasks = tasks + spare
+            self.tasks = tasks + spare & _U64
             return None
         by_gpus = 0
         for n, one in enumerate(node.near):
@@ -168,7 +170,7 @@ class Search:
         if by_gpus and least < by_gpus < cpus:
             cpus = by_gpus
         node.cpus = cpus
-        self.tasks = tasks - used + spare
+        self.tasks = tasks - used + spare & _U64
         return cpus
 
     def settle(self, chosen: list[int]) -> None:

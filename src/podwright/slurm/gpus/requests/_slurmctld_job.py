@@ -106,7 +106,7 @@ def job_of(
     cpus = w.cpus
     each = partition.cpus_per_gpu or site.cpus_per_gpu
     memory_each = partition.memory_per_gpu
-    if not memory_each and not (release.partition_memory_first and partition.memory[0]):
+    if not memory_each:
         memory_each = site.memory_per_gpu
     for ask in asks:
         if ask.name == "gpu":

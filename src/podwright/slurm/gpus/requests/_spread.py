@@ -257,6 +257,8 @@ def _avoided(counts: list[int], cpus: int, most: int) -> set[int]:
 def _block(job: Job, node: Room, cpus: int) -> list[int] | None:
     """Cores socket by socket: the smallest that is large enough, else the largest first."""
     left, used = list(node.cores), job.cpus_per_core(node.threads)
+    if not cpus:
+        return left  # a node without a task keeps what it offered
     taken = [0] * len(left)
     needed = -(-cpus // used)
     if job.tasks_per_core == 1 and job.cpus > used:
