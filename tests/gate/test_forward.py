@@ -32,8 +32,9 @@ class Echo:
         self.server = await asyncio.start_unix_server(self._serve, self.hidden.path)
         self.hidden.hide()
         visitors = Visitors(8, 4)
+        self.now = 0.0
         self.forwarder = Forwarder(
-            self.listener, self.hidden, visitors, self.memory, lambda: self.used
+            self.listener, self.hidden, visitors, self.memory, lambda: self.used, lambda: self.now
         )
         self.forwarder.start()
 
@@ -113,6 +114,31 @@ async def test_who_asks_may_go_on(echo: Echo) -> None:
         await reader.readexactly(1 << 20)
         echo.forwarder.earned(echo.names[0], 1 << 20)
     writer.close()
+
+
+async def test_who_asks_for_nothing_slowly_is_cut_off_too(echo: Echo) -> None:
+    """gRPC reads pings so slowly that a flood of them never uses its credit up."""
+    flood = await asyncio.open_connection("127.0.0.1", echo.port)
+    caller = await asyncio.open_connection("127.0.0.1", echo.port)
+    alive = await asyncio.open_connection("127.0.0.1", echo.port)
+    begun = {}
+    for reader, writer in (flood, caller, alive):
+        assert await reader.readexactly(8)
+        begun[writer] = echo.names[-1]
+    for _ in range(30):
+        for (reader, writer), size in ((flood, 8 << 10), (caller, 8 << 10), (alive, 1000)):
+            writer.write(bytes(size))
+            with suppress(asyncio.IncompleteReadError, OSError):
+                await reader.readexactly(size)
+        echo.forwarder.earned(begun[caller[1]], 100)
+        echo.now += 1.0
+        echo.forwarder._weigh()
+    assert await asyncio.wait_for(_ended(flood[0]), 120)
+    for reader, writer in (caller, alive):
+        writer.write(b"x")
+        assert await reader.readexactly(1) == b"x"
+    for _, writer in (flood, caller, alive):
+        writer.close()
 
 
 async def test_above_its_memory_who_sent_most_goes(echo: Echo) -> None:

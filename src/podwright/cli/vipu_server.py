@@ -365,7 +365,7 @@ def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     if arguments.tls_renew:
         hosts = renew_certificates(Path("vipu-certs"), arguments.name)
         print("certificates: vipu-certs/server and vipu-certs/client are new")
-        print(f"The server's is for {', '.join(['localhost', *hosts])}. Restart it to use them.")
+        print(f"The server's is for {', '.join(['localhost', *hosts])}. It uses them at once.")
     if arguments.init:
         user = (arguments.default_user_id or getpass.getuser()) if arguments.secure else ""
         key = asyncio.run(make_store(options.storage, user))

@@ -177,7 +177,7 @@ class Channel:
                 f"the certificate of the server at {self.where} is for other names than "
                 f"{self._host}",
                 would_work="use a name that it has, or let an administrator add this one: "
-                f"vipu-server --tls-renew --name {self._host}, with the others, and a restart",
+                f"vipu-server --tls-renew --name {self._host}, with the others",
             )
         if code == "UNAVAILABLE":
             return unreachable(self.where, details or "the connection ended")

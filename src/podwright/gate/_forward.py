@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import socket
 import tempfile
@@ -26,6 +27,9 @@ _LOOK = 0.5  #: seconds between looks at our memory
 #: Bytes that a connection may send beside its calls: at first and at most, with each call whose
 #: message is whole, and with each second. Whoever sends more asks for nothing.
 CREDIT, CREDIT_OF_CALL, CREDIT_OF_SECOND = 2 << 20, 64 << 10, 4 << 10
+#: Bytes beside its calls that a connection may owe, and seconds for which it may owe more: gRPC
+#: reads some floods so slowly that they would never use their credit up. No message takes so long.
+DEBT, DEBT_S = 64 << 10, 15.0
 #: accept(2): no descriptor or no memory is left.
 _NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _HEAVY = 128 << 10  #: bytes that a connection sent lately, below which it weighs nothing
@@ -82,8 +86,9 @@ class Forwarder:
         visitors: Visitors,
         memory: int,
         used: Callable[[], int] = memory_used,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._listener, self._inner = listener, inner
+        self._listener, self._inner, self._clock = listener, inner, clock
         self._memory, self._used = memory, used
         self.visitors = visitors
         self._visits: dict[str, _Visit] = {}
@@ -125,6 +130,7 @@ class Forwarder:
         """A connection sent a message of this size, whole."""
         if (visit := self._visits.get(name)) is not None:
             visit.credit = min(CREDIT, visit.credit + CREDIT_OF_CALL + size)
+            visit.debt, visit.debtor_since = 0, math.inf
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS):
@@ -177,12 +183,20 @@ class Forwarder:
             visit = cast("_Visit", visitor)
             visit.recent //= 2
             visit.credit = min(CREDIT, visit.credit + int(CREDIT_OF_SECOND * _LOOK))
+            visit.debt = max(0, visit.debt - int(CREDIT_OF_SECOND * _LOOK))
+            if visit.debt <= DEBT:
+                visit.debtor_since = math.inf
+            elif self._clock() > (since := min(visit.debtor_since, self._clock())) + DEBT_S:
+                visit.leave()
+            else:
+                visit.debtor_since = since
 
 
 class _Visit:
     """One connection: its two ends. recent: bytes that it sent, the older the less they count.
 
-    credit: bytes that it may yet send beside its calls.
+    credit: bytes that it may yet send beside its calls. debt: those that it sent since the last
+    one, as far as they were more than everybody may send; debtor_since: when they became too many.
     """
 
     def __init__(self, address: str, forwarder: Forwarder) -> None:
@@ -190,6 +204,7 @@ class _Visit:
         self.name = ""
         self.recent = 0
         self.credit = CREDIT
+        self.debt, self.debtor_since = 0, math.inf
         self.silent_since = time.monotonic()
         self._forwarder = forwarder
         self.outside, self.inside = _Half(self, counts=True), _Half(self)
@@ -231,6 +246,7 @@ class _Half(asyncio.Protocol):
         if self._counts:
             visit.recent += len(data)
             visit.credit -= len(data)
+            visit.debt += len(data)
             if visit.credit < 0:
                 return visit.leave()
         if (there := self.other.transport) is not None:

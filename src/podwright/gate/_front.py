@@ -29,9 +29,10 @@ from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import Ask, Cancel, Done, End, Link, Refused, Shown
 from podwright.gate._process import Setup
 from podwright.gate._services import Health, add_services
+from podwright.gate._tls import server_credentials
 from podwright.gate._virm_handlers import Asker
 from podwright.http import Full, Visitors
-from podwright.wire import Method, Value, read_certificates, user_of
+from podwright.wire import Method, Value, user_of
 from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata
 
 _log = logging.getLogger("podwright.server")
@@ -90,10 +91,7 @@ class Gate:
         server.add_generic_rpc_handlers((_Table(self),))
         self._health = add_services(server, self._handlers)
         if self._setup.certs:
-            ca, key, cert = read_certificates(self._setup.certs)
-            tls = grpc.ssl_server_credentials(
-                [(key, cert)], root_certificates=ca, require_client_auth=True
-            )
+            tls = server_credentials(self._setup.certs)
             server.add_secure_port(f"unix:{self._inner.path}", tls)
         else:
             server.add_insecure_port(f"unix:{self._inner.path}")
