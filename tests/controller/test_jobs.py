@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from podwright.controller import Caller, Role
-from podwright.errors import Denied, InvalidRequest
+from podwright.errors import Denied, InvalidRequest, NotFound
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -96,3 +96,17 @@ async def test_only_schedulers_lease_in_the_name_of_others(world: World) -> None
     )
     with pytest.raises(InvalidRequest, match="on a partition that is there"):
         await world.controller.acquire(ROOT, named)
+
+
+async def test_what_is_for_another_start_by_now_is_not_removed(world: World) -> None:
+    await made(world)
+    with pytest.raises(NotFound, match="is not for job 6"):
+        await world.controller.remove_partition(
+            SLURM, RemoveRequest(name="slurm_7", force=True, job="6")
+        )
+    assert (await world.get("slurm_7")).job == "7"
+    await world.controller.remove_partition(
+        SLURM, RemoveRequest(name="slurm_7", force=True, job="7")
+    )
+    with pytest.raises(NotFound):
+        await world.get("slurm_7")

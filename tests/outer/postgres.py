@@ -32,10 +32,11 @@ def binaries() -> Path:
 
 
 class Postgres:
-    """A running cluster. `url(name)` makes a new, empty database."""
+    """A running cluster. `url(name)` makes a new, empty database. parent: where its socket is; the
+    hosts of a HostsLab have a /tmp of their own."""
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="podwright-pg-", dir="/tmp"))
+    def __init__(self, parent: str = "/tmp") -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="podwright-pg-", dir=parent))
         account = pwd.getpwnam(USER)
         os.chown(self.folder, account.pw_uid, account.pw_gid)
         self.data = self.folder / "data"

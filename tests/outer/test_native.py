@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -294,7 +295,7 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
         async def asked() -> tuple[list[str], subprocess.CompletedProcess[str], str]:
             service = Heard()
             believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
-            front = Front(service.begins, service.ended, service.ended, dict, believed)
+            front = Front(service, believed)
             listener = socket.create_server(("127.0.0.1", 0))
             port = listener.getsockname()[1]
             await front.start_remote(listener)
@@ -332,6 +333,14 @@ class Heard:
 
     async def ended(self, asked: Asked) -> str:
         return ""
+
+    failed = proves = ended
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def role(self) -> str:
+        return "active"
 
 
 @pytest.fixture(scope="module")

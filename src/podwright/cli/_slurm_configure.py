@@ -76,7 +76,7 @@ def add_parser(verbs: Any) -> None:
         default="",
         help="where `slurm serve` is reached by steps on nodes, and by hooks where it stands on "
         "another host than slurmctld: each shows a MUNGE credential (default: slurmctld's host and "
-        "port 8092, where nodes are other hosts)",
+        "port 8092, where nodes are other hosts; several, with commas, where there are several)",
     )
     parser.add_argument("--munge-socket", metavar="PATH", default="", help="if not MUNGE's usual")
     parser.add_argument(
@@ -185,6 +185,7 @@ def _site(arguments: argparse.Namespace) -> Any:
             asked=f"--server-config {arguments.server_config}",
             would_work="--server tcp:HOST:PORT with it",
         )
+    setup.check_server(conf, arguments.server)
     door = {
         "server": arguments.server,
         "credentials": str(Path(arguments.server_config).absolute())

@@ -341,7 +341,9 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         return self._info(entry)
 
     async def _remove(self, caller: Caller, request: RemoveRequest) -> Empty:
-        entry = await partitions.begin_remove(self._core, caller, request.name, force=request.force)
+        entry = await partitions.begin_remove(
+            self._core, caller, request.name, force=request.force, job=request.job
+        )
         finish = partitions.finish_remove(self._core, caller, entry, force=request.force)
         if request.wait:
             await finish

@@ -34,7 +34,7 @@ from podwright.controller._spec import (
     to_request,
 )
 from podwright.controller._states import CREATING
-from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, PodwrightError
+from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, NotFound, PodwrightError
 from podwright.placement import Placement, Refusal
 from podwright.wire import PartitionSpec, ResetRequest
 
@@ -330,11 +330,16 @@ async def finish_reset(core: Core, caller: Caller, entry: Entry, *, relocatable:
         entry.lock.release()
 
 
-async def begin_remove(core: Core, caller: Caller, name: str, *, force: bool) -> Entry:
-    """Check that a removal may be; the partition's lock is held on return."""
+async def begin_remove(
+    core: Core, caller: Caller, name: str, *, force: bool, job: str = ""
+) -> Entry:
+    """Check that a removal may be; the partition's lock is held on return. job: see
+    RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
     asked = f"remove partition {name}"
     entry = await core.lock(name, asked)
     try:
+        if job and entry.known.job != job:
+            raise NotFound(f"partition {name} is not for job {job}", asked=asked)
         _check(core, caller, entry, asked, force)
         check_job(caller, entry.known.job, asked)
     except BaseException:

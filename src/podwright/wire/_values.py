@@ -355,12 +355,17 @@ class ResetRequest(Value):
 
 
 class RemoveRequest(Value):
-    """Remove a partition. force: ignore errors, and leases of others (owner, administrator)."""
+    """Remove a partition. force: ignore errors, and leases of others (owner, administrator).
+
+    job: only while it is for this job of a scheduler's, in the words that it was created with;
+    empty: whosever it is. One that is for another counts as not found.
+    """
 
     name: str
     force: bool = False
     wait: bool = True
     request_id: str = ""
+    job: str = ""
 
 
 class Empty(Value):

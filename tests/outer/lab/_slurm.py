@@ -56,7 +56,8 @@ class SlurmLab:
     as they are; `files` are written beside it, `@LAB@` in both standing for the lab's folder, and
     those that begin with "#!" are made executable. `release` is whose Slurm it is (this machine's
     own where it is not said), `user` who its slurmctld runs as, and so its hooks. `hosts` puts
-    slurmctld on the lab's first host and a slurmd on each other.
+    slurmctld on the lab's first host and a slurmd on each other; with `controllers` a slurmctld on
+    each of so many: the others are daemons "slurmctld@HOST". `controller` is where commands run.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class SlurmLab:
         release: Release | None = None,
         user: str = "root",
         hosts: HostsLab | None = None,
+        controllers: int = 1,
         env: Mapping[str, str] | None = None,
     ) -> None:
         need("slurmctld")
@@ -85,7 +87,8 @@ class SlurmLab:
         self._root = Root(root, self.folder) if root and not hosts else None
         self._here: Place = self._root or Here()
         if hosts:
-            self.controller, names = hosts.names[0], hosts.names[1:]
+            self.controller, names = hosts.names[0], hosts.names[controllers:]
+            lines = [*(f"SlurmctldHost={name}" for name in hosts.names[1:controllers]), *lines]
         else:
             self.controller = socket.gethostname().partition(".")[0]
             names = tuple(f"n{k}" for k in range(1, nodes + 1))
@@ -166,8 +169,8 @@ class SlurmLab:
         self.stop()
 
     def start_daemon(self, name: str, *, clean: bool = False) -> None:
-        """Starts "slurmctld" or the slurmd of a node; `clean` forgets the controller's past."""
-        if name == "slurmctld":
+        """Starts a slurmctld or the slurmd of a node; `clean` forgets the controller's past."""
+        if name.startswith("slurmctld"):
             argv = as_user(["slurmctld", "-D", *(["-c"] if clean else [])], self.user)
         else:
             (self.folder / "spool" / name).mkdir(exist_ok=True)
@@ -176,13 +179,12 @@ class SlurmLab:
 
     def kill_daemon(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         daemon = self._daemons.pop(name)
-        inner = self._inner_pid(daemon.pid, "slurmctld" if name == "slurmctld" else "slurmd")
+        inner = self._inner_pid(daemon.pid, _command(name))
         os.kill(inner, how)
         daemon.wait()
 
     def daemon_pid(self, name: str) -> int:
-        command = "slurmctld" if name == "slurmctld" else "slurmd"
-        return self._inner_pid(self._daemons[name].pid, command)
+        return self._inner_pid(self._daemons[name].pid, _command(name))
 
     def wait_for_nodes(self, state: str = "idle", *, seconds: float = 30.0) -> None:
         def ready() -> bool:
@@ -304,7 +306,7 @@ class SlurmLab:
     def _place(self, name: str) -> Place:
         if not self._hosts:
             return self._here
-        host = self.controller if name == "slurmctld" else name
+        host = self.controller if name == "slurmctld" else name.removeprefix("slurmctld@")
         inside = self._hosts.place(host)
         if not self._on_hosts:
             return inside
@@ -352,6 +354,10 @@ class SlurmLab:
                 line += map(int, Path(f"/proc/{at}/task/{at}/children").read_text().split())
             time.sleep(0.02)
         raise LabError(f"no {command} under process {pid}")
+
+
+def _command(daemon: str) -> str:
+    return "slurmctld" if daemon.startswith("slurmctld") else "slurmd"
 
 
 def _parse(line: str) -> Job:

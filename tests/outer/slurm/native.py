@@ -91,7 +91,7 @@ class NativeLab(SlurmLab):
         return self.folder / "hooks" / "slurm.sock"
 
     def configure(self, *words: str) -> str:
-        native = build(self.release, self.folder)
+        native = self.build()
         done = self.podwright(
             *["slurm", "configure", "--slurm-conf", f"{self.folder}/slurm.conf"],
             *["--folder", f"{self.folder}/podwright", "--native", str(native)],
@@ -103,6 +103,10 @@ class NativeLab(SlurmLab):
         if done.returncode:
             raise LabError(done.stderr + done.stdout)
         return done.stdout
+
+    def build(self) -> Path:
+        """The compiled pieces for this lab's release."""
+        return build(self.release, self.folder)
 
     def site_option(self) -> list[str]:
         return ["--site", f"{self.folder}/podwright/native.toml"]

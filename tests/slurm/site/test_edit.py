@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Pod, Site, load
-from podwright.slurm.pods.setup import Places, native, server_host, slurm_user, undo, window
+from podwright.slurm.pods.setup import (
+    Places,
+    check_server,
+    far_door,
+    native,
+    server_host,
+    slurm_user,
+    undo,
+    window,
+)
 from podwright.slurm.site.changes import carry_out, shown
 from podwright.slurm.site.edit import changed, settings, undone, with_line
 from tests.slurm.site_files import everything, make_site
@@ -188,3 +197,24 @@ def test_nodes_are_told_an_address_that_they_reach(
     else:
         with pytest.raises(InvalidRequest, match="on their own host"):
             server_host(places.slurm_conf, said, server)
+
+
+def test_each_slurmctld_has_a_service_beside_it(places: Places) -> None:
+    one = "SlurmctldHost=a(10.0.0.1)\nNodeName=n1\n"
+    places.slurm_conf.write_text(one)
+    assert far_door(places.slurm_conf) == "10.0.0.1:8092"
+    check_server(places.slurm_conf, "")
+    places.slurm_conf.write_text(f"{one}slurmctldhost = b\nSlurmctldHost=c(fd00::3)\n")
+    doors = far_door(places.slurm_conf)
+    assert doors == "10.0.0.1:8092,b:8092,[fd00::3]:8092"
+    for server in ("", "/run/podwright/server.sock", "tcp:localhost:8090", "tcp:pod:1,127.0.0.1:2"):
+        with pytest.raises(InvalidRequest, match="on a and b and c, and a service beside each"):
+            check_server(places.slurm_conf, server)
+    check_server(places.slurm_conf, "tcp:pod-a:8090,pod-b:8090")
+    site = Site(pods=SITE.pods, socket="/tmp/slurm.sock", listen=doors, server="tcp:pod:8090")
+    plan = native(places, site)
+    hook = plan.texts[places.folder / "hook.conf"] or ""
+    stack = plan.texts[places.etc / "plugstack.conf"] or ""
+    for door in ("unix:/tmp/slurm.sock", *(f"tcp:{door}" for door in site.doors)):
+        assert f"server {door}\n" in hook
+        assert f" prove={door}" in stack

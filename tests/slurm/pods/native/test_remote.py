@@ -12,6 +12,7 @@ import pytest
 
 from podwright.hosts import FakeMunge, MungeError
 from podwright.slurm.pods.service._hook_server import REMOTE, Front, Proofs
+from podwright.slurm.pods.service._standby import Role, ask_role
 from tests.whole.hostile import Hand
 
 SLURM = 64030
@@ -30,7 +31,13 @@ class Door:
         self.asked.append(asked.job)
         return f"job {asked.job}\n"
 
-    ended = begins
+    ended = failed = proves = begins
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def role(self) -> str:
+        return "standby"
 
     async def send(self, body: bytes, proof: str | None, path: str = "JobBegins") -> str:
         """The answer's status and body to what a hook would send."""
@@ -56,7 +63,7 @@ class Door:
 @pytest.fixture
 async def door() -> AsyncIterator[Door]:
     made = Door()
-    front = Front(made.begins, made.ended, made.ended, dict, Proofs(made.munge, {0, SLURM}))
+    front = Front(made, Proofs(made.munge, {0, SLURM}))
     listener = socket.create_server(("127.0.0.1", 0))
     made.port = listener.getsockname()[1]
     await front.start_remote(listener)
@@ -125,3 +132,9 @@ def test_the_fake_is_as_strict_as_munge() -> None:
     for bad in (made, "MUNGE:none:"):
         with pytest.raises(MungeError):
             fake.decode(bad)
+
+
+async def test_whoever_asks_learns_which_service_is_active_and_nothing_else(door: Door) -> None:
+    assert await ask_role(f"127.0.0.1:{door.port}") is Role.STANDBY
+    assert (await door.raw(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")).startswith("404")
+    assert door.asked == []

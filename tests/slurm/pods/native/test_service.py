@@ -10,6 +10,7 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.slurm.pods.service import Asked, Pod, Service, Site, Sweep
+from podwright.slurm.pods.service._bare import OLD_S
 from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.site.commands import FakeSlurm, Said
@@ -77,9 +78,10 @@ class OnePod:
         self.made[spec.name] = info
         return info
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, job: str) -> None:
         self._check()
-        self.made.pop(name, None)
+        if name in self.made and self.made[name].job == job:
+            del self.made[name]
 
     async def relocate(self, name: str) -> None:
         self._check()
@@ -163,6 +165,22 @@ async def test_an_end_of_an_earlier_life_changes_nothing(service: Service, serve
     await service.begins(ask(7, 4, restart=1))
     await service.ended(ask(7, 4, restart=0))
     assert server.made["slurm_7"].job == "7/1"
+
+
+async def test_what_another_service_gave_meanwhile_stays(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    """One that was stopped, or cut off, while the other served, knows an older start."""
+    await service.begins(ask(7, 4))
+    other = Service(service.site, server, FakeSlurm(queue))
+    await other.refresh()
+    queue.jobs[7] = ("RUNNING", 1)
+    await other.begins(ask(7, 4, restart=1))
+    assert server.made["slurm_7"].job == "7/1"
+    await service.ended(ask(7, 4))
+    assert server.made["slurm_7"].job == "7/1"
+    await service.refresh()
+    assert service.books["pod16"].holdings[7].restart == 1
 
 
 async def test_without_a_block_the_hook_is_told_to_ask_again(service: Service) -> None:
@@ -339,14 +357,35 @@ async def test_what_runs_without_devices_is_ended(
     service: Service, server: OnePod, queue: Queue
 ) -> None:
     await service.begins(ask(7, 4))
-    queue.jobs |= {7: ("RUNNING", 0), 8: ("RUNNING", 0)}
+    queue.jobs[7] = ("RUNNING", 0)
     sweep = Sweep(service)
     assert isinstance(service.slurm, FakeSlurm)
     await sweep.once()
+    queue.jobs[8] = ("RUNNING", 0)
+    await sweep.once()
     assert ("scontrol", "requeuehold", "8") not in service.slurm.asked, "it may just begin"
-    await service.server.remove("slurm_7")  # an administrator took it
+    await service.server.remove("slurm_7", "7")  # an administrator took it
     await service.refresh()
     for _ in range(2):
         await sweep.once()
     assert ("scontrol", "requeuehold", "8") in service.slurm.asked
     assert ("scontrol", "requeuehold", "7") not in service.slurm.asked
+
+
+async def test_what_slurm_only_believes_to_run_is_left_to_it_for_a_while(
+    service: Service, queue: Queue
+) -> None:
+    """A slurmctld that was killed has forgotten the end of jobs 7 and 8."""
+    await service.begins(ask(7, 4))
+    await service.ended(ask(7, 4))  # seen by this service, and by no sweep
+    queue.jobs |= {7: ("RUNNING", 0), 8: ("RUNNING", 0)}
+    sweep, now = Sweep(service), [0.0]
+    service.clock = lambda: now[0]
+    assert isinstance(service.slurm, FakeSlurm)
+    for now[0] in (0.0, 10.0, OLD_S - 1):
+        await sweep.once()
+    assert not [argv for argv in service.slurm.asked if "requeue" in argv[1]]
+    now[0] = OLD_S
+    await sweep.once()
+    asked = [argv for argv in service.slurm.asked if "requeue" in argv[1]]
+    assert asked == [("scontrol", "requeue", "8")], "and it starts again by itself"

@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 /* A host that is gone answers nothing, and another address may be waiting for its turn.
- * ANSWER_MS: how long one of several servers may think. What it began goes on, and is found done. */
+ * ANSWER_MS: how long one of several servers may think, or its share of the time, if that is less.
+ * What it began goes on, and is found done. */
 enum { REQUEST_MAX = 16384, CONNECT_MS = 2000, ANSWER_MS = 10000 };
 
 long long now_ms(void)
@@ -233,12 +234,14 @@ int http_ask(char servers[][ADDRESS_MAX], int count, const char *path, const cha
 	     long seconds, struct answer *out)
 {
 	long long deadline = now_ms() + seconds * 1000LL;
+	long long each = seconds * 1000LL / (count ? count : 1);
 	useconds_t pause = 20000;
 	int result = -1;
 
 	do {
 		for (int k = 0; k < count; k++) {
-			long long until = count > 1 ? now_ms() + ANSWER_MS : deadline;
+			long long most = each < ANSWER_MS ? each : ANSWER_MS;
+			long long until = count > 1 ? now_ms() + most : deadline;
 			int failed = http_post(servers[k], path, body,
 					       until < deadline ? until : deadline, out);
 

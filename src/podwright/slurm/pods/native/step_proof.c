@@ -45,17 +45,17 @@ enum proof step_proof(struct doors *doors, const struct claim *claim, char *said
 {
 	static struct answer answer;
 	char body[BODY_MAX];
-	int failed;
+	int failed, seconds = strcmp(claim->step, "batch") ? STEP_SECONDS : BATCH_SECONDS;
 
 	if (!describe(claim, body)) {
 		snprintf(said, size, "what the job is does not fit into a request");
 		return REFUSED;
 	}
-	failed = http_ask(doors->at, doors->count, "/slurm.v1/StepBegins", body, STEP_SECONDS,
+	failed = http_ask(doors->at, doors->count, "/slurm.v1/StepBegins", body, seconds,
 			  &answer);
 	if (failed) {
 		snprintf(said, size, "podwright slurm serve did not answer within %d s at %s%s",
-			 STEP_SECONDS, doors->at[0],
+			 seconds, doors->at[0],
 			 failed == NO_CREDENTIAL ? " (no MUNGE credential: is munged running?)"
 						 : "");
 		return UNKNOWN;

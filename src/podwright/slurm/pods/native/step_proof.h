@@ -25,9 +25,10 @@ struct doors {
 bool doors_add(struct doors *doors, const char *address);
 
 /* Asks the service; `said` holds its own words, or what went wrong. Waits for STEP_SECONDS at most:
- * srun gives up on a node that does not answer for longer (MessageTimeout, 10 s). */
+ * srun gives up on a node that does not answer for longer (MessageTimeout, 10 s). For a batch step
+ * nobody waits: BATCH_SECONDS, in which another service takes over from one that is gone. */
 enum proof step_proof(struct doors *doors, const struct claim *claim, char *said, size_t size);
 
-enum { STEP_SECONDS = 8 };
+enum { STEP_SECONDS = 8, BATCH_SECONDS = 30 };
 
 #endif

@@ -17,11 +17,12 @@ from podwright.slurm.pods.service._pods import (
 )
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._retry_limit import Tries, comment, reference, tried
-from podwright.slurm.pods.service._serve import Work, native_work, serve
+from podwright.slurm.pods.service._serve import serve
 from podwright.slurm.pods.service._server_address import addresses, reach, socket_of
 from podwright.slurm.pods.service._service import Service
 from podwright.slurm.pods.service._sweep import Sweep
 from podwright.slurm.pods.service._vipu_server import Server, ThreadedServer
+from podwright.slurm.pods.service._work import Work, native_work
 
 __all__ = [
     "Asked",

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import MungeError, Vouches
 from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._standby import PATH as ROLE
 
 _log = logging.getLogger("podwright.slurm")
 #: A hook asks once and goes. Slurm's hooks of a whole machine may come at once, all as one user.
@@ -57,31 +58,54 @@ class Proofs:
         return ""
 
 
+class Answers(Protocol):
+    """What hooks and steps ask. Handlers raise PodwrightError."""
+
+    async def begins(self, asked: Asked) -> str:
+        """A job begins."""
+        ...
+
+    async def ended(self, asked: Asked) -> str:
+        """A job has ended."""
+        ...
+
+    async def failed(self, asked: Asked) -> str:
+        """The site's own prolog failed."""
+        ...
+
+    async def proves(self, asked: Asked) -> str:
+        """May a step begin?"""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What GET /slurm.v1/State shows, to those of this host."""
+        ...
+
+    def role(self) -> str:
+        """What GET /slurm.v1/Role says, to everybody: `active` or `standby`."""
+        ...
+
+
 class Front:
-    """Answers hooks, and steps. failed: the site's own prolog did. state: what GET
-    /slurm.v1/State shows. proofs: what those over TCP show. uids: who may come by the socket;
-    None: whom its mode lets in. steps: may a step begin.
+    """Answers hooks, and steps. proofs: what those over TCP show. uids: who may come by the socket;
+    None: whom its mode lets in.
     """
 
     def __init__(
         self,
-        begins: Handler,
-        ended: Handler,
-        failed: Handler,
-        state: Callable[[], Any],
+        answers: Answers,
         proofs: Proofs | None = None,
         uids: Collection[int] | None = None,
-        steps: Handler | None = None,
     ) -> None:
+        self._answers = answers
         self._proofs = proofs
         self._uids = uids
         self._methods: dict[str, Handler] = {
-            "/slurm.v1/JobBegins": begins,
-            "/slurm.v1/JobEnded": ended,
-            "/slurm.v1/PrologFailed": failed,
-            **({"/slurm.v1/StepBegins": steps} if steps else {}),
+            "/slurm.v1/JobBegins": answers.begins,
+            "/slurm.v1/JobEnded": answers.ended,
+            "/slurm.v1/PrologFailed": answers.failed,
+            "/slurm.v1/StepBegins": answers.proves,
         }
-        self._state = state
         self._servers: list[HttpServer] = []
 
     async def start(self, listener: socket.socket) -> None:
@@ -107,10 +131,12 @@ class Front:
         if self._uids is not None and request.uid not in self._uids:
             return _said(403, f"user {request.uid} is not Slurm's\n")
         if (request.method, request.path) == ("GET", "/slurm.v1/State"):
-            return Reply(200, msgspec.json.encode(self._state()) + b"\n")
+            return Reply(200, msgspec.json.encode(self._answers.state()) + b"\n")
         return await self._answer(request, None)
 
     async def _remote(self, request: Request) -> Reply:
+        if (request.method, request.path) == ("GET", ROLE):
+            return _said(200, f"{self._answers.role()}\n")
         return await self._answer(request, self._proofs)
 
     async def _answer(self, request: Request, proofs: Proofs | None) -> Reply:

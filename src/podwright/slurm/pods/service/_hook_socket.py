@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import pwd
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
@@ -82,6 +84,29 @@ def listen(path: Path, owner: int) -> socket.socket:
     finally:
         os.umask(before)
     return listener
+
+
+def listen_far(addresses: Sequence[str]) -> tuple[int, socket.socket]:
+    """The first of some HOST:PORT that is this host's own and free, by its place, and its socket.
+
+    One file serves the services of all hosts. Raises InvalidRequest, Unavailable.
+    """
+    said = ""
+    for place, where in enumerate(addresses):
+        host, _, port = where.rpartition(":")
+        if not host or not port.isdecimal():
+            raise InvalidRequest(f"{where!r} is not HOST:PORT", asked="listen for hooks over TCP")
+        try:
+            family, *_, address = socket.getaddrinfo(
+                host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            return place, socket.create_server(
+                (str(address[0]), int(port)), family=family, backlog=512
+            )
+        except OSError as error:
+            if not said or error.errno != errno.EADDRNOTAVAIL:  # another host's says nothing
+                said = f"cannot listen on {where}: {(error.strerror or str(error)).lower()}"
+    raise Unavailable(said, would_work="another `listen` in the site's file")
 
 
 def _closed(path: Path) -> Unavailable:

@@ -110,7 +110,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     unsaid: devices of a job that does not say how many; -1: it is refused until it does.
     slurm_user: SlurmUser of slurm.conf, as whom hooks come.
     listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
-    of root or of slurm_user; empty: nowhere. munge_socket: if not at its usual place.
+    of root or of slurm_user; empty: nowhere. Several, with commas: a service on each of these
+    hosts, one of them active. munge_socket: if not at its usual place.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -133,6 +134,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = ""
     slurm_user: str = "root"
     munge_socket: str = ""
+
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """The addresses of `listen`."""
+        return tuple(word.strip() for word in self.listen.split(",") if word.strip())
 
     def totals(self) -> dict[str, int]:
         """All licences for slurm.conf."""

@@ -3,94 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
-import socket
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import PodwrightError, Unavailable
 from podwright.hosts import Munge, MungeError
 from podwright.http import more_descriptors
 from podwright.slurm.pods.service._hook_server import Front, Proofs
-from podwright.slurm.pods.service._hook_socket import callers, gone, listen, nobody_at, slurm_uid
-from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._hook_socket import (
+    callers,
+    gone,
+    listen,
+    listen_far,
+    nobody_at,
+    slurm_uid,
+)
 from podwright.slurm.pods.service._pods import Site
+from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import Tries
 from podwright.slurm.pods.service._server_address import reach
-from podwright.slurm.pods.service._service import Service
-from podwright.slurm.pods.service._sweep import Sweep, sentence
+from podwright.slurm.pods.service._standby import Peers, Role
 from podwright.slurm.pods.service._vipu_server import TIMEOUT, ThreadedServer
-from podwright.slurm.site.commands import Slurm, SlurmCommands
+from podwright.slurm.pods.service._work import Make, Work, native_work
+from podwright.slurm.site.commands import SlurmCommands
 
 _log = logging.getLogger("podwright.slurm")
 _RETRY_S = 0.5
 _GRACE_S = 5.0
-
-
-class Work(Protocol):
-    """What a way of scheduling does for hooks, and beside that."""
-
-    async def begins(self, asked: Asked) -> str:
-        """What a job gets, in lines. Raises PodwrightError."""
-        ...
-
-    async def ended(self, asked: Asked) -> str:
-        """Nothing is held for the job. Raises PodwrightError."""
-        ...
-
-    async def proves(self, asked: Asked) -> str:
-        """The job of a step holds its devices, for this start. Raises PodwrightError."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What an administrator watches."""
-        ...
-
-    async def known(self) -> None:
-        """Take over what the server and Slurm say; then hooks may ask. Raises PodwrightError."""
-        ...
-
-    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """What goes on until it is cancelled."""
-        ...
-
-    async def close(self) -> None:
-        """The last word to Slurm."""
-        ...
-
-
-class Native:
-    """The work of native mode."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._sweep = Sweep(service)
-        self.begins, self.ended, self.close = service.begins, service.ended, service.close
-        self.proves = service.proves
-
-    def state(self) -> dict[str, Any]:
-        """Counts, figures, and what each pod's jobs hold."""
-        return state(self._service)
-
-    async def known(self) -> None:
-        """The book as the server has it, what is over ended, and Slurm told."""
-        await self._service.refresh()
-        await self._sweep.once()
-        await self._service.counts.tell(self._service.hidden())
-
-    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Counts, the sweep, heterogeneous jobs."""
-        return (self._service.counts.run(), self._sweep.run(), self._service.het.run())
-
-
-def native_work(site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
-    """Native mode."""
-    return Native(Service(site, server, slurm))
-
-
-Make = Callable[[Site, ThreadedServer, Slurm], Work]
 
 
 async def serve(
@@ -102,50 +46,97 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT. prefix: what stands before Slurm's commands. make: the way.
 
-    Until the server and slurmctld answered once, hooks find nobody and ask again.
+    ready: called when hooks are answered, or when this one stands by.
     Raises AlreadyExists where another serves this socket.
     """
     more_descriptors()
-    server = ThreadedServer(lambda: reach(site, TIMEOUT))
     slurm = SlurmCommands(prefix)
-    work = make(site, server, slurm)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    tries = Tries(slurm, site.tries)
-
-    async def failed(asked: Asked) -> str:
-        """The site's own prolog refused a job; Slurm would start it again and again."""
-        await tries.refusal(asked, InvalidRequest(asked.problem or "the site's prolog failed"))
-        return ""
-
-    proven = proofs(site) if site.listen else None
-    front = Front(work.begins, work.ended, failed, work.state, proven, callers(site), work.proves)
-    path = Path(site.socket)
-    await nobody_at(path)
-    tasks = [asyncio.create_task(_until_known(work))]
+    doors = Doors(site)
+    await nobody_at(doors.path)
+    server = ThreadedServer(lambda: reach(site, TIMEOUT))
+    post = Post(Tries(slurm, site.tries))
     try:
-        if not await _first(stop, tasks[0]):
-            return
-        tasks = [asyncio.create_task(one) for one in work.beside()]
-        await front.start(listen(path, slurm_uid(site)))
-        _log.info("answers hooks at %s", path)
-        if site.listen:
-            await front.start_remote(_listen_remote(site.listen))
-            _log.info("answers hooks with a MUNGE credential at %s", site.listen)
-        ready()
-        await _first(stop, *tasks)
-        gone(path)
-        await front.finish(_GRACE_S)
-        await work.close()
+        if len(site.doors) > 1:
+            post.peers = Peers(site.doors, await doors.open(post), time.monotonic)
+            ready()
+            ready = _nothing
+        while await _first(stop, *_until(post.peers, Role.ACTIVE)):
+            work = make(site, server, slurm)
+            if not await _serve_active(work, post, doors, stop, ready):
+                return
     finally:
-        for task in tasks:
-            task.cancel()
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
         server.close()
-    for error in ended:
-        if isinstance(error, Exception):
-            raise error
+
+
+async def _serve_active(
+    work: Work, post: Post, doors: Doors, stop: asyncio.Event, ready: Callable[[], None]
+) -> bool:
+    """Answer as the active one. True: another one is active now; False: the end."""
+    duty = asyncio.create_task(_duty(work, post, doors, ready))
+    try:
+        if await _first(stop, duty, *_until(post.peers, Role.STANDBY)):
+            _log.warning("another one is active: stands by")
+            post.leave()
+            return True
+        if post.working:
+            doors.gone()
+            await doors.finish()
+            await work.close()
+        return False
+    finally:
+        duty.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await duty
+
+
+async def _duty(work: Work, post: Post, doors: Doors, ready: Callable[[], None]) -> None:
+    """What is done until it is cancelled. Steps are answered when the server has said its part,
+    hooks when Slurm has, too."""
+    await _again(work.held)
+    post.proving = work
+    if not doors.opened:
+        await doors.open(post)
+    await _again(work.known)
+    post.working = work
+    _log.info("answers hooks")
+    ready()
+    await asyncio.gather(*work.beside())
+
+
+class Doors:
+    """Where hooks and steps come: the Unix socket, and the address that is this host's own."""
+
+    def __init__(self, site: Site) -> None:
+        self.path = Path(site.socket)
+        self.opened = False
+        self._site = site
+        self._front: Front | None = None
+
+    async def open(self, post: Post) -> int:
+        """Let them in. The place of our address in the site's list. Raises Unavailable."""
+        site = self._site
+        proven = proofs(site) if site.doors else None
+        self._front = Front(post, proven, callers(site))
+        place, far = listen_far(site.doors) if site.doors else (0, None)
+        await self._front.start(listen(self.path, slurm_uid(site)))
+        _log.info("listens at %s", self.path)
+        if far is not None:
+            await self._front.start_remote(far)
+            _log.info("listens for those with a MUNGE credential at %s", site.doors[place])
+        self.opened = True
+        return place
+
+    def gone(self) -> None:
+        """Nobody finds the socket any more."""
+        gone(self.path)
+
+    async def finish(self) -> None:
+        """Let in no more, and answer who is in."""
+        if self._front is not None:
+            await self._front.finish(_GRACE_S)
 
 
 def proofs(site: Site) -> Proofs:
@@ -162,34 +153,12 @@ def proofs(site: Site) -> Proofs:
     return Proofs(munge, callers(site))
 
 
-def state(service: Service) -> dict[str, Any]:
-    """What an administrator watches: counts, figures, and what each pod's jobs hold."""
-    pods = {}
-    for name, book in service.books.items():
-        pods[name] = {
-            "devices": book.pod.devices,
-            "free_together": {
-                str(1 << order): whole for order, whole in enumerate(book.blocks.wholes())
-            },
-            "emptied_for_a_large_job": book.closed.bit_count(),
-            "held": {str(h.job): h.size for h in book.holdings.values()},
-            "next": sentence(book, book.pod.largest),
-        }
-    figures = {name: getattr(service.figures, name) for name in service.figures.__struct_fields__}
-    return {
-        "pods": pods,
-        "figures": figures,
-        "told": service.counts.told,
-        "updates": service.counts.updates,
-        "problem": service.counts.problem,
-    }
-
-
-async def _until_known(work: Work) -> None:
+async def _again(what: Callable[[], Awaitable[None]]) -> None:
+    """Until it succeeds."""
     said = ""
     while True:
         try:
-            await work.known()
+            await what()
             return
         except PodwrightError as error:
             if str(error) != said:
@@ -198,30 +167,30 @@ async def _until_known(work: Work) -> None:
             await asyncio.sleep(_RETRY_S)
 
 
-async def _first(stop: asyncio.Event, *tasks: asyncio.Task[Any]) -> bool:
-    """Wait for the end or for a task. True if it was a task, whose error is raised."""
+async def _first(
+    stop: asyncio.Event, *others: Coroutine[Any, Any, None] | asyncio.Task[None]
+) -> bool:
+    """Wait for the end or for one of the others; True if it was one, whose error is raised. Without
+    others: has the end not come?"""
+    if not others:
+        return not stop.is_set()
     waiting = asyncio.create_task(stop.wait())
+    given = [one for one in others if isinstance(one, asyncio.Task)]
+    made = [asyncio.create_task(one) for one in others if not isinstance(one, asyncio.Task)]
     try:
-        done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({waiting, *given, *made}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        waiting.cancel()
-    for task in tasks:
+        for one in (waiting, *made):
+            one.cancel()
+    for task in (*given, *made):
         if task in done:
             task.result()
     return waiting not in done
 
 
-def _listen_remote(where: str) -> socket.socket:
-    host, _, port = where.rpartition(":")
-    if not host or not port.isdecimal():
-        raise InvalidRequest(f"{where!r} is not HOST:PORT", asked="listen for hooks over TCP")
-    try:
-        family, *_, address = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return socket.create_server((address[0], int(port)), family=family, backlog=512)
-    except OSError as error:
-        raise Unavailable(
-            f"cannot listen on {where}: {(error.strerror or str(error)).lower()}",
-            would_work="another `listen` in the site's file",
-        ) from None
+def _until(peers: Peers | None, role: Role) -> list[Coroutine[Any, Any, None]]:
+    return [peers.become(role)] if peers else []
+
+
+def _nothing() -> None:
+    """What is called the second time."""

@@ -80,6 +80,7 @@ class Service:
         self.counts = Counts(slurm, self.hidden)
         self.changed = asyncio.Condition()
         self.het = Heterogeneous(self)
+        self.had: set[tuple[int, int]] = set()  #: starts that held their devices: job, restart
         self.look = asyncio.Event()  #: set: the sweep should look now
         self.tries = Tries(slurm, site.tries)
         self._listing = Listing(slurm)
@@ -167,7 +168,7 @@ class Service:
 
     async def give_back(self, book: Book, holding: Holding) -> None:
         """The partition goes, then the block is free. Raises PodwrightError; then it is not."""
-        await self.server.remove(holding.name)
+        await self.server.remove(holding.name, holding.words)
         book.release(holding.job)
         await self.tell()
 
@@ -286,7 +287,7 @@ class Service:
                 spec, asked.number("uid"), asked.user or asked.uid, holding.words
             )
             if info.ready_state is not ReadyState.ACTIVE:
-                await self.server.remove(holding.name)
+                await self.server.remove(holding.name, holding.words)
                 raise WrongState(f"machines failed: {'; '.join(info.errors)[:200]}")
         except InvalidRequest:
             book.release(holding.job)
@@ -302,6 +303,7 @@ class Service:
             raise
         holding.made = True
         holding.changed = book.tick()
+        self.had.add((holding.job, holding.restart))
 
 
 def _is_anothers(holding: Holding, asked: Asked, size: int, known: Listed | None) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from podwright.errors import PodwrightError
+from podwright.slurm.pods.service._bare import Bare
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._node_failure import Fallen
 from podwright.slurm.pods.service._queue import Listed, listed
@@ -40,8 +41,7 @@ class Sweep:
         self._fallen = Fallen(service)
         self._room = Room(service)
         self._said: dict[int, str] = {}
-        self._had: set[tuple[int, int]] = set()
-        self._bare: set[tuple[int, int]] = set()
+        self._bare = Bare(service)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -72,7 +72,7 @@ class Sweep:
             for holding in list(book.holdings.values()):
                 if holding.changed < since[pod] and self._is_over(holding, jobs, busy):
                     await self._end(book, holding)
-        await self._bare_jobs(jobs)
+        await self._bare.look(jobs)
         await self._heterogeneous(jobs)
         self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
@@ -98,34 +98,6 @@ class Sweep:
                 _log.warning("job %d is over and held %d devices", holding.job, holding.size)
                 await service.give_back(book, holding)
                 service.figures.swept += 1
-
-    async def _bare_jobs(self, jobs: Mapping[int, Listed]) -> None:
-        """What runs and never held its devices does not run on: what salloc started, say, where no
-        step asks. Twice in a row it must be so; one whose devices were taken from it is let be."""
-        service = self._service
-        holds = {job for book in service.books.values() for job in book.holdings}
-        self._had |= {(job, jobs[job].restart) for job in holds if job in jobs}
-        self._had &= {(job, one.restart) for job, one in jobs.items()}
-        bare = {
-            (one.job, one.restart)
-            for one in jobs.values()
-            if one.state == "RUNNING" and one.job not in holds and one.wants(service.site.pods)
-        } - self._had
-        again, self._bare = bare & self._bare, bare
-        if again:  # one that was cancelled just now must not come back by being requeued
-            now = await listed(service.slurm)
-            again = {one for one in again if one[0] in now and now[one[0]].state == "RUNNING"}
-        for job, _ in sorted(again):
-            words = f"{jobs[job].head}it ran without its devices: its PrologSlurmctld did not end"
-            _log.warning("job %d runs and holds no devices: it is ended", job)
-            await service.slurm.run(
-                "scontrol", "update", f"jobid={jobs[job].alone}", f"admincomment={words}"
-            )
-            whole = str(jobs[job].het or job)
-            said = await service.slurm.run("scontrol", "requeuehold", whole)
-            if said.code:  # srun and salloc cannot start again by themselves
-                await service.slurm.run("scancel", whole)
-            service.figures.bare += 1
 
     async def _heterogeneous(self, jobs: Mapping[int, Listed]) -> None:
         het = self._service.het

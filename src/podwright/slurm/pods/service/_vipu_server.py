@@ -45,8 +45,9 @@ class Server(Protocol):
         """A partition of that user's, for that job; ACTIVE or in ERROR."""
         ...
 
-    async def remove(self, name: str) -> None:
-        """A partition goes, whatever errors and leases stand in the way; none is fine, too."""
+    async def remove(self, name: str, job: str) -> None:
+        """A job's partition goes, whatever errors and leases stand in the way; job: as it was
+        created for it. That there is none, or that it is another start's by now, is fine, too."""
         ...
 
     async def relocate(self, name: str) -> None:
@@ -76,9 +77,10 @@ class ThreadedServer:
 
         return await self.call("CreatePartition", request, PartitionInfo)
 
-    async def remove(self, name: str) -> None:
-        """A partition goes, whatever errors and leases stand in the way; none is fine, too."""
-        request = RemoveRequest(name=name, force=True)
+    async def remove(self, name: str, job: str) -> None:
+        """A job's partition goes, whatever errors and leases stand in the way; job: as it was
+        created for it. That there is none, or that it is another start's by now, is fine, too."""
+        request = RemoveRequest(name=name, force=True, job=job)
         try:
             await self._run(lambda client: client.call("RemovePartition", request))
         except NotFound:

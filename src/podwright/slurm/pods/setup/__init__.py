@@ -4,11 +4,17 @@ from podwright.slurm.pods.setup._build import build
 from podwright.slurm.pods.setup._checks import promises
 from podwright.slurm.pods.setup._native import Places, native, slurm_user, undo, window
 from podwright.slurm.pods.setup._pod_survey import mapping, shared, shelf, survey
-from podwright.slurm.pods.setup._reachability import far_door, munge_socket, server_host
+from podwright.slurm.pods.setup._reachability import (
+    check_server,
+    far_door,
+    munge_socket,
+    server_host,
+)
 
 __all__ = [
     "Places",
     "build",
+    "check_server",
     "far_door",
     "mapping",
     "munge_socket",

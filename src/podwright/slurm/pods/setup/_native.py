@@ -224,7 +224,7 @@ def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str
 
 def _doors(site: Site) -> list[str]:
     """Where hooks and steps reach the service: on its own host by its Unix socket."""
-    return [f"unix:{site.socket}", *([f"tcp:{site.listen}"] if site.listen else [])]
+    return [f"unix:{site.socket}", *(f"tcp:{door}" for door in site.doors)]
 
 
 def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:

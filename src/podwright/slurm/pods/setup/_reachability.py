@@ -19,11 +19,27 @@ PORT: Final = 8092
 
 def far_door(slurm_conf: Path) -> str:
     """HOST:PORT where steps on other hosts can reach the service, as they name slurmctld's host;
-    empty where all nodes are on that very host."""
-    name, address = _controller(slurm_conf)
-    if not name or not elsewhere(slurm_conf):
+    of several slurmctld each one's, with commas. Empty where all nodes are on that very host."""
+    there = controllers(slurm_conf)
+    if not there or (len(there) == 1 and not elsewhere(slurm_conf)):
         return ""
-    return f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"
+    return ",".join(
+        f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}" for _, address in there
+    )
+
+
+def check_server(slurm_conf: Path, server: str) -> None:
+    """Raises InvalidRequest where services on several hosts would each look for vipu-server on
+    their own. server: of `--server`."""
+    hosts = [name for name, _ in controllers(slurm_conf)]
+    local = not server.startswith("tcp:") or any(map(_is_local, _hosts(server)))
+    if len(hosts) > 1 and local:
+        raise InvalidRequest(
+            f"slurm.conf has slurmctld on {' and '.join(hosts)}, and a service beside each: they "
+            "would look for vipu-server on their own host",
+            asked=f"--server {server}" if server else "no --server",
+            would_work="--server tcp:HOST:PORT[,HOST:PORT], as all of them know vipu-server",
+        )
 
 
 def server_host(slurm_conf: Path, said: str | None, server: str | None) -> str:
@@ -49,11 +65,24 @@ def elsewhere(slurm_conf: Path) -> str:
     return next(far, "" if nodes else "the nodes")
 
 
+def controllers(slurm_conf: Path) -> list[tuple[str, str]]:
+    """The hosts of slurmctld, the primary first, and how others reach each."""
+    found = []
+    for line in lines(slurm_conf):
+        key, _, said = line.partition("=")
+        if key.strip().lower() == "slurmctldhost":
+            name, _, rest = said.strip().partition("(")
+            found.append((name, rest.rstrip(")") or name))
+    return found
+
+
 def _controller(slurm_conf: Path) -> tuple[str, str]:
-    """slurmctld's host, and how others reach it."""
-    said = settings("\n".join(lines(slurm_conf))).get("slurmctldhost", "")
-    name, _, rest = said.partition("(")
-    return name, rest.rstrip(")") or name
+    """The first of them; empty where slurm.conf names none."""
+    return next(iter(controllers(slurm_conf)), ("", ""))
+
+
+def _hosts(server: str) -> list[str]:
+    return [word.rpartition(":")[0] or word for word in server.removeprefix("tcp:").split(",")]
 
 
 def _is_local(host: str) -> bool:

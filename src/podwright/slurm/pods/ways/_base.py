@@ -122,6 +122,9 @@ class Way(ABC):
 
     # -- what goes on beside -----------------------------------------------------------------
 
+    async def held(self) -> None:  # noqa: B027
+        """Nothing: what steps ask is asked of the server itself."""
+
     async def known(self) -> None:
         """One sweep. Raises PodwrightError."""
         await self.sweep()

@@ -18,7 +18,7 @@ from podwright.placement.line import Blocks, bits
 from podwright.slurm.pods.service import Asked, Server, Service, Site, ThreadedServer, comment
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._job_start import Life
-from podwright.slurm.pods.service._serve import Native
+from podwright.slurm.pods.service._work import Native
 from podwright.slurm.pods.ways._partition_leases import (
     Caller,
     acquire,

@@ -1,0 +1,69 @@
+"""What the doors ask: the work that is done here now, or why there is none yet.
+
+Steps may be proven as soon as the server said who holds what, hooks are answered when Slurm said
+its part, too. Until then, and where another service is the active one, they are told to ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podwright.errors import InvalidRequest, Unavailable
+from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._retry_limit import Tries
+from podwright.slurm.pods.service._standby import Peers, Role
+from podwright.slurm.pods.service._work import Work
+
+
+class Post:
+    """The handlers of the doors. peers: the other services; None: there are none.
+
+    proving, working: what answers steps, and what answers hooks, while there is any.
+    """
+
+    def __init__(self, tries: Tries) -> None:
+        self.peers: Peers | None = None
+        self.proving: Work | None = None
+        self.working: Work | None = None
+        self._tries = tries
+
+    def leave(self) -> None:
+        """Nothing is answered here any more."""
+        self.proving = self.working = None
+
+    async def begins(self, asked: Asked) -> str:
+        """A job begins. Raises PodwrightError."""
+        return await self._on(self.working).begins(asked)
+
+    async def ended(self, asked: Asked) -> str:
+        """A job has ended. Raises PodwrightError."""
+        return await self._on(self.working).ended(asked)
+
+    async def failed(self, asked: Asked) -> str:
+        """The site's own prolog refused a job; Slurm would start it again and again."""
+        self._on(self.working)
+        problem = InvalidRequest(asked.problem or "the site's prolog failed")
+        await self._tries.refusal(asked, problem)
+        return ""
+
+    async def proves(self, asked: Asked) -> str:
+        """A step begins. Raises PodwrightError."""
+        return await self._on(self.proving).proves(asked)
+
+    def role(self) -> str:
+        """What the other services are told."""
+        return (self.peers.role if self.peers else Role.ACTIVE).value
+
+    def state(self) -> dict[str, Any]:
+        """What an administrator watches."""
+        if self.working is not None:
+            return {"role": self.role(), **self.working.state()}
+        return {"role": self.role(), "active": self.peers.active if self.peers else ""}
+
+    def _on(self, work: Work | None) -> Work:
+        if work is not None:
+            return work
+        if self.peers and self.peers.role is not Role.ACTIVE:
+            active = self.peers.active
+            raise Unavailable(f"stands by{f': active is {active}' if active else ''}")
+        raise Unavailable("begins: vipu-server and slurmctld have not answered yet")

@@ -1,0 +1,106 @@
+"""Two services, one active: beside each slurmctld of a Slurm that has several stands one of ours.
+
+The active one answers hooks and tells Slurm what to count. The others say `standby`, and hooks go
+on to the next address. Each asks the others once in a while which they are: the first of the list
+that answers takes over from one that is silent, and one that finds an active one before it steps
+down. That two are active for a moment, each cut off from the other, costs a little exactness in
+what Slurm counts and nothing else: the server alone gives devices, and takes back only what is
+still held for the very start that it is named (RemoveRequest.job).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import http.client
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+#: Seconds between two questions, and after which one that does not answer counts as gone.
+ASK_S: Final = 0.5
+SILENT_S: Final = 3.0
+_TIMEOUT_S: Final = 1.5
+PATH: Final = "/slurm.v1/Role"
+
+
+class Role(enum.Enum):
+    """What a service is to the others. UNKNOWN: it has not answered yet. GONE: not for long."""
+
+    ACTIVE = "active"
+    STANDBY = "standby"
+    UNKNOWN = "unknown"
+    GONE = "gone"
+
+
+def role_of(place: int, now: Role, others: Mapping[int, Role]) -> Role:
+    """What the service at `place` in the list is from here on. Pure."""
+    active = [at for at, role in others.items() if role is Role.ACTIVE]
+    if now is Role.ACTIVE:
+        return Role.STANDBY if any(at < place for at in active) else Role.ACTIVE
+    waits_for = [at for at, role in others.items() if at < place and role is Role.STANDBY]
+    unsure = Role.UNKNOWN in others.values()
+    return Role.STANDBY if active or waits_for or unsure else Role.ACTIVE
+
+
+class Peers:
+    """The others, and what that makes us.
+
+    addresses: of all, HOST:PORT, in the order that all of them have. place: ours among them.
+    ask: what one says it is; raises OSError where it does not answer. clock: seconds.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        place: int,
+        clock: Callable[[], float],
+        ask: Callable[[str], Awaitable[Role]] | None = None,
+    ) -> None:
+        self.role = Role.STANDBY
+        self._addresses, self._place, self._clock = addresses, place, clock
+        self._ask = ask or ask_role
+        others = [at for at in range(len(addresses)) if at != place]
+        self._said = dict.fromkeys(others, Role.UNKNOWN)
+        self._heard = dict.fromkeys(others, clock())
+
+    @property
+    def active(self) -> str:
+        """The address of the active one; empty: nobody that we know of."""
+        if self.role is Role.ACTIVE:
+            return self._addresses[self._place]
+        known = (at for at, role in self._said.items() if role is Role.ACTIVE)
+        return next((self._addresses[at] for at in known), "")
+
+    async def become(self, role: Role) -> None:
+        """Return when we are that."""
+        while self.role is not role:
+            await asyncio.gather(*map(self._hear, self._said))
+            self.role = role_of(self._place, self.role, self._said)
+            if self.role is not role:
+                await asyncio.sleep(ASK_S)
+
+    async def _hear(self, at: int) -> None:
+        try:
+            self._said[at] = await self._ask(self._addresses[at])
+            self._heard[at] = self._clock()
+        except (OSError, http.client.HTTPException):
+            if self._clock() - self._heard[at] >= SILENT_S:
+                self._said[at] = Role.GONE
+
+
+async def ask_role(address: str) -> Role:
+    """What the service at HOST:PORT says it is. Raises OSError, HTTPException."""
+    return await asyncio.to_thread(_asked, address)
+
+
+def _asked(address: str) -> Role:
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
+    with contextlib.closing(connection):
+        connection.request("GET", PATH)
+        said = connection.getresponse().read(64).decode(errors="replace").strip()
+    try:
+        return Role(said)
+    except ValueError:
+        raise http.client.HTTPException(f"{address} is no service of ours: {said}") from None
