@@ -62,8 +62,10 @@ class Sweep:
                 _log.warning("sweep: %s", error)
             await asyncio.sleep(0.2)
 
-    async def once(self) -> None:
-        """One sweep. Raises PodwrightError; then what is left over is the next one's."""
+    async def once(self, *, words: bool = True) -> None:
+        """One sweep. words: of waiting jobs, too; each is a command, and takes seconds while a
+        slurmctld's host is down. Raises PodwrightError; then what is left over is the next one's.
+        """
         service = self._service
         since = {pod: book.tick() for pod, book in service.books.items()}
         busy = service.het.busy()
@@ -76,7 +78,8 @@ class Sweep:
         await self._heterogeneous(jobs)
         self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
-        await self._comments(jobs)
+        if words:
+            await self._comments(jobs)
 
     def _is_over(self, holding: Holding, jobs: Mapping[int, Listed], busy: Collection[int]) -> bool:
         """Is it sure that no job of this life holds it? busy: since before jobs were listed."""

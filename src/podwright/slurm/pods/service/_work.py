@@ -69,7 +69,7 @@ class Native:
     async def known(self) -> None:
         """The same, what is over ended, and Slurm told."""
         await self._service.refresh()
-        await self._sweep.once()
+        await self._sweep.once(words=False)
         await self._service.counts.tell(self._service.hidden())
 
     def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
