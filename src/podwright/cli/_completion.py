@@ -1,51 +1,82 @@
-"""Shell completion, made from what the commands themselves parse with."""
+"""Shell completion, made from what the commands themselves parse with.
+
+Names of partitions and the like are asked of the server while one types (`podwright complete`,
+_complete): by what an argument is called, it is known what belongs there.
+"""
 
 from __future__ import annotations
 
 import argparse
-import importlib
+from collections.abc import Iterator
 
-from podwright.cli._arguments import Parser
+from podwright.cli._commands import parser_of
 
 SHELLS = ("bash", "zsh")
-#: Commands, and the modules whose `build_parser()` knows their words.
-_PARSERS = {
-    "vipu": "podwright.cli.vipu",
-    "vipu-admin": "podwright.cli.vipu_admin",
-    "vipu-agent": "podwright.cli.vipu_agent",
-    "vipu-server": "podwright.cli.vipu_server",
-    "podwright": "podwright.cli.podwright",
-    "gc-info": "podwright.cli.gc_info",
-    "gc-monitor": "podwright.cli.gc_monitor",
+#: What options and nouns take, by their names: see _complete.KINDS.
+_OPTIONS = {
+    "--allocation": "allocations",
+    "--vipu-allocation": "allocations",
+    "--cluster": "clusters",
+    "--vipu-partition": "partitions",
+    "--job": "jobs",
+    "--host": "hosts",
+    "--machine": "machines",
 }
-COMMANDS = (*_PARSERS, "poprun")
+_NOUNS = ("partition", "allocation", "cluster", "lease", "waiter", "machine")
+_MADE = ("create",)
+
+_BASH = """\
+_podwright_complete() {{ compgen -W "$(podwright complete "$2" 2>/dev/null)" -- "$1"; }}
+{functions}
+"""
+_ZSH = """\
+_podwright_complete() {{
+  local -a words; words=(${{(f)"$(podwright complete $1 2>/dev/null)"}}); compadd -a words
+}}
+{functions}
+"""
 
 
 def completion(shell: str, command: str) -> str:
     """A script for `shell` that completes `command`, one of COMMANDS."""
     import shtab
 
-    if command == "poprun":
-        parser = _poprun()
-    else:
-        parser = importlib.import_module(_PARSERS[command]).build_parser()
-    return str(shtab.complete(parser, shell))
+    parser = parser_of(command)
+    found = set()
+    for prog, action in _arguments(parser):
+        if kind := _kind(prog, action):
+            found.add(kind)
+            function = f"_podwright_{kind}"
+            action.complete = {"bash": function, "zsh": function}  # type: ignore[attr-defined]
+        elif action.metavar == "DIR":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif action.metavar == "FILE" or action.dest == "program":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    kinds = sorted(found)
+    bash = [f'_podwright_{kind}() {{ _podwright_complete "$1" {kind}; }}' for kind in kinds]
+    zsh = [f"_podwright_{kind}() {{ _podwright_complete {kind} }}" for kind in kinds]
+    functions = "\n".join(bash if shell == "bash" else zsh)
+    preamble = (_BASH if shell == "bash" else _ZSH).format(functions=functions) if kinds else ""
+    return str(shtab.complete(parser, shell, preamble=preamble))
 
 
-def _poprun() -> argparse.ArgumentParser:
-    """poprun parses as PopRun does, by a table of its own; here it is as argparse would have it."""
-    import shtab
+def _arguments(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """All arguments of a parser and of those below it, each with its parser's name."""
+    for action in parser._actions:
+        yield parser.prog, action
+        if isinstance(action, argparse._SubParsersAction):
+            for child in dict.fromkeys(action.choices.values()):
+                yield from _arguments(child)
 
-    from podwright.launcher import OPTIONS
 
-    parser = Parser(prog="poprun", add_help=False)
-    for option in OPTIONS:
-        takes_none = bool(option.flag) and not option.optional
-        text = option.help.replace("%", "%%")
-        if takes_none:
-            parser.add_argument(option.name, help=text, action="store_true")
-        else:
-            parser.add_argument(option.name, help=text, metavar=option.value)
-    program = parser.add_argument("program", nargs="*", help="the program and its arguments")
-    program.complete = shtab.FILE  # type: ignore[attr-defined]
-    return parser
+def _kind(prog: str, action: argparse.Action) -> str:
+    """What stands in this argument, if the server or this machine knows; else nothing."""
+    for option in action.option_strings:
+        if option in _OPTIONS and action.nargs != 0:
+            return _OPTIONS[option]
+    words = prog.split()
+    if action.dest == "name" and not action.option_strings and len(words) > 2:
+        noun = words[-1].removesuffix("s")
+        if noun in _NOUNS and words[-2] not in _MADE:
+            return f"{noun}s"
+    return ""

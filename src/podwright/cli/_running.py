@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
+from podwright.cli._terminal import fit_locale
+
 if TYPE_CHECKING:
     from podwright.errors import PodwrightError
 
@@ -35,6 +37,7 @@ def run(
 
     say: how this command words a refusal; without it `PROG: MESSAGE`.
     """
+    fit_locale()
     try:
         try:
             return body()

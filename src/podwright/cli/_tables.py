@@ -3,11 +3,14 @@ their shoulder.
 
 Scripts cut V-IPU's tables with cut and awk. So: the header on line 1, a rule on line 2, rows from
 line 3, exactly one blank on each side of a bar, and no empty cell, which awk would not count.
+Colours are for terminals alone (_terminal).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+
+from podwright.cli._terminal import colours, heading, state
 
 EMPTY = "-"
 
@@ -16,10 +19,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, ruled: boo
     """Rows in columns under a header and a rule. ruled: one more rule above and below it all."""
     cells = [list(header), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    lines = [
-        " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    ]
+    padded = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in cells]
+    if colours():
+        lines = [heading(" | ".join(padded[0]).rstrip())]
+        lines += [" | ".join(map(state, row)).rstrip() for row in padded[1:]]
+    else:
+        lines = [" | ".join(row).rstrip() for row in padded]
     rule = "-" * (sum(widths) + 3 * (len(widths) - 1))
     lines.insert(1, rule)
     if ruled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -46,7 +47,9 @@ def module_of(name: str) -> Any:
 
 
 def _add_own(verbs: Any) -> None:
-    from podwright.cli._completion import COMMANDS, SHELLS
+    from podwright.cli._commands import COMMANDS
+    from podwright.cli._complete import KINDS
+    from podwright.cli._completion import SHELLS
 
     words = verbs.add_parser("completion", help="print a script that completes words in a shell")
     words.add_argument("shell", metavar="SHELL", choices=SHELLS, help=" or ".join(SHELLS))
@@ -56,6 +59,11 @@ def _add_own(verbs: Any) -> None:
         choices=tuple(COMMANDS),
         help="only of this command; of all by default",
     )
+    asked = verbs.add_parser("complete")  # for completion alone, and so not in the help
+    asked.add_argument("kind", choices=KINDS)
+    summary = "print a command's manual page: podwright man vipu | man -l -"
+    manual = verbs.add_parser("man", help=summary)
+    manual.add_argument("command", metavar="COMMAND", choices=COMMANDS, help=", ".join(COMMANDS))
     verbs.add_parser("version", help="print the version")
 
 
@@ -71,11 +79,20 @@ def _main(argv: Sequence[str] | None) -> int:
         code: int = module_of(f"_{arguments.verb}").main(arguments)
         return code
     if arguments.verb == "completion":
-        from podwright.cli._completion import COMMANDS, completion
+        from podwright.cli._commands import COMMANDS
+        from podwright.cli._completion import completion
 
         commands = (arguments.command,) if arguments.command else tuple(COMMANDS)
         for command in commands:
             print(completion(arguments.shell, command))
+    elif arguments.verb == "complete":
+        from podwright.cli._complete import words as words_of
+
+        print("\n".join(words_of(arguments.kind, os.environ)))
+    elif arguments.verb == "man":
+        from podwright.cli._manual import page
+
+        print(page(arguments.command), end="")
     else:
         print(f"podwright {__version__}")
     return 0

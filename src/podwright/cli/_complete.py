@@ -1,0 +1,99 @@
+"""Words for a shell to offer: `podwright complete KIND`, one on a line.
+
+A shell waits for it while somebody types: the server has 0.2 s, none is started, and whatever is
+wrong, nothing is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from podwright.client import Client
+
+#: Seconds for the server, or for Slurm.
+LIMIT = 0.2
+
+
+class _TooLong(BaseException):
+    """Nobody waits any longer."""
+
+
+def words(kind: str, environ: Mapping[str, str]) -> list[str]:
+    """The words of a kind, one of KINDS; none where they cannot be had at once."""
+    found: list[str] = []
+    with contextlib.suppress(Exception, _TooLong):
+        if kind in _OF_SERVER:
+            from podwright.client import Client  # noqa: F401 (the time is the server's, not ours)
+
+        with _limit(LIMIT):
+            if kind in _HERE:
+                found = _HERE[kind]()
+            else:
+                with _client(environ) as client:
+                    found = _OF_SERVER[kind](client)
+    return sorted({word for word in found if re.fullmatch(r"[\w.:@%+-]+", word)})
+
+
+@contextlib.contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    def end(_number: int, _frame: Any) -> NoReturn:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _client(environ: Mapping[str, str]) -> Client:
+    from podwright.client import Places, ServerOptions, find_server
+
+    def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
+        raise _TooLong
+
+    return find_server(ServerOptions(), environ, timeout=LIMIT, places=Places(start=none)).client
+
+
+_OF_SERVER: dict[str, Callable[[Client], list[str]]] = {
+    "partitions": lambda client: [p.name for p in client.list_partitions()],
+    "allocations": lambda client: [a.name for a in client.list_allocations()],
+    "clusters": lambda client: [c.name for c in client.list_clusters()],
+    "leases": lambda client: [lease.id for lease in client.list_leases()],
+    "waiters": lambda client: [waiter.id for waiter in client.list_waiters()],
+    "machines": lambda client: [m for c in client.list_clusters() for m in c.machines],
+}
+
+
+def _jobs() -> list[str]:
+    done = subprocess.run(
+        ["squeue", "--me", "-h", "-o", "%A"], capture_output=True, text=True, check=False
+    )
+    return done.stdout.split()
+
+
+def _hosts() -> list[str]:
+    """Those of ~/.ssh: configured, or known by name."""
+    found: list[str] = []
+    with contextlib.suppress(OSError), open(os.path.expanduser("~/.ssh/config")) as file:
+        for line in file:
+            key, _, names = line.strip().replace("=", " ", 1).partition(" ")
+            found += names.split() if key.lower() == "host" else []
+    with contextlib.suppress(OSError), open(os.path.expanduser("~/.ssh/known_hosts")) as file:
+        for line in file:
+            names = line.partition(" ")[0]
+            found += names.split(",") if not names.startswith(("|", "@", "#")) else []
+    return [host for host in found if not set(host) & set("*?![]")]
+
+
+_HERE: dict[str, Callable[[], list[str]]] = {"jobs": _jobs, "hosts": _hosts}
+KINDS = (*_OF_SERVER, *_HERE)

@@ -1,0 +1,71 @@
+"""What a terminal shows: colours if it has them and they are wanted, characters that it has.
+
+Only terminals: what is piped or written to a file is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+_BOLD, _GREEN, _YELLOW, _RED, _DIM = "1", "32", "33", "31", "2"
+#: States, as tables show them, and what they are to somebody who looks for trouble.
+_STATES = {
+    **dict.fromkeys(("ACTIVE", "UP", "OK", "ok", "HELD", "COMPLETED", "pass"), _GREEN),
+    **dict.fromkeys(
+        ("PENDING", "CREATING", "RESETTING", "REMOVING", "FENCING", "DRAINED", "DRAINING"), _YELLOW
+    ),
+    **dict.fromkeys(("WAITING", "WARNING", "warning", "unknown"), _YELLOW),
+    **dict.fromkeys(("ERROR", "FAILED", "DOWN", "PROBLEM", "problem", "NO", "fail"), _RED),
+    **dict.fromkeys(("IDLE", "REMOVED", "-"), _DIM),
+}
+_PLAIN = {"\u2026": "...", "\u2192": "->", "\u00b7": "-", "\u2013": "-", "\u2014": "-"}
+_PLAIN |= {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+
+
+def colours(environ: Mapping[str, str] | None = None, stream: TextIO | None = None) -> bool:
+    """Whether standard output is a terminal with colours that its user wants (no-color.org)."""
+    environ = os.environ if environ is None else environ
+    if environ.get("NO_COLOR") or environ.get("TERM", "dumb") == "dumb":
+        return False
+    try:
+        return (stream or sys.stdout).isatty()
+    except ValueError:  # closed
+        return False
+
+
+def heading(text: str) -> str:
+    """A table's header."""
+    return f"\x1b[{_BOLD}m{text}\x1b[0m"
+
+
+def state(cell: str) -> str:
+    """A padded cell; a state has its colour."""
+    code = _STATES.get(cell.strip())
+    return f"\x1b[{code}m{cell}\x1b[0m" if code else cell
+
+
+def fit_locale(environ: Mapping[str, str] | None = None) -> None:
+    """On terminals whose locale is not UTF-8, write other characters as ASCII has them."""
+    if utf8(os.environ if environ is None else environ):
+        return
+    import codecs
+
+    codecs.register_error("podwright", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and stream.isatty():
+            stream.reconfigure(encoding="ascii", errors="podwright")
+
+
+def utf8(environ: Mapping[str, str]) -> bool:
+    """Whether the locale is one of UTF-8, as its variables say (POSIX, chapter 8.2)."""
+    said = next((environ[n] for n in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(n)), "")
+    return said.lower().replace("-", "").partition("@")[0].endswith(".utf8")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    letters = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(letter, "?") for letter in letters), error.end

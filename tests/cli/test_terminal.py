@@ -1,0 +1,91 @@
+"""What only a terminal shows: colours, and characters that its locale has."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from podwright.cli import _terminal
+from podwright.cli._tables import table
+
+ROWS = [("p1", "ACTIVE"), ("p2", "ERROR")]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, **environ: str) -> str:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", stream)
+    return table(("Name", "State"), ROWS)
+
+
+def test_states_have_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(monkeypatch, Terminal(), TERM="xterm").splitlines()
+    assert lines[0] == "\x1b[1mName | State\x1b[0m"
+    assert lines[2:] == ["p1   | \x1b[32mACTIVE\x1b[0m", "p2   | \x1b[31mERROR \x1b[0m"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environ"),
+    [
+        (False, {"TERM": "xterm"}),
+        (True, {"TERM": "xterm", "NO_COLOR": "1"}),
+        (True, {"TERM": "dumb"}),
+        (True, {}),
+    ],
+)
+def test_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool, environ: dict[str, str]
+) -> None:
+    stream = Terminal() if terminal else io.StringIO()
+    text = shown(monkeypatch, stream, **environ)
+    assert text == "Name | State\n-------------\np1   | ACTIVE\np2   | ERROR"
+
+
+@pytest.mark.parametrize(
+    ("environ", "utf8"),
+    [
+        ({"LANG": "de_DE.UTF-8"}, True),
+        ({"LANG": "C.utf8"}, True),
+        ({"LANG": "de_DE.UTF-8@euro"}, True),
+        ({"LANG": "de_DE.UTF-8", "LC_ALL": "C"}, False),
+        ({"LC_CTYPE": "en_US.ISO-8859-1", "LANG": "de_DE.UTF-8"}, False),
+        ({"LANG": "POSIX"}, False),
+        ({}, False),
+    ],
+)
+def test_the_locale_is_what_its_variables_say(environ: dict[str, str], utf8: bool) -> None:
+    assert _terminal.utf8(environ) is utf8
+
+
+@pytest.mark.parametrize(("locale", "said"), [("C", "D, say; ..."), ("C.UTF-8", "D, say; …")])
+def test_a_terminal_gets_what_its_locale_has(locale: str, said: str) -> None:
+    code = (
+        "from podwright.cli._running import run\n"
+        "run(lambda: print('D, say; \\u2026 \\u00fc') or 0, prog='x')"
+    )
+    ours, theirs = pty.openpty()
+    environ = {**os.environ, "LC_ALL": locale}
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environ, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 1000).decode().strip()
+    os.close(ours)
+    assert shown == said + (" ?" if locale == "C" else " ü")
+
+
+def test_what_is_piped_is_the_same_everywhere() -> None:
+    code = "from podwright.cli._running import run; run(lambda: print('\\u2026') or 0, prog='x')"
+    environ = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ)
+    assert done.stdout.decode() == "…\n"
