@@ -48,9 +48,14 @@ SUITES = {
 }
 
 
+#: Where a Slurm lies that was built here (bin, sbin, include), to be tested as `oldest`.
+PREFIX = os.environ.get("PODWRIGHT_SLURM_PREFIX", "")
+
+
 @dataclass(frozen=True)
 class Release:
-    """One Slurm. root: the folder of the Debian that it is in; None: this machine itself."""
+    """One Slurm. root: the folder of the Debian that it is in; None: this machine itself, or
+    PREFIX on it."""
 
     name: str
     root: Path | None
@@ -64,7 +69,15 @@ class Release:
     @property
     def headers(self) -> str:
         """Where its C headers lie, where the compiler would not look by itself."""
-        return f"{self.root}/usr/include" if self.root else ""
+        if self.root:
+            return f"{self.root}/usr/include"
+        return f"{PREFIX}/include" if PREFIX else ""
+
+    @property
+    def path(self) -> str:
+        """PATH for its commands and daemons."""
+        usual = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+        return usual if self.root or not PREFIX else f"{PREFIX}/bin:{PREFIX}/sbin:{usual}"
 
 
 def release(name: str) -> Release:
@@ -146,7 +159,8 @@ def _seen(suite: Suite) -> Path:
 @cache
 def _version(root: Path | None) -> tuple[int, int]:
     need("slurmctld")
-    argv = [*(["chroot", str(root)] if root else []), "slurmctld", "-V"]
+    own = f"{PREFIX}/sbin/slurmctld" if PREFIX else "slurmctld"
+    argv = ["chroot", str(root), "slurmctld", "-V"] if root else [own, "-V"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     found = re.search(r"(\d+)\.(\d+)", done.stdout)
     if not found:

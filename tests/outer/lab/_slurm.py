@@ -292,7 +292,7 @@ class SlurmLab:
         return {
             "SLURM_CONF": f"{self.folder}/slurm.conf",
             "PODWRIGHT_LAB": str(self.folder),
-            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+            "PATH": self.release.path,
             "LANG": "C.UTF-8",
             "HOME": "/",
             **self._extra_env,

@@ -178,7 +178,8 @@ class NativeLab(SlurmLab):
         self._begin("service", argv, user=self.served_by)
 
     def wait_for_service(self) -> None:
-        poll("the service", lambda: _answers(self.hooks_socket))
+        """It answers hooks: vipu-server and slurmctld have answered it."""
+        poll("the service", lambda: _answers(self.hooks_socket) and self.state()["ready"])
 
     def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         """Ends "server" or "service"."""

@@ -202,7 +202,7 @@ def test_a_hosts_power_goes_under_load_and_it_comes_back(
     lab: TwoLab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(SEED)
-    standby = {"role": "standby", "active": "ctl1:8092"}
+    standby = {"role": "standby", "ready": False, "active": "ctl1:8092"}
     poll("the other one knows", lambda: lab.said("ctl2") == standby)
     flag = lab.folder / "out" / "go"
     wait = f"until test -e {flag}; do sleep 0.2; done; srun true"

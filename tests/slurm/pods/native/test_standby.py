@@ -110,7 +110,7 @@ async def test_one_that_is_told_to_ask_again_is_told_whom(monkeypatch: pytest.Mo
     await net._sleep(0.01)
     with pytest.raises(Unavailable, match="stands by: active is a:1"):
         await post.begins(Asked(job="1"))
-    assert post.state() == {"role": "standby", "active": "a:1"}
+    assert post.state() == {"role": "standby", "ready": False, "active": "a:1"}
     waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await waiting

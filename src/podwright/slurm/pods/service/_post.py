@@ -55,10 +55,11 @@ class Post:
         return (self.peers.role if self.peers else Role.ACTIVE).value
 
     def state(self) -> dict[str, Any]:
-        """What an administrator watches."""
+        """What an administrator watches. ready: hooks are answered."""
         if self.working is not None:
-            return {"role": self.role(), **self.working.state()}
-        return {"role": self.role(), "active": self.peers.active if self.peers else ""}
+            return {"role": self.role(), "ready": True, **self.working.state()}
+        active = self.peers.active if self.peers else ""
+        return {"role": self.role(), "ready": False, "active": active}
 
     def _on(self, work: Work | None) -> Work:
         if work is not None:
