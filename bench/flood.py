@@ -32,6 +32,8 @@ SECONDS = 5.0
 ATTACKERS = 4
 LIMITS = {"vipu_list": 1.0, "unix": 1.0, "healthz": 2.0}
 _VIPU = (sys.executable, "-m", "podwright.cli.vipu", "list", "partitions")
+#: What a server says when all its doors are open: the port of its page, and that for gRPC.
+_SAID = re.compile(r"on http://127\.0\.0\.1:(\d+)/.*127\.0\.0\.1:(\d+) and", re.DOTALL)
 _LIST, _INFO = messages.method_path("ListDevices"), messages.method_path("GetServerInfo")
 
 
@@ -98,14 +100,12 @@ def _server() -> Iterator[tuple[dict[str, str], int, int]]:
             process = subprocess.Popen(command, stderr=said)
         try:
             deadline = time.monotonic() + 60
-            while not (found := re.search(r"127\.0\.0\.1:(\d+) and", log.read_text())):
+            while not (found := _SAID.search(log.read_text())):
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError("the server did not start")
                 time.sleep(0.01)
-            web = re.search(r"to read only, on 127\.0\.0\.1:(\d+)", log.read_text())
-            assert web
             environ = {**os.environ, "PODWRIGHT_SOCKET": f"{folder}/s"}
-            yield environ, int(found[1]), int(web[1])
+            yield environ, int(found[2]), int(found[1])
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)

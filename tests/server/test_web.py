@@ -9,6 +9,7 @@ import platform
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,7 +25,14 @@ from podwright.server._figures import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
 from podwright.store import MemoryStore
-from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionName, PartitionSpec
+from podwright.wire import (
+    METHODS,
+    CreateRequest,
+    ListRequest,
+    PartitionInfo,
+    PartitionName,
+    PartitionSpec,
+)
 
 ROOT = Caller("root", 0, Role.ADMINISTRATOR)
 
@@ -58,9 +66,31 @@ async def test_it_says_how_it_is(server: Server) -> None:
     spec = PartitionSpec(name="p1", size=2)
     await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
     assert (await get(server, "/healthz")).startswith("HTTP/1.1 200")
-    body = (await get(server, "/v1/partitions?x=1")).partition("\r\n\r\n")[2]
-    assert json.loads(body)["partitions"][0]["name"] == "p1"
+    found = await listed(server, "/v1/partitions")
+    assert found["partitions"][0]["name"] == "p1"
+    assert found["partitions"][0].keys() == set(PartitionInfo.__struct_fields__), "defaults too"
+    assert (await listed(server, "/v1/leases"))["leases"] == []
     assert (await get(server, "/v1/partitions", "HEAD")).endswith("\r\n\r\n")
+
+
+async def listed(server: Server, path: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await get(server, path)).partition("\r\n\r\n")[2])
+    return found
+
+
+async def test_lists_come_in_pages_to_who_asks_for_them(server: Server) -> None:
+    for n in range(3):
+        spec = PartitionSpec(name=f"p{n}", size=1)
+        await server.controller.create_partition(ROOT, CreateRequest(spec=spec))
+    names, token, pages = [], "", 0
+    while token or not pages:
+        found = await listed(server, f"/v1/partitions?page_size=2&page_token={quote(token)}")
+        names += [each["name"] for each in found["partitions"]]
+        token, pages = found["next_page_token"], pages + 1
+    assert (names, pages) == (["p0", "p1", "p2"], 2)
+    assert (await get(server, "/v1/partitions?cluster=nowhere")).split()[1] == "404"
+    for wrong in ("x=1", "page_size=two", "page_size=-1", "page_size=1&page_size=2"):
+        assert (await get(server, f"/v1/partitions?{wrong}")).split()[1] == "400", wrong
 
 
 async def test_its_figures(server: Server) -> None:

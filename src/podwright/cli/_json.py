@@ -17,8 +17,8 @@ from podwright.wire import (
     ClusterInfo,
     DeviceInfo,
     PartitionInfo,
-    Value,
     device_sets,
+    plain,
 )
 
 
@@ -30,19 +30,6 @@ def text(value: Any) -> str:
 def line(value: Any) -> str:
     """The same on one line."""
     return msgspec.json.encode(plain(value)).decode()
-
-
-def plain(value: Any) -> Any:
-    """Values as dicts with every field, enums as their names."""
-    if isinstance(value, Value):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
 
 
 def partition(info: PartitionInfo) -> dict[str, Any]:

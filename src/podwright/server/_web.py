@@ -10,11 +10,12 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 
 from podwright.controller import Caller, Role
-from podwright.errors import PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.hosts import is_loopback
 from podwright.http import HttpServer, Limits, Reply, Request
 from podwright.page import BODY, Page
@@ -23,7 +24,7 @@ from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._metrics import KIND, Gauge, Metrics
 from podwright.server._page import make_page
-from podwright.wire import METHODS, ListRequest, Value
+from podwright.wire import METHODS, ListRequest, Value, plain
 
 _OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
 _LISTS = {
@@ -37,6 +38,24 @@ _LISTS = {
 #: A probe asks, hears and goes, and a page that is open says something every few seconds: who is
 #: silent makes room at once.
 LIMITS = Limits(connections=1024, each=512, idle=15.0, body=BODY, held=64 * BODY, patience=0.0)
+
+
+def _asked(query: str) -> ListRequest:
+    """What a query wants of a list: its fields by name, once each. Raises InvalidRequest."""
+    said = parse_qs(query, keep_blank_values=True)
+    known = ListRequest.__struct_fields__
+    for name, values in said.items():
+        if name not in known or len(values) > 1:
+            raise InvalidRequest(
+                f"a list is not asked for by {name[:40]!r}"
+                if name not in known
+                else f"{name} is said twice",
+                would_work=f"fields of a list: {', '.join(known)}",
+            )
+    try:
+        return msgspec.convert({n: v[0] for n, v in said.items()}, ListRequest, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{error}", would_work="page_size is a whole number") from None
 
 
 class WebFront:
@@ -95,7 +114,7 @@ class WebFront:
         if not self._is_here(request):
             return refusal(421, f"this is not {_name(request)[:80]}")
         try:
-            return await self._found(request.path)
+            return await self._found(request)
         except PodwrightError as error:
             body = msgspec.json.encode(error.to_json(), enc_hook=str)
             return Reply(STATUS.get(error.code, 500), body)
@@ -105,7 +124,8 @@ class WebFront:
         name = _name(request)
         return name in self._names or name.replace(".", "").isdigit()
 
-    async def _found(self, path: str) -> Reply:
+    async def _found(self, request: Request) -> Reply:
+        path = request.path
         if path == "/healthz":
             return await self._health()
         if path == "/metrics":
@@ -113,18 +133,19 @@ class WebFront:
         if path.startswith("/v1/") and (method := _LISTS.get(path.removeprefix("/v1/"))):
             if self._calls.identity.secure:
                 return refusal(401, "a secure server gives lists to those it knows alone")
-            return Reply(200, msgspec.json.encode(await self._ask(method)))
+            found = await self._ask(method, _asked(request.query))
+            return Reply(200, msgspec.json.encode(plain(found), enc_hook=str))
         known = ", ".join(["/healthz", "/metrics", *(f"/v1/{name}" for name in _LISTS)])
         return refusal(404, f"there is no {path[:80]}; there are {known}")
 
-    def _ask(self, method: str) -> Awaitable[Value]:
-        return self._calls.whole(ANONYMOUS, METHODS[method], ListRequest())
+    def _ask(self, method: str, request: ListRequest) -> Awaitable[Value]:
+        return self._calls.whole(ANONYMOUS, METHODS[method], request)
 
     async def _health(self) -> Reply:
         failure = self._calls.controller.failure
         if failure is not None:
             return refusal(503, failure.message)
-        await self._ask("ListClusters")
+        await self._ask("ListClusters", ListRequest())
         return Reply(200, b'{"status":"ok"}')
 
     async def _listed(self, method: str) -> Any:

@@ -54,6 +54,7 @@ from podwright.wire._endpoints import (
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._paging import joined, next_page
+from podwright.wire._plain import plain
 from podwright.wire._prepared import prepared
 from podwright.wire._proof import (
     SERVER_URI,
@@ -219,6 +220,7 @@ __all__ = [
     "joined",
     "munge_payload",
     "next_page",
+    "plain",
     "prepared",
     "read_certificates",
     "read_holder",

@@ -1,0 +1,24 @@
+"""Values as JSON that people and dashboards read: with every field, defaults and empty lists too.
+
+What servers and commands say to each other leaves them out.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from podwright.wire._values import Value
+
+
+def plain(value: Any) -> Any:
+    """Values as dicts with every field, enums as their names."""
+    if isinstance(value, Value):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
