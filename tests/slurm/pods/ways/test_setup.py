@@ -97,6 +97,22 @@ def test_another_way_takes_the_place_of_the_one_before(places: Places, tmp_path:
     assert everything(tmp_path) == before
 
 
+@pytest.mark.parametrize("stack", ["", None, "required site.so", "required site.so\n"])
+def test_a_stack_of_plugins_comes_back_as_it_was_or_was_not(
+    stack: str | None, places: Places, tmp_path: Path
+) -> None:
+    path = places.etc / "plugstack.conf"
+    path.unlink()
+    if stack is not None:
+        path.write_text(stack)
+    before = everything(tmp_path)
+    carry_out(native(places, SITES["native"]))
+    assert shown(native(places, SITES["native"])) == "", "twice is once"
+    assert "spank_podwright.so" in path.read_text()
+    carry_out(undo(places))
+    assert everything(tmp_path) == before
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

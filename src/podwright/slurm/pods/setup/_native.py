@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Site, dump, slurm_uid, socket_of
 from podwright.slurm.pods.service._pods import MARK
 from podwright.slurm.site.changes import Plan
-from podwright.slurm.site.edit import changed, joined, settings, undone, with_line
+from podwright.slurm.site.edit import OURS, changed, joined, settings, undone, with_line
 from podwright.slurm.site.files import included, lines, read
 
 SUBMIT = "job_submit.lua"
@@ -28,6 +28,7 @@ _PLUGIN: Final = {
     "static": " ask=yes options=no",
     "shared": " ask=yes",
 }
+_NEW: Final = f"# There was no such file before.{OURS}\n"
 #: How many waiting jobs Slurm looks at: behind fewer, those that fit would not be seen.
 DEPTH = 10000
 
@@ -70,8 +71,9 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     words += "".join(f" prove={door}" for door in _doors(site))
     words += f" munge={site.munge_socket}" if site.munge_socket else ""
     words += _PLUGIN.get(site.mode, "")
-    before = read(stack) if stack.exists() else ""
-    plan.texts[stack] = with_line(before, f"optional {plugin} {words}", str(stack))
+    before = read(stack) if stack.exists() else _NEW
+    new = _NEW if _NEW in before else ""
+    plan.texts[stack] = new + with_line(before, f"optional {plugin} {words}", str(stack))
     plan.texts[places.slurm_conf] = changed(conf, wanted, str(places.slurm_conf))
     return plan
 
@@ -84,8 +86,9 @@ def undo(places: Places) -> Plan:
     plan.texts[places.slurm_conf] = undone(conf, path=str(places.slurm_conf))
     stack = Path(settings(conf).get("plugstackconfig", "") or places.etc / "plugstack.conf")
     if stack.exists():
-        left = undone(read(stack), path=str(stack))
-        plan.texts[stack] = left or None
+        text = read(stack)
+        left = undone(text, path=str(stack))
+        plan.texts[stack] = None if _NEW in text and not left else left
     _script(plan, places.etc / SUBMIT, None)
     _script(plan, places.etc / FILTER, None)
     for name in ("native.toml", "hook.conf", "prolog-slurmctld", "epilog-slurmctld"):
