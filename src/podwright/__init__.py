@@ -15,7 +15,8 @@ modules may change in any release. Names are loaded when they are asked for.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from podwright._version import __version__
+
 #: As type checkers know it; `typing` would cost every command 3 ms.
 TYPE_CHECKING = False
 

@@ -9,8 +9,8 @@ import pytest
 
 from podwright.errors import InvalidRequest, NotFound
 from podwright.launcher import FakeEngine, Mpirun, make_plan, parse
-from podwright.launcher._engine import own_variables
 from podwright.launcher._folder import RunFolder
+from podwright.launcher._mpi_arguments import own_variables
 
 FOLDER = RunFolder("run", "/tmp/run", "/dev/shm/run", ())
 SHIM = ["/bin/sh", "/tmp/run/shim"]

@@ -206,4 +206,4 @@ def test_there_is_one_version() -> None:
         text=True,
         check=True,
     )
-    assert said.stdout.split() == ["src/podwright/__init__.py"]
+    assert said.stdout.split() == ["src/podwright/_version.py"]

@@ -10,15 +10,15 @@ import json
 import subprocess
 import sys
 import weakref
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from podwright.api._tether import hold
 from podwright.errors import Fenced, PodwrightError, error_from_json
 
 if TYPE_CHECKING:
-    from podwright.api._job import Job
-    from podwright.api._pod import Pod
+    from podwright.client import Client
     from podwright.wire import AcquireReply, PartitionInfo
 
 #: What programs in it are told of: the partition, and the lease within which theirs are.
@@ -28,6 +28,30 @@ LEASE_VARIABLE = "PODWRIGHT_LEASE"
 KEEPER = (sys.executable, "-P", "-m", "podwright.api._keeper")
 
 
+class Cancellable(Protocol):
+    """What runs in a partition: a `Job`."""
+
+    def cancel(self) -> None:
+        """End it."""
+        ...
+
+
+class PodOfPartition(Protocol):
+    """What a partition needs of its `Pod`."""
+
+    def environment(self) -> dict[str, str]:
+        """By which programs find the pod's server."""
+        ...
+
+    def get(self, name: str) -> PartitionInfo:
+        """A partition as it stands now."""
+        ...
+
+    def client(self) -> AbstractContextManager[Client]:
+        """The connection, for one call at a time."""
+        ...
+
+
 class Partition:
     """An isolated set of devices, held by this program. Made by `Pod.partition`.
 
@@ -35,9 +59,9 @@ class Partition:
     in it that still run are ended first.
     """
 
-    def __init__(self, pod: Pod, reply: AcquireReply) -> None:
+    def __init__(self, pod: PodOfPartition, reply: AcquireReply) -> None:
         self._pod, self._lease = pod, reply.lease
-        self._jobs: weakref.WeakSet[Job[Any]] = weakref.WeakSet()
+        self._jobs: weakref.WeakSet[Cancellable] = weakref.WeakSet()
         self._over = False
         self._lost: PodwrightError | None = None
         #: As it was when it was acquired.
@@ -107,7 +131,7 @@ class Partition:
             with self._pod.client() as client:  # somebody ended the keeper
                 client.release(self._lease.id, self._lease.epoch)
 
-    def _add(self, job: Job[Any]) -> None:
+    def _add(self, job: Cancellable) -> None:
         if self._over:
             raise Fenced(f"partition {self.name} has been given back")
         self._jobs.add(job)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.cli._arguments import Parser
 from podwright.cli._server import connect, server_options
 

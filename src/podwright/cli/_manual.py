@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.cli._commands import COMMANDS, parser_of
 
 #: Commands of administrators stand in section 8.

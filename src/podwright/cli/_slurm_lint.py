@@ -102,7 +102,7 @@ def _print(form: str, shown: Any, changes: list[dict[str, Any]]) -> None:
     if form == "json":
         print(json.dumps(lint.as_rows(shown) + changes, indent=2))
     elif form == "sarif":
-        from podwright import __version__
+        from podwright._version import __version__
 
         print(json.dumps(lint.as_sarif(shown, __version__), indent=2))
     elif form == "github":

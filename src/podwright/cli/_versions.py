@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 
-from podwright import __version__
+from podwright._version import __version__
 
 FORMATS = ("text", "full-text", "full-json")
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.cli._arguments import Parser, run
 
 _EXAMPLES = """\

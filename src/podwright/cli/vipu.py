@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.cli._arguments import Parser, not_negative, positive, run, seconds
 from podwright.cli._server import connect, said, server_options
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.cli._arguments import Parser, not_negative, port, positive, run
 from podwright.cli._server import connect_to_one, said, server_options
 from podwright.cli.vipu import Connect

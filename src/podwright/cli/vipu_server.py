@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.cli._arguments import Parser, complain, port, run, seconds
 
 if TYPE_CHECKING:

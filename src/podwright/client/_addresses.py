@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.client._local_servers import DEFAULT_HOST, SYSTEM_CONFIG
-from podwright.errors import InvalidRequest
+from podwright.errors import InvalidRequest, Unavailable
 from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE
 
 HOST_VARIABLE = "VIPU_CLI_API_HOST"
@@ -207,3 +207,18 @@ def _read(path: str) -> dict[str, str]:
             )
         found[match[1]] = match[2] if match[2] is not None else match[3]
     return found
+
+
+def unreachable(where: str, reason: str) -> Unavailable:
+    """The refusal for a server that does not answer; its first sentence is V-IPU's own.
+
+    The words are known from PopRun guide 2.10.1; V-IPU says `context deadline exceeded`
+    whatever the reason is. The real one is in `would_work` and in `data`.
+    """
+    return Unavailable(
+        f"unable to connect to VIRM/V-IPU Controller at {where}: context deadline exceeded",
+        would_work=f"what is wrong: {reason}. Start vipu-server there, or name another server "
+        "with --api-host HOST:PORT or VIPU_CLI_API_HOST",
+        address=where,
+        reason=reason,
+    )

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from podwright.client._addresses import NOBODY, Address, Credentials
+from podwright.client._addresses import NOBODY, Address, Credentials, unreachable
 from podwright.client._local_servers import LOOPBACK
-from podwright.client._tcp import unreachable
 from podwright.errors import (
     InvalidRequest,
     PodwrightError,

@@ -8,25 +8,9 @@ from __future__ import annotations
 
 import socket
 
-from podwright.client._addresses import NOBODY, Address, Credentials
+from podwright.client._addresses import NOBODY, Address, Credentials, unreachable
 from podwright.client._transport import Transport
-from podwright.errors import Unavailable
 from podwright.wire import METHODS, ServerInfo, ServerInfoRequest
-
-
-def unreachable(where: str, reason: str) -> Unavailable:
-    """The refusal for a server that does not answer; its first sentence is V-IPU's own.
-
-    The words are known from PopRun guide 2.10.1; V-IPU says `context deadline exceeded`
-    whatever the reason is. The real one is in `would_work` and in `data`.
-    """
-    return Unavailable(
-        f"unable to connect to VIRM/V-IPU Controller at {where}: context deadline exceeded",
-        would_work=f"what is wrong: {reason}. Start vipu-server there, or name another server "
-        "with --api-host HOST:PORT or VIPU_CLI_API_HOST",
-        address=where,
-        reason=reason,
-    )
 
 
 def listens(address: Address, timeout: float) -> bool:

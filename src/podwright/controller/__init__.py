@@ -3,8 +3,8 @@
 from podwright.controller._administration import Machines
 from podwright.controller._caller import Caller, Role
 from podwright.controller._controller import Controller
-from podwright.controller._cutoff import Here
 from podwright.controller._discovery import Discovery
+from podwright.controller._own_host import Here
 from podwright.controller._privacy import Visible, private_kinds
 from podwright.controller._rights import RIGHTS, May, Rights, rights_page
 from podwright.controller._users import first_user

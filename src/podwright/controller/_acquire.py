@@ -31,7 +31,7 @@ from podwright.controller._partition_fit import differences
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import does_not_fit, failed, held
 from podwright.controller._replace import replace
-from podwright.controller._reserve import Taken
+from podwright.controller._reservation import Taken
 from podwright.controller._spec import asked_for, check_name, renamed
 from podwright.errors import Held, InvalidRequest, WrongState
 from podwright.wire import AcquireRequest, OperationState, PartitionSpec, ReadyState

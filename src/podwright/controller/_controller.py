@@ -22,8 +22,8 @@ from podwright.controller._administration import Administration, Machines
 from podwright.controller._audit_calls import Oversight, audited
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
-from podwright.controller._cutoff import Here
 from podwright.controller._leases import to_info
+from podwright.controller._own_host import Here
 from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
 from podwright.controller._reconciler import Keeper
@@ -83,7 +83,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
             store, clusters, drivers, allocations or {}, driver_timeout=driver_timeout
         )
         self._core.here = here
-        self._requests = Requests(self._core.journal, self._core.now, self._core.spawn)
+        self._requests = Requests(self._core.journal.later, self._core.now, self._core.spawn)
         self._waiting = Waiting(self._core)
         self._oversee()
         self._administer(machines or Machines(), sleep)

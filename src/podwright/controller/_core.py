@@ -10,18 +10,19 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
+from podwright.controller._admission import Admission
 from podwright.controller._cluster_index import Inventory, Site
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, Lease
 from podwright.controller._machine_calls import Hardware
-from podwright.controller._quotas import Admission, QuotaRecord
 from podwright.controller._records import (
     FenceRecord,
     LeaseRecord,
     PartitionRecord,
     QuarantineRecord,
+    QuotaRecord,
 )
-from podwright.controller._reserve import Reservation
+from podwright.controller._reservation import Reservation
 from podwright.errors import NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block
@@ -29,7 +30,7 @@ from podwright.store import Store
 from podwright.wire import ReadyState
 
 if TYPE_CHECKING:
-    from podwright.controller._cutoff import Here
+    from podwright.controller._own_host import Here
 
 AUTO_RESETS: Final = 3  #: our choice: the guides name the counter, not its limit
 EPOCH_SHIFT: Final = 28  #: device epochs per server epoch; below 2**53 for 32 million restarts

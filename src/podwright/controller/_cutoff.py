@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from podwright.controller._leases import Lease
 from podwright.controller._records import FenceRecord, LeaseRecord
@@ -11,23 +11,6 @@ if TYPE_CHECKING:
     from podwright.controller._core import Core, Entry
 
 ROOT: Final = 0
-
-
-class Here(Protocol):
-    """The host on which the server runs."""
-
-    def is_here(self, host: str) -> bool:
-        """Whether a host's name means this one."""
-        ...
-
-    def has(self, machine: str) -> bool:
-        """Whether a machine's devices sit in this host."""
-        ...
-
-    def is_gone(self, run: str, uid: int) -> bool:
-        """Whether nothing runs here any more that carries a launch's mark. False, too, where
-        that cannot be seen: what belongs to another account hides its environment."""
-        ...
 
 
 def would_cut_off(core: Core, entry: Entry, lease: Lease) -> bool:

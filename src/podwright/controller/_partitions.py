@@ -21,7 +21,8 @@ from podwright.controller._exclusive_allocations import guard
 from podwright.controller._explain import in_the_way
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import failed, held, no_place
-from podwright.controller._reserve import Taken, slip
+from podwright.controller._reservation import Taken
+from podwright.controller._reserve import slip
 from podwright.controller._spec import (
     check_blocks,
     check_counts,

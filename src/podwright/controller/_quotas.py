@@ -10,12 +10,12 @@ durable, or its devices were given back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from podwright.controller._records import PartitionRecord, Record, decode
+from podwright.controller._admission import Admission
+from podwright.controller._records import NO_LIMIT, PartitionRecord, QuotaRecord, decode
 from podwright.errors import InvalidRequest, NoCapacity
 from podwright.store import Change, Delete, Put
 from podwright.wire import QuotaInfo
@@ -24,34 +24,6 @@ if TYPE_CHECKING:
     from podwright.controller._core import Core
 
 QUOTA: Final = "quota"
-NO_LIMIT: Final = -1
-
-
-class QuotaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A quota. user, allocation: whose; empty: everybody together, everywhere together."""
-
-    user: str = ""
-    allocation: str = ""
-    devices: int = NO_LIMIT
-    partitions: int = NO_LIMIT
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Whose it is."""
-        return self.user, self.allocation
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Admission:
-    """Devices that somebody has taken for a partition that no record tells of yet.
-
-    instead_of: the partition that goes for it, or empty; until then the larger of both counts.
-    """
-
-    owner: str
-    allocation: str
-    size: int
-    instead_of: str = ""
 
 
 def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRecord]:

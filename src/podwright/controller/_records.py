@@ -207,3 +207,20 @@ def drop_quarantine(record: QuarantineRecord) -> Delete:
 def decode(kind: type[_T], body: bytes) -> _T:
     """A record from its JSON. Raises msgspec.ValidationError or DecodeError."""
     return msgspec.json.decode(body, type=kind)
+
+
+NO_LIMIT: Final = -1
+
+
+class QuotaRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A quota. user, allocation: whose; empty: everybody together, everywhere together."""
+
+    user: str = ""
+    allocation: str = ""
+    devices: int = NO_LIMIT
+    partitions: int = NO_LIMIT
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Whose it is."""
+        return self.user, self.allocation

@@ -17,7 +17,7 @@ from podwright.controller._leases import Lease
 from podwright.controller._partitions import make_record, place, whole_lease
 from podwright.controller._records import LeaseRecord, put
 from podwright.controller._refusals import failed
-from podwright.controller._reserve import Taken
+from podwright.controller._reservation import Taken
 from podwright.controller._spec import sync_for
 from podwright.controller._states import REMOVING, move
 from podwright.placement import Block, Placement

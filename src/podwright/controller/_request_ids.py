@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -18,9 +18,6 @@ from podwright.controller._records import LEASE, PARTITION, PartitionRecord, Rec
 from podwright.errors import InvalidRequest
 from podwright.store import Change, Delete, Put
 from podwright.wire import OperationState
-
-if TYPE_CHECKING:
-    from podwright.controller._journal import Journal
 
 REQUEST: Final = "request"
 KEEP: Final = 300.0  #: seconds that an id is remembered; clients ask again within ten
@@ -96,10 +93,15 @@ def ride(changes: Sequence[Change]) -> Sequence[Change]:
 
 
 class Requests:
-    """The ids of requests that were done, and of those under way."""
+    """The ids of requests that were done, and of those under way.
 
-    def __init__(self, journal: Journal, now: Callable[[], float], spawn: Spawn) -> None:
-        self._journal, self.now, self._spawn = journal, now, spawn
+    later: has a change written with the next commit.
+    """
+
+    def __init__(
+        self, later: Callable[[Change], None], now: Callable[[], float], spawn: Spawn
+    ) -> None:
+        self._later, self.now, self._spawn = later, now, spawn
         self._done: dict[str, Remembered] = {}
         self._under_way: dict[str, asyncio.Task[Any]] = {}
 
@@ -118,7 +120,7 @@ class Requests:
         for old, entry in list(_first(self._done, 2)):
             if old != key and (known.at - entry.at > KEEP or len(self._done) > MOST):
                 del self._done[old]
-                self._journal.later(Delete(REQUEST, old))
+                self._later(Delete(REQUEST, old))
 
     async def once(
         self,

@@ -9,12 +9,12 @@ in the way said when they end, a request that says that it ends before may use t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from podwright.controller._cluster_index import Site
-from podwright.controller._quotas import Admission
+from podwright.controller._reservation import Goal
 from podwright.controller._spec import blocks_of
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
 from podwright.placement import Block, Placement, Refusal, Request
@@ -25,81 +25,6 @@ if TYPE_CHECKING:
     from podwright.controller._records import PartitionRecord
 
 MAX_CANDIDATES: Final = 4096  #: places looked at for one waiter; bounds the time that it takes
-
-
-class Taken(NamedTuple):
-    """Devices that are already taken in the index for somebody who is about to start, and count
-    for him."""
-
-    site: Site
-    placement: Placement
-    admitted: Admission
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """A place for a waiter. known: `starts_at` rests on what others said, not on a guess.
-
-    busy: devices of it that somebody has. partitions: whose they are.
-    """
-
-    site: Site
-    allocation: str
-    blocks: tuple[Block, ...]
-    starts_at: float
-    known: bool
-    busy: int
-    partitions: tuple[str, ...]
-
-    @property
-    def pool(self) -> tuple[str, str]:
-        """The cluster and the allocation."""
-        return self.site.cluster.name, self.allocation
-
-
-@dataclass(slots=True)
-class Reservation:
-    """A goal, and what of it is kept."""
-
-    waiter: str
-    order: tuple[int, float, str]
-    goal: Goal
-    planned_at: float
-    held: list[Placement] = field(default_factory=list)
-    missing: list[Block] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.missing = list(self.goal.blocks)
-        self.absorb()
-
-    @property
-    def kept(self) -> int:
-        """Devices that are kept."""
-        return sum(placement.size for placement in self.held)
-
-    def absorb(self) -> None:
-        """Keep whatever is free of the goal."""
-        index, todo, self.missing = self.goal.site.index, self.missing, []
-        while todo:
-            block = todo.pop()
-            piece = Placement(self.goal.allocation, (block,), (block,))
-            try:
-                index.take(piece)
-            except ValueError:
-                if block.size == 1:
-                    self.missing.append(block)
-                    continue
-                half = block.size // 2
-                todo.append(Block(block.domain, block.offset, half))
-                todo.append(Block(block.domain, block.offset + half, block.size - half))
-            else:
-                self.held.append(piece)
-
-    def lift(self) -> None:
-        """Keep nothing for the moment."""
-        for piece in self.held:
-            self.goal.site.index.release(piece)
-        self.held, self.missing = [], list(self.goal.blocks)
 
 
 class Occupied(NamedTuple):

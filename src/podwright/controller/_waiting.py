@@ -20,7 +20,7 @@ from podwright.controller._caller import Caller, Role, check_change, check_creat
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import Lease
 from podwright.controller._records import decode
-from podwright.controller._reserve import Taken
+from podwright.controller._reservation import Taken
 from podwright.controller._spec import asked_for
 from podwright.controller._waiter import WAITER, Waiter, WaiterRecord
 from podwright.controller._waiting_queue import Line

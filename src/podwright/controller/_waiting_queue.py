@@ -17,7 +17,8 @@ from podwright.controller import _partitions as partitions
 from podwright.controller import _quotas as quotas
 from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._reserve import Goal, Reservation, Taken, goal_for, overlap
+from podwright.controller._reservation import Goal, Reservation, Taken
+from podwright.controller._reserve import goal_for, overlap
 from podwright.controller._waiter import Order, Waiter
 from podwright.errors import NoCapacity, PodwrightError
 from podwright.placement import Block

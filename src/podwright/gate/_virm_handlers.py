@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.errors import NotFound, Unavailable
 from podwright.wire import (
     METHODS,

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from podwright.hosts._host_report import MARK
 from podwright.hosts._namespaces import in_words
 from podwright.hosts._network import Subnet, common_subnet, is_here
 from podwright.hosts._remote_commands import ask_all
 from podwright.hosts._ssh import explain, ssh_command
 
-#: Before the facts on a line of output: login scripts may have printed something too.
-MARK = "podwright-facts "
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 #: Seconds that a host has for all its facts.
 LIMIT = 30.0

@@ -17,14 +17,16 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from podwright import __version__
-from podwright.hosts._doctor import MARK
+from podwright._version import __version__
 from podwright.hosts._local import find_program, free_port
 from podwright.hosts._namespaces import can_hold
 from podwright.hosts._network import subnets
 
 #: Seconds for what is asked over the network from there.
 _TIMEOUT = 4
+
+#: Before the facts on a line of output: login scripts may have printed something too.
+MARK = "podwright-facts "
 
 
 def facts(folder: str, token: str, back: str, server: str, port: str) -> dict[str, Any]:

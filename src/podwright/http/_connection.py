@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from podwright.http._http_server import who
+from podwright.hosts import peer_of
 from podwright.http._visitors import Full
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from podwright.http._http_server import Door
+    from podwright.http._door import Door
 
 #: Seconds, and bytes, for which one that was refused is heard: closing with unread data would
 #: take back what it was told.
@@ -243,3 +244,12 @@ class Connection(HttpToolsProtocol):
 
 def _too_long(door: Door) -> str:
     return f"the head is too long: it may have {door.limits.head} bytes"
+
+
+def who(transport: asyncio.Transport) -> tuple[int | None, str]:
+    """The uid at the other end of a Unix socket, or the address on TCP."""
+    connection = transport.get_extra_info("socket")
+    if connection.family == socket.AF_UNIX:
+        return peer_of(connection).uid, ""
+    peer = transport.get_extra_info("peername")
+    return None, str(peer[0]) if peer else ""

@@ -14,49 +14,15 @@ import math
 import resource
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from podwright.hosts import peer_of
-from podwright.http._visitors import Visitors
+from podwright.http._door import Door, Handler, Limits, Reply, Request
 
 if TYPE_CHECKING:
     from podwright.http._connection import Connection
 
 _log = logging.getLogger("podwright.http")
-
-
-class Request(NamedTuple):
-    """A whole request. path: without its query, as it was sent. headers: names in lower case.
-
-    uid: whose the other end of a Unix socket is. address: of the other end on TCP.
-    """
-
-    method: str
-    path: str
-    query: str
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    uid: int | None
-    address: str
-
-    def header(self, name: str) -> str:
-        """A header's value; empty where there is none."""
-        wanted = name.encode()
-        return next((text.decode("latin-1") for key, text in self.headers if key == wanted), "")
-
-
-class Reply(NamedTuple):
-    """An answer. body: bytes, or parts that are sent as they come (server-sent events)."""
-
-    status: int
-    body: bytes | AsyncGenerator[bytes]
-    kind: str = "application/json"
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-Handler = Callable[[Request], Awaitable[Reply]]
 
 
 def more_descriptors(wanted: int = 16384) -> None:
@@ -65,41 +31,6 @@ def more_descriptors(wanted: int = 16384) -> None:
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """connections, each: at once, of all and of one uid or address. idle: seconds of silence, and
-    for a request to become whole. head, body: bytes of one request, trailers with the head. held:
-    bytes of all bodies together. patience: seconds of silence after which one makes room."""
-
-    connections: int = 4096
-    each: int = 512
-    idle: float = 60.0
-    head: int = 16 * 1024
-    body: int = 1024 * 1024
-    held: int = 64 * 1024 * 1024
-    patience: float = 1.0
-
-
-@dataclass
-class Door:
-    """What the connections of one listener share. complain: the body of a refusal that HTTP itself
-    makes, by status and problem. held: bytes of bodies now. clock: seconds, never backwards."""
-
-    handler: Handler
-    limits: Limits
-    complain: Callable[[int, str], bytes]
-    clock: Callable[[], float]
-    visitors: Visitors = field(init=False)
-    held: int = 0
-    ending: bool = False
-
-    def __post_init__(self) -> None:
-        limits = self.limits
-        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = min(limits.connections, descriptors // 2)  # the other half is for all else
-        self.visitors = Visitors(most, limits.each, patience=limits.patience, clock=self.clock)
 
 
 class HttpServer:
@@ -242,12 +173,3 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
 def _nobody_left(receive: Any) -> None:
     """uvicorn hears it a moment later, and would log an answer that was not given."""
     receive.__self__.disconnected = True
-
-
-def who(transport: asyncio.Transport) -> tuple[int | None, str]:
-    """The uid at the other end of a Unix socket, or the address on TCP."""
-    connection = transport.get_extra_info("socket")
-    if connection.family == socket.AF_UNIX:
-        return peer_of(connection).uid, ""
-    peer = transport.get_extra_info("peername")
-    return None, str(peer[0]) if peer else ""

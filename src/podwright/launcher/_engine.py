@@ -21,13 +21,13 @@ from podwright.hosts import find_program
 from podwright.launcher._folder import SESSION, RunFolder, memory_settings
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import BY_MPIRUN
-from podwright.launcher._plan import Instance, Plan
+from podwright.launcher._mpi_arguments import ROOT, local_arguments
+from podwright.launcher._plan import Plan
 
 _RENAMED = {
     "oob_tcp_if_include": "prte_if_include",
     "oob_tcp_if_exclude": "prte_if_exclude",
 }
-_ROOT = "--allow-run-as-root"
 _TRANSPORT = "OMPI_MCA_btl"
 #: What places processes. Where a user says it, poprun says nothing of its own.
 _MAPPING = ("map-by", "rank-by", "npernode", "N", "rankfile", "oversubscribe", "nooversubscribe")
@@ -164,10 +164,10 @@ class Mpirun:
                 "mpirun refuses to run as root, and --allow-run-as-root=no keeps it so",
                 would_work="Run as another user, or with --allow-run-as-root=yes",
             )
-        asked = _ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_AS_ROOT" in self._environ
+        asked = ROOT in plan.mpi_arguments or "OMPI_ALLOW_RUN_ASROOT" in self._environ
         if plan.run_as_root is None and not asked:
             notes.append("running as root, so mpirun is told --allow-run-as-root")
-        return [_ROOT]
+        return [ROOT]
 
     def _settings(self, plan: Plan, folder: RunFolder, remotes: Remotes) -> dict[str, str]:
         settings = {**memory_settings(folder), SESSION: folder.path}
@@ -205,7 +205,7 @@ def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     line = list(words)
     while line:
         word = line.pop(0)
-        if word in (_ROOT, "--tag-output", "-tag-output"):
+        if word in (ROOT, "--tag-output", "-tag-output"):
             continue  # said by --allow-run-as-root and uid; done by poprun itself
         if word.lstrip("-") == "output-filename":
             if line:
@@ -218,35 +218,6 @@ def global_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             out.append(word)
     return out, notes
-
-
-def local_arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str], list[str]]:
-    """A user's arguments for one instance: variables set, other arguments, notes.
-
-    `-x NAME` without a value says what is so anyway: the caller's environment is passed on.
-    """
-    variables: dict[str, str] = {}
-    out: list[str] = []
-    notes: list[str] = []
-    line = list(words)
-    while line:
-        word = line.pop(0)
-        if word == "-x":
-            if not line:
-                raise InvalidRequest("-x in arguments for mpirun needs NAME or NAME=value")
-            name, equals, value = line.pop(0).partition("=")
-            if equals:
-                variables[name] = value
-        elif word in ("--tag-output", _ROOT):
-            notes.append(f"{word} belongs into --mpi-global-args")
-        else:
-            out.append(word)
-    return variables, out, notes
-
-
-def own_variables(instance: Instance) -> dict[str, str]:
-    """The variables that an instance alone gets, as it is and as `-x NAME=value` says."""
-    return {**dict(instance.environment), **local_arguments(instance.mpi_arguments)[0]}
 
 
 def _any(words: Sequence[str], names: Sequence[str]) -> bool:

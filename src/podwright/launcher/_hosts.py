@@ -10,7 +10,7 @@ import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from podwright.launcher._exchange import STREAMS, pieces
 from podwright.launcher._exit_cause import Cause, described
@@ -30,11 +30,8 @@ from podwright.launcher._relay import (
     SYNCED,
     WORDS,
 )
-from podwright.launcher._relay_protocol import OUTPUT
-from podwright.launcher._relays import SLACK, HostsUnusable, Remote, beat
-
-if TYPE_CHECKING:
-    from podwright.launcher._watch import Watch
+from podwright.launcher._relay_protocol import OUTPUT, HostsUnusable
+from podwright.launcher._relays import SLACK, Remote, beat
 
 #: A run that lost a host may do better the next time.
 LOST_HOST = 75
@@ -42,6 +39,34 @@ LOST_HOST = 75
 _PAUSE = 1.0
 #: Seconds after the last word from a host until it has ended its instances, if it still runs.
 FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
+
+
+class Listener(Protocol):
+    """Who is told what other hosts say: the watch over the launch."""
+
+    def wrote(self, index: int, number: int, data: bytes) -> None:
+        """An instance wrote to standard output (0) or error (1)."""
+        ...
+
+    def happened(self, events: Sequence[Event]) -> None:
+        """What scripts of instances said."""
+        ...
+
+    def said(self, index: int, text: str) -> None:
+        """What an instance wrote of its end."""
+        ...
+
+    def engine_said(self, data: bytes) -> None:
+        """What a daemon of mpirun's said."""
+        ...
+
+    def instance_gone(self, index: int, code: int | None, problem: str) -> None:
+        """The script of an instance has ended, or could not start (no code)."""
+        ...
+
+    def fail(self, cause: Cause, *, broken: bool = False) -> None:
+        """The launch ends, for this cause. broken: a process of ours was ended by force."""
+        ...
 
 
 class Remotes:
@@ -55,7 +80,7 @@ class Remotes:
         self._beat = 0.0
         self._ending_at = 0.0
         self._unstepped: set[Remote] = set()
-        self._watch: Watch | None = None
+        self._watch: Listener | None = None
         #: When the last instance on a lost host has been ended by its own relay; by monotonic().
         self.fenced_at = 0.0
 
@@ -92,7 +117,7 @@ class Remotes:
 
     # For the loop of Watch
 
-    def watch(self, watch: Watch) -> None:
+    def watch(self, watch: Listener) -> None:
         """From now on they count as heard, and `watch` is told."""
         self._watch = watch
         for remote in self._all:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, TimedOut
 from podwright.hosts import become_subreaper, children, find_program, forbidden_program
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
-from podwright.launcher._engine import Engine, Local, Mpirun, local_arguments, own_variables
+from podwright.launcher._engine import Engine, Local, Mpirun
 from podwright.launcher._environment import (
     check_hosts,
     partition_environment,
@@ -30,9 +30,10 @@ from podwright.launcher._instance_wrapper import give, make_shim, restore
 from podwright.launcher._join_cgroup import may_confine
 from podwright.launcher._lease_keeper import Kept, start_keeper
 from podwright.launcher._meeting import meet, meeting_point
+from podwright.launcher._mpi_arguments import local_arguments, own_variables
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
-from podwright.launcher._relays import HostsUnusable
+from podwright.launcher._relay_protocol import HostsUnusable
 from podwright.launcher._signals import Interrupted, Signals, signals
 from podwright.launcher._watch import TIMED_OUT, Watch
 

@@ -16,14 +16,15 @@ from podwright.hosts import (
     ssh_command,
     subnets,
 )
-from podwright.launcher._engine import own_variables
 from podwright.launcher._folder import RunFolder, run_name
 from podwright.launcher._gpus import for_step, too_few
 from podwright.launcher._host_sweep import SWEEP
 from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._mpi_arguments import own_variables
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
-from podwright.launcher._relays import HostsUnusable, Remote, connect
+from podwright.launcher._relay_protocol import HostsUnusable
+from podwright.launcher._relays import Remote, connect
 
 
 def meet(

@@ -170,7 +170,7 @@ def _copy(
 
 
 def _raise_for(problems: Mapping[str, tuple[str, str]]) -> None:
-    from podwright.launcher._relays import HostsUnusable
+    from podwright.launcher._relay_protocol import HostsUnusable
 
     if not problems:
         return

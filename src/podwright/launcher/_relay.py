@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.hosts import (
     become_subreaper,
     find_program,

@@ -13,6 +13,8 @@ import os
 import struct
 from typing import Any
 
+from podwright.errors import PodwrightError
+
 _MARK = b"\npodwright-relay "
 _FRAME = struct.Struct(">IBIB")  # size of the rest, kind, and for output: instance, stream
 _JSON, _OUTPUT = 0, 1
@@ -127,3 +129,10 @@ class Line:
         for handle in {self.handle, self.writing}:
             with contextlib.suppress(OSError):
                 os.close(handle)
+
+
+class HostsUnusable(PodwrightError):
+    """Hosts that a launch needs cannot be had."""
+
+    code = "UNAVAILABLE"
+    exit_code = 69

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podwright import __version__
-from podwright.errors import PodwrightError
+from podwright._version import __version__
 from podwright.hosts import Subnet, explain
 from podwright.launcher._exit_cause import described
 from podwright.launcher._guardian import ENDED, QUIET
 from podwright.launcher._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
-from podwright.launcher._relay_protocol import Line
+from podwright.launcher._relay_protocol import HostsUnusable, Line
 
 #: The relay, as its host is to run it.
 RELAY = (sys.executable, "-P", "-m", "podwright.launcher._remote_main", "relay")
@@ -31,13 +30,6 @@ _LAST = 0.5
 
 #: Makes the command that runs words on a host.
 Starter = Callable[[str, Sequence[str]], list[str]]
-
-
-class HostsUnusable(PodwrightError):
-    """Hosts that a launch needs cannot be had."""
-
-    code = "UNAVAILABLE"
-    exit_code = 69
 
 
 class Remote:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.placement._place import Place, Spot
 from podwright.placement._shape_rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
+from podwright.placement._spot import Spot
 from podwright.placement._tables import (
     BESIDE_SAME_FROM,
     BEST_HOLES,
@@ -31,7 +31,7 @@ from podwright.placement._tables import (
     TAKE,
     WHOLE_ORDER,
 )
-from podwright.placement._values import Block
+from podwright.placement._values import Block, Placement
 
 _BIT = [1 << file for file in range(FILE_COUNT)]
 #: By order: the files whose halves take a block of that order, as bits.
@@ -299,3 +299,22 @@ class Pool:
 def _domain(masks: Sequence[int], place: int) -> int:
     """The mask of a whole link domain."""
     return sum(masks[place * 4 + i] << i * QUARTER for i in range(4))
+
+
+class Place(Spot):
+    """A placement, and its blocks in its pool: itself the first, `rest` the others."""
+
+    __slots__ = ("placement", "pool", "rest", "size")
+
+    def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
+        super().__init__(slots[0], order, pool.halves)
+        self.placement = placement
+        object.__setattr__(placement, "place", self)
+        self.pool = pool
+        self.size = len(slots) << order
+        self.rest = tuple(Spot(slot, order, pool.halves) for slot in slots[1:])
+
+    @property
+    def slots(self) -> list[int]:
+        """Where the blocks begin."""
+        return [self.slot, *(spot.slot for spot in self.rest)]

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from podwright.fabric import BlockRule, Cluster, ClusterTopology
 from podwright.placement._allocation_index import check_allocation
-from podwright.placement._free_pool import Pool
+from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import refuse_named, unknown_allocation
-from podwright.placement._place import Place
 from podwright.placement._shape_cache import Memory, make_place
 from podwright.placement._shape_rules import Illegal, named_blocks
 from podwright.placement._spans import DOMAIN

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
-from podwright.placement._free_pool import Pool
+from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import Reasons
-from podwright.placement._place import Place
 from podwright.placement._shape_rules import Illegal, Shape, shapes
 from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Block, Placement, Request

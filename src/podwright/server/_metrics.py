@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.errors import Unavailable
 from podwright.server._figures import BOUNDS, Figures
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
 from podwright.page import Page, Who

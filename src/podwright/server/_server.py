@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.controller import Caller
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback, tell_ready

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable

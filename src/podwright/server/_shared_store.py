@@ -15,7 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from podwright import __version__
+from podwright._version import __version__
 from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable

@@ -9,8 +9,8 @@ from podwright.hosts.gpus._library import (
     Library,
     LibraryError,
     Sample,
-    open_libraries,
 )
+from podwright.hosts.gpus._open import open_libraries
 from podwright.hosts.gpus._take import Found, take_gpus, take_inventory
 from podwright.hosts.gpus._values import (
     PATHS,

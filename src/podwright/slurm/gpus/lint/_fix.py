@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from podwright.slurm.gpus.lint._rules import Finding, lint
+from podwright.slurm.gpus.lint._rule import Finding
+from podwright.slurm.gpus.lint._rules import lint
 from podwright.slurm.gpus.lint._script import read_script
 from podwright.slurm.gpus.lint._site_cache import Site
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from podwright.slurm.gpus.lint._rules import Finding, rules
+from podwright.slurm.gpus.lint._rule import Finding
+from podwright.slurm.gpus.lint._rules import rules
 
 Files = Sequence[tuple[str, Sequence[Finding]]]
 _LEVELS = {"mistake": "error", "better": "note"}

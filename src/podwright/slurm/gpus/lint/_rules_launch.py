@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._facts import number, step_of
 from podwright.slurm.gpus.lint._launchers import Launch, ranks
-from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._rules_counts import line_of_option, processes
 from podwright.slurm.gpus.lint._script_addresses import FREE_ADDRESS, is_local
 from podwright.slurm.gpus.lint._shell import holes

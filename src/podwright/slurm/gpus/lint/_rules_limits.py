@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.gpus.lint._rule import Case, Found, rule
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _SIZES = ("mem", "mem-per-cpu", "mem-per-gpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._script_addresses import FREE_PORT
 from podwright.slurm.site.releases import OLDEST, release_of
 

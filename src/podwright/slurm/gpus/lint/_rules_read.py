@@ -12,7 +12,7 @@ from podwright.slurm.gpus.lint._directives import (
     read_directives,
     words_of,
 )
-from podwright.slurm.gpus.lint._rules import Case, Found, Level, rule
+from podwright.slurm.gpus.lint._rule import Case, Found, Level, rule
 
 _SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
 _MAN = "https://slurm.schedmd.com/sbatch.html"

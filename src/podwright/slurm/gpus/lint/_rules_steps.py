@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._facts import elsewhere
 from podwright.slurm.gpus.lint._launchers import Launch
-from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.site.releases import release_of
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._option_values import minutes
-from podwright.slurm.gpus.lint._rules import Case, Found, rule
+from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.site.releases import OLDEST, release_of
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from podwright.errors import PodwrightError
 from podwright.slurm.pods.service._book import Book
-from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Pod
+from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Pod, Site
 from podwright.slurm.pods.service._queue import Listed, listed
-
-if TYPE_CHECKING:
-    from podwright.slurm.pods.service._service import Service
+from podwright.slurm.pods.service._sync import Counts
+from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
 _PAUSE = 0.3
@@ -29,8 +27,16 @@ Part = tuple[Pod, int]
 class Heterogeneous:
     """Sets aside and offers, job by job, by Slurm's priority."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(
+        self,
+        site: Site,
+        slurm: Slurm,
+        books: Mapping[str, Book],
+        counts: Counts,
+        clock: Callable[[], float],
+    ) -> None:
+        self._site, self._slurm, self._books = site, slurm, books
+        self._counts, self._clock = counts, clock
         self._reserved: set[int] = set()  # set aside, not yet offered
         self.offered: set[int] = set()
         self.declined: set[int] = set()  #: leaders that did not start when they might have
@@ -59,7 +65,7 @@ class Heterogeneous:
             await asyncio.sleep(_PAUSE)
 
     async def _round(self) -> None:
-        waiting = self.waiting((await listed(self._service.slurm)).values())
+        waiting = self.waiting((await listed(self._slurm)).values())
         if not waiting:
             self.some.clear()
         for leader in sorted(waiting, key=lambda one: -waiting[one][0]):
@@ -76,7 +82,7 @@ class Heterogeneous:
         for one in jobs:
             if one.job == one.het or one.het not in priority:
                 priority[one.het] = one.priority  # the leader's, which 26.05 lists last
-            wants = one.wants(self._service.site.pods) if one.het else None
+            wants = one.wants(self._site.pods) if one.het else None
             if wants is None:
                 continue
             if one.state != "PENDING":
@@ -90,22 +96,21 @@ class Heterogeneous:
 
     async def _reserve(self, leader: int, parts: dict[int, Part]) -> bool:
         """Sets the devices aside, and makes sure that no job already started was promised them."""
-        service = self._service
         for job, (pod, size) in sorted(parts.items(), key=lambda one: -one[1][1]):
-            book = service.books[pod.type]
+            book = self._books[pod.type]
             if job in book.holdings:
                 continue
             if not book.take(job, size.bit_length() - 1, leader=leader):
                 self._drop(parts)
                 return False
         self._reserved = set(parts)
-        for book in service.books.values():
+        for book in self._books.values():
             if book.closed_for == leader:
                 book.close(0)  # the room that was made for it is its own now
         try:
-            await service.counts.synced()
+            await self._counts.synced()
             while self._reserved:
-                used = [await self._promised(book) for book in service.books.values()]
+                used = [await self._promised(book) for book in self._books.values()]
                 if all(used):
                     self._reserved = set()
                     self.offered = set(parts)
@@ -115,19 +120,16 @@ class Heterogeneous:
             self._drop(parts)
             self._reserved = set()
             raise
-        service.counts.poke()
+        self._counts.poke()
         return False
 
     async def _promised(self, book: Book) -> bool:
         """Has every job that Slurm started got its devices?"""
-        said = await self._service.slurm.run(
-            "scontrol", "-o", "show", "lic", book.pod.block_licence(0)
-        )
+        said = await self._slurm.run("scontrol", "-o", "show", "lic", book.pod.block_licence(0))
         used = said.out.partition("Used=")[2].split()
         return bool(used) and used[0].isdecimal() and int(used[0]) <= book.used(0)
 
     async def _offer(self, leader: int, parts: dict[int, Part]) -> None:
-        service = self._service
         totals: dict[str, int] = {}
         for pod, size in parts.values():
             totals[pod.licence] = totals.get(pod.licence, 0) + size
@@ -135,8 +137,8 @@ class Heterogeneous:
         _log.info("job %d may start: %s", leader, totals)
         try:
             await self._licences(leader, counts)
-            deadline = service.clock() + service.site.window_s
-            while service.clock() < deadline:
+            deadline = self._clock() + self._site.window_s
+            while self._clock() < deadline:
                 if leader not in await self._pending():
                     await self._left(leader, parts)
                     return
@@ -147,13 +149,13 @@ class Heterogeneous:
                 _log.info("job %d was not started within the window", leader)
                 self.declined.add(leader)
                 self._drop(job for job in parts if not self._made(job))
-                service.counts.poke()
+                self._counts.poke()
         finally:
             self.offered = set()
 
     async def _left(self, leader: int, parts: Iterable[int]) -> None:
         """It waits no more: it started, or else, held or cancelled, it holds nothing."""
-        jobs = await listed(self._service.slurm)
+        jobs = await listed(self._slurm)
         first = jobs.get(leader)
         if first is not None and not (first.waits or first.over):
             return
@@ -162,10 +164,10 @@ class Heterogeneous:
             await self._licences(leader, {HET_WAIT: 1})
         gone = [job for job in parts if job not in jobs or jobs[job].waits or jobs[job].over]
         self._drop(job for job in gone if not self._made(job))
-        self._service.counts.poke()
+        self._counts.poke()
 
     async def _pending(self) -> set[int]:
-        return set(self.waiting((await listed(self._service.slurm)).values()))
+        return set(self.waiting((await listed(self._slurm)).values()))
 
     async def wait_again(self, leader: int) -> None:
         """An offer of a life before this one is taken back."""
@@ -173,17 +175,16 @@ class Heterogeneous:
 
     async def _licences(self, leader: int, counts: dict[str, int]) -> None:
         what = ",".join(f"{name}:{count}" for name, count in counts.items())
-        await self._service.slurm.run("scontrol", "update", f"jobid={leader}+0", f"licenses={what}")
+        await self._slurm.run("scontrol", "update", f"jobid={leader}+0", f"licenses={what}")
 
     def _made(self, job: int) -> bool:
         return any(
-            job in book.holdings and book.holdings[job].made
-            for book in self._service.books.values()
+            job in book.holdings and book.holdings[job].made for book in self._books.values()
         )
 
     def _drop(self, jobs: Iterable[int]) -> None:
         for job in list(jobs):
-            for book in self._service.books.values():
+            for book in self._books.values():
                 holding = book.holdings.get(job)
                 if holding is not None and not holding.made:
                     book.release(job)

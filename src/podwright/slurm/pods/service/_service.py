@@ -79,7 +79,7 @@ class Service:
         self.figures = Figures()
         self.counts = Counts(slurm, self.hidden)
         self.changed = asyncio.Condition()
-        self.het = Heterogeneous(self)
+        self.het = Heterogeneous(site, slurm, self.books, self.counts, clock)
         self.had: set[tuple[int, int]] = set()  #: starts that held their devices: job, restart
         self.look = asyncio.Event()  #: set: the sweep should look now
         self.tries = Tries(slurm, site.tries)

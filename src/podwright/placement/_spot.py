@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from podwright.placement._tables import HALF_ORDER, QUARTER_ORDER
-from podwright.placement._values import Placement
 
 if TYPE_CHECKING:
-    from podwright.placement._free_pool import Pool
+    pass
 
 
 class Spot:
@@ -33,22 +31,3 @@ class Spot:
         self.other_quarter = self.quarter ^ 1
         self.shift = halves - 1 - self.half
         self.bits = 0 if order > QUARTER_ORDER else (1 << (1 << order)) - 1 << (slot & 15)
-
-
-class Place(Spot):
-    """A placement, and its blocks in its pool: itself the first, `rest` the others."""
-
-    __slots__ = ("placement", "pool", "rest", "size")
-
-    def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
-        super().__init__(slots[0], order, pool.halves)
-        self.placement = placement
-        object.__setattr__(placement, "place", self)
-        self.pool = pool
-        self.size = len(slots) << order
-        self.rest = tuple(Spot(slot, order, pool.halves) for slot in slots[1:])
-
-    @property
-    def slots(self) -> list[int]:
-        """Where the blocks begin."""
-        return [self.slot, *(spot.slot for spot in self.rest)]

@@ -1,0 +1,80 @@
+"""What the connections of one listener share, and what they are asked and answer."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from podwright.http._visitors import Visitors
+
+if TYPE_CHECKING:
+    pass
+
+
+class Request(NamedTuple):
+    """A whole request. path: without its query, as it was sent. headers: names in lower case.
+
+    uid: whose the other end of a Unix socket is. address: of the other end on TCP.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    uid: int | None
+    address: str
+
+    def header(self, name: str) -> str:
+        """A header's value; empty where there is none."""
+        wanted = name.encode()
+        return next((text.decode("latin-1") for key, text in self.headers if key == wanted), "")
+
+
+class Reply(NamedTuple):
+    """An answer. body: bytes, or parts that are sent as they come (server-sent events)."""
+
+    status: int
+    body: bytes | AsyncGenerator[bytes]
+    kind: str = "application/json"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Handler = Callable[[Request], Awaitable[Reply]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """connections, each: at once, of all and of one uid or address. idle: seconds of silence, and
+    for a request to become whole. head, body: bytes of one request, trailers with the head. held:
+    bytes of all bodies together. patience: seconds of silence after which one makes room."""
+
+    connections: int = 4096
+    each: int = 512
+    idle: float = 60.0
+    head: int = 16 * 1024
+    body: int = 1024 * 1024
+    held: int = 64 * 1024 * 1024
+    patience: float = 1.0
+
+
+@dataclass
+class Door:
+    """What the connections of one listener share. complain: the body of a refusal that HTTP itself
+    makes, by status and problem. held: bytes of bodies now. clock: seconds, never backwards."""
+
+    handler: Handler
+    limits: Limits
+    complain: Callable[[int, str], bytes]
+    clock: Callable[[], float]
+    visitors: Visitors = field(init=False)
+    held: int = 0
+    ending: bool = False
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = min(limits.connections, descriptors // 2)  # the other half is for all else
+        self.visitors = Visitors(most, limits.each, patience=limits.patience, clock=self.clock)
