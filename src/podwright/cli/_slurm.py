@@ -18,6 +18,8 @@ _VERBS = {
     "check-binding": "_slurm_binding",
     "template": "_slurm_template",
     "check-fabric": "_slurm_fabric",
+    "efficiency": "_slurm_efficiency",
+    "sample": "_slurm_efficiency",
     "configure": "_slurm_configure",
     "build": "_slurm_configure",
     "serve": "_slurm_serve",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from podwright.cli._arguments import seconds
 from podwright.cli._slurm_submission import SOCKET
 
 if TYPE_CHECKING:
@@ -73,6 +74,15 @@ def add_configure(parser: Any) -> None:
         "back",
     )
     gpus.add_argument(
+        "--efficiency",
+        metavar="SECONDS",
+        nargs="?",
+        type=seconds,
+        const=10.0,
+        help="let each job's steps sample their GPUs, each 10 seconds or as said, for podwright "
+        "slurm efficiency (TaskProlog)",
+    )
+    gpus.add_argument(
         "--node-podwright",
         metavar="PROGRAM",
         default="",
@@ -112,6 +122,7 @@ def configure(arguments: argparse.Namespace) -> int:
             arguments.imex,
             _program(arguments.health_check),
             _gate(arguments),
+            _sampling(arguments),
         )
         plan, notes = configure.configure(conf, inventory, _version(arguments), wishes)
     print(shown(plan), end="")
@@ -193,7 +204,6 @@ def _program(name: str) -> str:
 
 def _gate(arguments: argparse.Namespace) -> Any:
     """The check of our own, if it is wanted. Raises InvalidRequest."""
-    import shutil
     from pathlib import Path
 
     from podwright.errors import InvalidRequest
@@ -207,9 +217,27 @@ def _gate(arguments: argparse.Namespace) -> Any:
             asked="--health with --health-check",
             would_work="--health, and the other program as a script in node-health.toml",
         )
-    program = arguments.node_podwright or shutil.which("podwright") or "/usr/bin/podwright"
     script = Path(arguments.folder).absolute() / "node-health"
-    return configure.Gate(_program(str(script)), _program(program), arguments.health)
+    return configure.Gate(_program(str(script)), _on_nodes(arguments), arguments.health)
+
+
+def _sampling(arguments: argparse.Namespace) -> Any:
+    """Samples of jobs' GPUs, if they are wanted. Raises InvalidRequest."""
+    from pathlib import Path
+
+    from podwright.slurm.gpus import configure
+
+    if not arguments.efficiency:
+        return None
+    script = Path(arguments.folder).absolute() / "task-prolog"
+    return configure.Sampling(_program(str(script)), _on_nodes(arguments), arguments.efficiency)
+
+
+def _on_nodes(arguments: argparse.Namespace) -> str:
+    """Where podwright is on the nodes."""
+    import shutil
+
+    return _program(arguments.node_podwright or shutil.which("podwright") or "/usr/bin/podwright")
 
 
 def _version(arguments: argparse.Namespace) -> tuple[int, int]:

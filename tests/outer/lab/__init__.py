@@ -4,6 +4,7 @@ A lab owns a folder under /var/tmp, its ports, its MUNGE key and its processes; 
 touched, so several labs run at once and a machine that has a Slurm of its own is not disturbed.
 """
 
+from ._accounts import Accounts
 from ._folder import LabError, poll, sweep_dead_labs
 from ._hosts import HostsLab
 from ._places import ALICE, BOB, Here, Inside, Place, Root
@@ -13,6 +14,7 @@ from ._slurm import Job, SlurmLab
 __all__ = [
     "ALICE",
     "BOB",
+    "Accounts",
     "Here",
     "HostsLab",
     "Inside",

@@ -4,17 +4,12 @@ place where Slurm takes one. Native mode is added to it by the real command.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.outer.lab import ALICE, BOB, LabError, poll
-from tests.outer.lab._places import Here
+from tests.outer.lab import Accounts, LabError
 from tests.outer.slurm.native import NativeLab
-from tests.ports import free_ports
 
-PASSWORD = "lab"  # of a database that listens on loopback while a test runs
 SUBMIT = """\
 function slurm_job_submit(jd, parts, uid)
    if jd.name == "forbidden" then
@@ -59,22 +54,18 @@ machines = [{machines}]
 """
 
 
-class SiteLab(NativeLab):
+class SiteLab(Accounts, NativeLab):
     """pod64 (of which Slurm has an allocation that is closed to others) and pod16."""
 
     def __init__(self, **options: Any) -> None:
-        self._ports = free_ports(2)
         conf = {
+            **self.accounts_conf(),
             "JobSubmitPlugins": "lua",
             "PrologSlurmctld": "@LAB@/prolog.site",
             "EpilogSlurmctld": "@LAB@/epilog.site",
             "BurstBufferType": "burst_buffer/lua",
             "GresTypes": "nic",
             "Licenses": "matlab:2",
-            "AccountingStorageType": "accounting_storage/slurmdbd",
-            "AccountingStorageHost": "127.0.0.1",
-            "AccountingStoragePort": str(self._ports[1]),
-            "AccountingStoragePass": "@LAB@/munge.socket",
             "AccountingStorageEnforce": "limits",
             "AccountingStorageTRES": "license/matlab",
             "PropagateResourceLimitsExcept": "CORE",
@@ -133,59 +124,3 @@ class SiteLab(NativeLab):
     def seen(self, name: str, job: int) -> bool:
         """Did the site's own script run for the job?"""
         return (self.folder / "seen" / f"{name}-{job}").exists()
-
-    def account(self, *words: str) -> str:
-        return self.ok("sacctmgr", "-i", *words)
-
-    # The accounts' daemons
-
-    def start_accounts(self) -> None:
-        data = self.folder / "mysql"
-        argv = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}"]
-        argv += ["--auth-root-authentication-method=socket", "--skip-test-db"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise LabError(done.stderr + done.stdout)
-        sock = self.folder / "mysql.sock"
-        self._account("mariadbd", [
-            "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={sock}",
-            "--bind-address=127.0.0.1", f"--port={self._ports[0]}", "--innodb-buffer-pool-size=64M",
-            "--innodb-flush-log-at-trx-commit=0", f"--pid-file={self.folder}/mysql.pid",
-        ])  # fmt: skip
-        grant = "create database slurm; grant all on slurm.* to slurm@'127.0.0.1' identified by "
-        client = ["mariadb", "--no-defaults", f"--socket={sock}", "-e", f"{grant}'{PASSWORD}'"]
-        poll("the database", lambda: subprocess.run(client, capture_output=True).returncode == 0)
-        conf = self.write(
-            "slurmdbd.conf",
-            f"""\
-AuthType=auth/munge
-AuthInfo=socket={self.folder}/munge.socket
-DbdHost=localhost
-DbdAddr=127.0.0.1
-DbdPort={self._ports[1]}
-SlurmUser=root
-LogFile={self.folder}/log/slurmdbd.log
-PidFile={self.folder}/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=127.0.0.1
-StoragePort={self._ports[0]}
-StorageUser=slurm
-StoragePass={PASSWORD}
-StorageLoc=slurm
-""",
-        )
-        conf.chmod(0o600)
-        self._account("slurmdbd", ["slurmdbd", "-D"])
-        poll("slurmdbd", lambda: self.run("sacctmgr", "-n", "show", "cluster").returncode == 0)
-        self.account("add", "cluster", "lab")
-        self.account("add", "account", "science")
-        for user in (ALICE, BOB, "root"):
-            self.account("add", "user", user, "account=science")
-
-    def _account(self, name: str, argv: list[str]) -> None:
-        command = shutil.which(argv[0], path="/usr/sbin:/usr/bin")
-        if command is None:
-            raise LabError(f"no {argv[0]}: bash tests/outer/install.sh")
-        # The database is this machine's own, whichever Slurm's accounts it keeps.
-        place = self._here if name == "slurmdbd" else Here()
-        self._spawn(name, place, [command, *argv[1:]])

@@ -6,6 +6,7 @@ from podwright.slurm.gpus.configure._gates import Gate
 from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
 from podwright.slurm.gpus.configure._inventory_lines import DETECT
 from podwright.slurm.gpus.configure._read_inventory import make_inventory, read_inventory
+from podwright.slurm.gpus.configure._sampling import Sampling
 from podwright.slurm.gpus.configure._setup import Wishes, configure, take_back
 from podwright.slurm.gpus.configure._topology import TOPOLOGIES, plan_topology, racked, units
 
@@ -20,6 +21,7 @@ __all__ = [
     "Nic",
     "Partition",
     "Promise",
+    "Sampling",
     "Switch",
     "Wishes",
     "adopt",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import _gates as gates
 from podwright.slurm.gpus.configure import _imex as imex
+from podwright.slurm.gpus.configure import _sampling as samples
 from podwright.slurm.gpus.configure._defaults import (
     Room,
     cluster_defaults,
@@ -47,7 +48,7 @@ class Wishes(NamedTuple):
     """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups). imex:
     files of the nodes of each NVLink domain, and a channel for each job. health: a program that
     Slurm runs on each node every five minutes; empty for none. gate: our own, which is Prolog and
-    Epilog as well."""
+    Epilog as well. sampling: of each job's GPUs."""
 
     detect: str = "off"
     topology: str = "auto"
@@ -55,6 +56,7 @@ class Wishes(NamedTuple):
     imex: bool = False
     health: str = ""
     gate: gates.Gate | None = None
+    sampling: samples.Sampling | None = None
 
 
 def configure(
@@ -103,6 +105,8 @@ def configure(
     if wishes.gate:
         plan.texts[wishes.gate.script] = gates.script(wishes.gate, conf, now)
         notes += gates.notes(wishes.gate, now)
+    if wishes.sampling:
+        plan.texts[wishes.sampling.script] = samples.script(wishes.sampling, now)
     plan.texts[conf] = text
     return plan, notes
 
@@ -110,7 +114,9 @@ def configure(
 def take_back(conf: Path) -> Plan:
     """The plan that undoes it, byte for byte. Raises InvalidRequest."""
     plan = Plan()
-    plan.texts.update(dict.fromkeys((*imex.known(conf.parent), *gates.known(conf))))
+    plan.texts.update(
+        dict.fromkeys((*imex.known(conf.parent), *gates.known(conf), *samples.known(conf)))
+    )
     for path in (*(conf.parent / name for name in _FILES), conf):
         if not path.exists():
             continue
@@ -205,6 +211,8 @@ def _settings(
         out["SwitchType"] = "switch/nvidia_imex"
     if wishes.gate:
         out |= gates.settings_of(wishes.gate, now)
+    if wishes.sampling:
+        out |= samples.settings_of(wishes.sampling)
     if wishes.health:
         out |= {"HealthCheckProgram": wishes.health, "HealthCheckInterval": "300"}
         out["HealthCheckNodeState"] = "ANY"

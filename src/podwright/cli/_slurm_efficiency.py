@@ -1,0 +1,228 @@
+"""`podwright slurm efficiency` and `sample`: what did a job make of its GPUs?"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from podwright.cli._arguments import positive, seconds
+
+if TYPE_CHECKING:
+    from podwright.slurm.gpus.efficiency import Efficiency, Row
+
+_EXAMPLES = """\
+examples:
+  podwright slurm efficiency 4711                    use of each GPU, cores, memory; what to ask for
+  podwright slurm efficiency 4711 --svg job.svg      the load of each GPU over time
+  podwright slurm efficiency 4711 --comment          keep the summary in the job's AdminComment
+  podwright slurm efficiency --since 2026-11-01      all jobs since, by partition, without names
+  podwright slurm efficiency --since now-7days --user alice"""
+_SAMPLE = """\
+examples:
+  srun podwright slurm sample -- python train.py     beside this command, on each node
+  setsid podwright slurm sample --below=$PPID &      in a task prolog: ends with the step"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add both verbs."""
+    parser = verbs.add_parser(
+        "efficiency",
+        help="what did a job make of its GPUs, cores and memory?",
+        description="Says how much of what a job had was used, and what to ask for next time. "
+        "Reads Slurm's accounting, and samples of the GPUs where the job's steps took some.",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("job", metavar="JOB", nargs="?", help="a job, running or ended")
+    parser.add_argument("--user", metavar="USER", help="all jobs of this user")
+    parser.add_argument("--since", metavar="TIME", help="all jobs since, as sacct takes times")
+    parser.add_argument("--until", metavar="TIME", help="and before")
+    parser.add_argument("--names", action="store_true", help="a row for each user")
+    parser.add_argument(
+        "--samples", metavar="DIR", default="", help="where samples are (slurm-JOB.gpus beside it)"
+    )
+    parser.add_argument(
+        "--comment", action="store_true", help="write the summary into the job's AdminComment"
+    )
+    parser.add_argument("--svg", metavar="FILE", help="plot the load of each GPU; - prints it")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="print JSON")
+    shape.add_argument("--line", action="store_true", help="print the summary alone")
+    parser.set_defaults(run_slurm=_run)
+
+    sample = verbs.add_parser(
+        "sample",
+        help="sample this job's GPUs while a step runs",
+        description="Writes what this job's GPUs on this node do into slurm-JOB.gpus, every few "
+        "seconds, and ends with the step.",
+        epilog=_SAMPLE,
+    )
+    sample.add_argument("--every", metavar="SECONDS", type=seconds, default=10.0, help="10")
+    sample.add_argument(
+        "--below",
+        metavar="PID",
+        type=positive,
+        default=0,
+        help="in a task prolog, $PPID: the step whose end ends this",
+    )
+    sample.add_argument(
+        "command", metavar="COMMAND", nargs=argparse.REMAINDER, help="what to run beside it"
+    )
+    sample.set_defaults(run_slurm=_sample)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from podwright.errors import InvalidRequest
+
+    many = arguments.user or arguments.since or arguments.until
+    if bool(arguments.job) == bool(many):
+        raise InvalidRequest(
+            "it takes one job, or many",
+            would_work="podwright slurm efficiency JOB, or --since TIME, or --user USER",
+        )
+    return _many(arguments) if many else _one(arguments)
+
+
+def _one(arguments: argparse.Namespace) -> int:
+    import os
+    from pathlib import Path
+
+    from podwright.slurm.gpus import efficiency
+
+    ask = _asker(dict(os.environ))
+    job = efficiency.one_job(ask, arguments.job)
+    folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.id}.gpus")
+    found = efficiency.report(job, efficiency.read_samples(folder))
+    if arguments.comment:
+        _keep(ask, found)
+    if arguments.svg == "-":
+        print(efficiency.plot(found), end="")
+        return 0
+    if arguments.svg:
+        Path(arguments.svg).write_text(efficiency.plot(found))
+    _show(arguments, found)
+    return 0
+
+
+def _show(arguments: argparse.Namespace, found: Efficiency) -> None:
+    from podwright.cli._tables import card, table
+    from podwright.slurm.gpus import efficiency
+
+    if arguments.json:
+        import json
+
+        print(json.dumps(efficiency.tree(found)))
+    elif arguments.line:
+        print(efficiency.line(found))
+    else:
+        print(card(efficiency.facts(found)))
+        if found.uses:
+            header = ("Node", "GPU", "Load", "Highest", "Time busy", "Memory", "Most", "Has")
+            rows = efficiency.gpu_rows(found)
+            print(f"\n{table((*header, 'Samples'), rows)}")
+        print(f"\nNext time:\n{efficiency.advice(found)}")
+
+
+def _many(arguments: argparse.Namespace) -> int:
+    import os
+
+    from podwright.slurm.gpus import efficiency
+
+    words = [f"--user={arguments.user}"] if arguments.user else ["--allusers"]
+    words += [f"--starttime={arguments.since}"] if arguments.since else []
+    words += [f"--endtime={arguments.until}"] if arguments.until else []
+    jobs = efficiency.sacct(_asker(dict(os.environ)), words)
+    rows = efficiency.month(jobs, "user" if arguments.names else "partition")
+    if arguments.json:
+        import json
+
+        print(json.dumps([row._asdict() for row in rows]))
+        return 0
+    _table(rows, "User" if arguments.names else "Partition")
+    return 0
+
+
+def _table(rows: list[Row], name: str) -> None:
+    from podwright.cli._tables import table
+    from podwright.slurm.gpus.efficiency._report import span
+
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.0f} %"
+
+    header = (name, "Jobs", "GPU hours", "Waited", "95 % below", "GPUs", "Cores", "Memory", "Time")
+    lines = [
+        (
+            row.name + (" *" if row.starves else ""),
+            row.jobs,
+            f"{row.gpu_hours:.1f}",
+            span(row.waited),
+            span(row.waited_95),
+            *map(share, (row.gpus, row.cores, row.memory, row.time)),
+        )
+        for row in rows
+    ]
+    print(table(header, lines))
+    print("GPUs, Cores, Memory, Time: the share that was used of what jobs had.")
+    if any(row.starves for row in rows):
+        print("* starves: half of its jobs waited for longer than half of them ran.")
+
+
+def _asker(environ: dict[str, str]) -> Any:
+    """Runs Slurm's commands; times are seconds since 1970."""
+    import subprocess
+    from collections.abc import Sequence
+
+    environ |= {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+
+    def ask(words: Sequence[str]) -> str | None:
+        try:
+            done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        return done.stdout if done.returncode == 0 else None
+
+    return ask
+
+
+def _keep(ask: Any, found: Efficiency) -> None:
+    """Into AdminComment, unless somebody else has written there."""
+    from podwright.errors import Unavailable
+    from podwright.slurm.gpus import efficiency
+
+    mark = "podwright: "
+    if found.job.comment and not found.job.comment.startswith(mark):
+        raise Unavailable(
+            f"job {found.job.id} has another comment: {found.job.comment[:80]}",
+            asked="write the summary into AdminComment",
+            would_work="--line prints it",
+        )
+    text = mark + efficiency.line(found)
+    words = ["where", f"jobid={found.job.id}", "set", f"AdminComment={text}"]
+    running = ["scontrol", "update", f"JobId={found.job.id}", f"AdminComment={text}"]
+    if ask(running) is None and ask(["sacctmgr", "-i", "modify", "job", *words]) is None:
+        raise Unavailable(
+            "neither scontrol nor sacctmgr wrote it",
+            asked="write the summary into AdminComment",
+            would_work="run it as root, SlurmUser or an operator",
+        )
+
+
+def _sample(arguments: argparse.Namespace) -> int:
+    import os
+
+    from podwright.slurm.gpus.efficiency import _sampler as sampler
+
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        return sampler.run(os.environ, arguments.every, arguments.below or os.getpid())
+    own = os.getpid()
+    if os.environ.get("SLURM_LOCALID", "0") == "0" and os.fork() == 0:
+        null = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        os._exit(sampler.run(os.environ, arguments.every, own, own))
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        from podwright.errors import InvalidRequest
+
+        raise InvalidRequest(f"{command[0]}: {error.strerror}", asked="run it") from None

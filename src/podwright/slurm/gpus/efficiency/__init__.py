@@ -1,0 +1,29 @@
+"""What did a job make of its GPUs? Slurm's accounting and samples in, words and tables out."""
+
+from podwright.slurm.gpus.efficiency._accounts import Ask, Job, one_job, read_jobs, sacct
+from podwright.slurm.gpus.efficiency._month import Row, month
+from podwright.slurm.gpus.efficiency._report import Advice, Efficiency, report
+from podwright.slurm.gpus.efficiency._samples import Sampled, Use, read_samples
+from podwright.slurm.gpus.efficiency._show import advice, facts, gpu_rows, line, plot, tree
+
+__all__ = [
+    "Advice",
+    "Ask",
+    "Efficiency",
+    "Job",
+    "Row",
+    "Sampled",
+    "Use",
+    "advice",
+    "facts",
+    "gpu_rows",
+    "line",
+    "month",
+    "one_job",
+    "plot",
+    "read_jobs",
+    "read_samples",
+    "report",
+    "sacct",
+    "tree",
+]

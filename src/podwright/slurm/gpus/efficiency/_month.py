@@ -1,0 +1,80 @@
+"""Many jobs in one table: who waited, who had more than was used, which partitions starve. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from podwright.slurm.gpus.efficiency._accounts import Job
+
+#: What `line` of a report says of GPUs, as it stands in AdminComment.
+_SAID = re.compile(r"GPUs (\d+) % busy", re.I)  # sacctmgr makes letters small
+
+
+class Row(NamedTuple):
+    """Jobs together. waited: seconds, median and what 95 of 100 stayed below. cores, memory, time,
+    gpus: the share that was used of what they had, per cent; None: not known. starves: whether
+    half of its jobs waited for longer than half of them ran."""
+
+    name: str
+    jobs: int
+    gpu_hours: float
+    waited: float
+    waited_95: float
+    cores: float | None
+    memory: float | None
+    time: float | None
+    gpus: float | None
+    starves: bool
+
+
+def month(jobs: Iterable[Job], by: str = "partition") -> list[Row]:
+    """A row for each partition, or each user (by: `user`), most GPU hours first; then all."""
+    started = [job for job in jobs if job.start]
+    groups: dict[str, list[Job]] = {}
+    for job in started:
+        groups.setdefault(job.user if by == "user" else job.partition, []).append(job)
+    rows = [_row(name, some) for name, some in groups.items()]
+    rows.sort(key=lambda row: (-row.gpu_hours, row.name))
+    return [*rows, *([_row("all", started)] if len(rows) > 1 else [])]
+
+
+def _row(name: str, jobs: Sequence[Job]) -> Row:
+    waits = sorted(job.waited for job in jobs)
+    runs = sorted(job.seconds for job in jobs)
+    median = _rank(waits, 0.5)
+    return Row(
+        name=name,
+        jobs=len(jobs),
+        gpu_hours=sum(job.gpu_hours for job in jobs),
+        waited=median,
+        waited_95=_rank(waits, 0.95),
+        cores=_share((job.cpu_seconds, float(job.cpus * job.seconds)) for job in jobs),
+        memory=_share(
+            (job.used_memory and job.used_memory * job.seconds, float(job.memory * job.seconds))
+            for job in jobs
+        ),
+        time=_share(
+            (float(job.seconds), float(job.limit)) for job in jobs if job.limit and job.end
+        ),
+        gpus=_share((_gpu_seconds(job), job.gpus * job.seconds * 1.0) for job in jobs if job.gpus),
+        starves=len(jobs) > 1 and median > _rank(runs, 0.5),
+    )
+
+
+def _gpu_seconds(job: Job) -> float | None:
+    said = _SAID.search(job.comment)
+    return None if said is None else int(said[1]) / 100 * job.gpus * job.seconds
+
+
+def _share(pairs: Iterable[tuple[float | None, float]]) -> float | None:
+    """Used over had, per cent, of those of which it is known."""
+    known = [(used, had) for used, had in pairs if used is not None and had]
+    had = sum(pair[1] for pair in known)
+    return 100 * sum(pair[0] for pair in known) / had if had else None
+
+
+def _rank(values: Sequence[float], share: float) -> float:
+    """The value that this share of all does not pass; 0 of none."""
+    return float(values[min(int(share * len(values)), len(values) - 1)]) if values else 0.0

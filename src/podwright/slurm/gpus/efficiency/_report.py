@@ -1,0 +1,202 @@
+"""What a job made of what it had, in numbers and in words, with what to ask for next time. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from podwright.slurm.gpus.efficiency._accounts import Job
+from podwright.slurm.gpus.efficiency._samples import Sampled, Use
+
+#: Below this share of samples in which they work, GPUs wait for something else.
+_LOW = 0.5
+#: What is asked for next time is this much more than was used.
+_SPARE = 1.25
+_LATE = 60.0  # seconds at the start without any work that are worth a word
+
+
+class Advice(NamedTuple):
+    """text: a sentence. ask: the option for next time; empty where there is none."""
+
+    text: str
+    ask: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.ask}" if self.ask else self.text
+
+
+class Efficiency(NamedTuple):
+    """A job's report. source: where the use of GPUs is from: samples, accounting, or nothing.
+    gpu_load: per cent, the mean over all GPUs and the time that was sampled. cores: the mean that
+    were at work. idle_start: seconds from its start in which no GPU did anything; None: not known.
+    """
+
+    job: Job
+    source: str
+    uses: tuple[Use, ...]
+    gpu_load: float | None
+    gpus_used: int | None
+    cores: float | None
+    memory: int | None
+    idle_start: float | None
+    idle_ranks: tuple[tuple[str, int], ...]
+    every: float
+    advice: tuple[Advice, ...]
+
+
+def report(job: Job, sampled: Sampled | None) -> Efficiency:
+    """The report of a job, which may still run."""
+    uses = sampled.uses if sampled else ()
+    cores = job.cpu_seconds / job.seconds if job.cpu_seconds is not None and job.seconds else None
+    found = Efficiency(
+        job=job,
+        source="samples" if uses else "accounting" if job.gpu_peak is not None else "nothing",
+        uses=uses,
+        gpu_load=sum(use.load for use in uses) / len(uses) if uses else None,
+        gpus_used=sum(use.used for use in uses) if uses else None,
+        cores=cores,
+        memory=job.used_memory,
+        idle_start=_idle_start(job, sampled),
+        idle_ranks=sampled.idle_ranks if sampled else (),
+        every=sampled.every if sampled else 0.0,
+        advice=(),
+    )
+    return found._replace(advice=tuple(_advice(found)))
+
+
+def _idle_start(job: Job, sampled: Sampled | None) -> float | None:
+    if sampled is None:
+        return None
+    start = min(job.start or sampled.first, sampled.first)
+    return (sampled.last if sampled.busy_from is None else sampled.busy_from) - start
+
+
+def _advice(found: Efficiency) -> list[Advice]:
+    return [
+        *_of_gpus(found),
+        *_of_start(found),
+        *_of_cores(found),
+        *_of_memory(found.job),
+        *_of_time(found.job),
+    ]
+
+
+def _of_gpus(found: Efficiency) -> list[Advice]:
+    job, uses = found.job, found.uses
+    if not job.gpus:
+        return []
+    if not uses:
+        if job.gpu_peak == 0:
+            return [Advice("no GPU was ever used, by Slurm's accounting", "no --gpus")]
+        return []
+    out = []
+    idle = [use for use in uses if not use.used]
+    if len(idle) == len(uses):
+        return [Advice(f"none of its {_gpus(len(uses))} was ever used", "no --gpus")]
+    if idle:
+        were = "was" if len(idle) == 1 else "were"
+        out.append(Advice(f"{len(idle)} of {_gpus(len(uses))} {were} never used", _fewer(uses)))
+    working = [use for use in uses if use.used]
+    busy = sum(use.busy for use in working) / len(working)
+    if busy < _LOW:
+        out.append(
+            Advice(
+                f"GPUs that it used did nothing in {100 * (1 - busy):.0f} % of the time; look at "
+                "what they wait for: reading data, the network, one slow rank"
+            )
+        )
+    most = max(working, key=lambda use: use.most)
+    if 0 < most.most < most.total / 4:
+        out.append(
+            Advice(
+                f"at most {mib(most.most)} of {mib(most.total)} of a GPU's memory were used; "
+                "larger batches, smaller GPUs or slices of them would do"
+            )
+        )
+    if found.idle_ranks:
+        names = ", ".join(str(rank) for _, rank in found.idle_ranks[:8])
+        more = "" if len(found.idle_ranks) <= 8 else ", …"
+        out.append(
+            Advice(
+                f"{len(found.idle_ranks)} ranks never held a GPU while others did: {names}{more}"
+            )
+        )
+    return out
+
+
+def _fewer(uses: tuple[Use, ...]) -> str:
+    """What asks for the GPUs that were used alone."""
+    by_node: dict[str, int] = {}
+    for use in uses:
+        by_node[use.node] = by_node.get(use.node, 0) + use.used
+    nodes = [count for count in by_node.values() if count]
+    option = f"--gpus-per-node={max(nodes)}"
+    return option if len(nodes) == len(by_node) else f"--nodes={len(nodes)} {option}"
+
+
+def _of_start(found: Efficiency) -> list[Advice]:
+    idle, job = found.idle_start, found.job
+    if idle is None or not found.gpus_used or idle < max(_LATE, 0.05 * job.seconds):
+        return []
+    return [
+        Advice(
+            f"nothing ran on any GPU in the first {span(idle)} of {span(job.seconds)}; what takes "
+            "that long, such as copies and builds, can be a job without GPUs before this one",
+            "--dependency=afterok:JOB",
+        )
+    ]
+
+
+def _of_cores(found: Efficiency) -> list[Advice]:
+    job = found.job
+    if found.cores is None or job.cpus < 4 or found.cores > 0.4 * job.cpus:
+        return []
+    wanted = max(1, math.ceil(found.cores * _SPARE))
+    if job.gpus and job.cpus % job.gpus == 0:
+        each = max(1, math.ceil(wanted / job.gpus))
+        if each >= job.cpus // job.gpus:
+            return []
+        ask = f"--cpus-per-gpu={each}"
+    else:
+        each = max(1, math.ceil(wanted / max(job.tasks, 1)))
+        ask = f"--cpus-per-task={each}"
+    return [Advice(f"{found.cores:.1f} of {job.cpus} cores were at work on average", ask)]
+
+
+def _of_memory(job: Job) -> list[Advice]:
+    if not job.used_memory or not job.memory or job.used_memory > 0.5 * job.memory:
+        return []
+    wanted = math.ceil(job.used_memory * _SPARE / max(job.nodes, 1) / 1024)
+    if wanted * 1024 * max(job.nodes, 1) >= job.memory:
+        return []
+    return [
+        Advice(
+            f"at most {mib(job.used_memory)} of {mib(job.memory)} of memory were used",
+            f"--mem={wanted}G",
+        )
+    ]
+
+
+def _of_time(job: Job) -> list[Advice]:
+    ended = job.state == "COMPLETED"
+    if not ended or job.limit < 3600 or job.seconds > 0.4 * job.limit:
+        return []
+    wanted = max(math.ceil(job.seconds * 1.5 / 600) * 600, 600)
+    text = f"it ran {span(job.seconds)} of {span(job.limit)}; shorter jobs start earlier"
+    return [Advice(text, f"--time={wanted // 3600}:{wanted % 3600 // 60:02}:00")]
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU" if count == 1 else f"{count} GPUs"
+
+
+def mib(size: float) -> str:
+    return f"{size / 1024:.1f} GiB" if size >= 1024 else f"{size:.0f} MiB"
+
+
+def span(seconds: float) -> str:
+    """`1 h 5 min`, `4 min`, `12 s`."""
+    whole = int(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min" if whole >= 120 else f"{whole} s"

@@ -1,0 +1,1 @@
+"""Tests of what jobs make of their GPUs."""
