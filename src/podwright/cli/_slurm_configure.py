@@ -31,11 +31,11 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--slurm-conf", metavar="FILE", default="/etc/slurm/slurm.conf")
     parser.add_argument(
         "--pod",
-        metavar="TYPE=CLUSTER[/ALLOCATION]",
+        metavar="TYPE=CLUSTER[/ALLOCATION][@FEATURE]",
         action="append",
         default=[],
         help="what Slurm schedules, named for --gres=vipu:TYPE; may be given several times "
-        "(default: all clusters)",
+        "(default: all clusters). FEATURE: of the nodes that reach it, where not all do",
     )
     parser.add_argument(
         "--mapping", metavar="FILE", help="host-mapping: lines of host:machine,machine"

@@ -211,3 +211,41 @@ def test_the_sites_own_script_runs_after_ours(ours: str, version: str, tmp_path:
     )
     (said,) = run(version, script, f"{name}(job.jd, {{}}, 1000.0)", [{"jd": dict(EMPTY)}])
     assert said.job["comment"] == "seen"
+
+
+def test_a_jobs_nodes_are_those_that_reach_its_pod(version: str, tmp_path: Path) -> None:
+    far = Pod(
+        type="far", cluster="b", devices=16, largest=16, domain=16, licence="far", feature="f"
+    )
+    site = Site(pods=(POD, far))
+    asked = {"spank_job_env": ["IPUS=4"], "tres_per_node": "gres:vipu:far"}
+    none, both, there, other, either, counted, near = submit(
+        version,
+        site,
+        tmp_path,
+        asked,
+        asked | {"features": "big&fast"},
+        asked | {"features": "big&f"},
+        asked | {"features": "ff"},
+        asked | {"features": "big|fast"},
+        asked | {"features": "[big*2&fast*1]"},
+        ipus("IPUS=4", features="big|fast"),
+    )
+    assert none.job["features"] == "f"
+    assert both.job["features"] == "big&fast&f"
+    assert there.job["features"] == "big&f"
+    assert other.job["features"] == "ff&f"
+    assert near.job["features"] == "big|fast", "all nodes reach that one"
+    for said in (either, counted):
+        assert not said.accepted
+        assert "only nodes with feature f reach" in said.words
+    part = submit(version, site, tmp_path, asked | {"het_job_offset": 1})[0]
+    assert part.job["features"] == "f"
+    script = tmp_path / "job_submit.lua"
+    jobs = [
+        {"jd": {"features": "x"}, "job": {"spank_job_env": env}} for env in (["IPUS=4"], ["X=1"])
+    ]
+    moved, plain = run(version, script, "slurm_job_modify(job.jd, job.job, {}, 1000.0)", jobs)
+    assert not moved.accepted
+    assert "reach its pod" in moved.words
+    assert plain.accepted

@@ -65,7 +65,12 @@ static int read_count(const char *option, const char *text, long least, char *in
 static int on_ipus(int value, const char *text, int remote)
 {
 	(void)value;
-	(void)remote;
+	/* It knows the option, and hands over nothing that a plugin says: the job would have none. */
+	if (!remote && strcmp(program_invocation_short_name, "scrontab") == 0) {
+		slurm_error("--ipus is not for scrontab, where Slurm does not hand it over: "
+			    "let the entry submit a job, sbatch --ipus=%s SCRIPT", text ? text : "N");
+		return ESPANK_BAD_ARG;
+	}
 	return read_count("ipus", text, 0, ipus, sizeof ipus);
 }
 

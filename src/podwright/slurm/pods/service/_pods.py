@@ -40,7 +40,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster, allocation: where its devices are; nobody else creates partitions there.
     devices: how many. largest: the largest block. domain: devices of a link domain, and so the
-    most that a GCD can have.
+    most that a GCD can have. feature: of the nodes that reach it, in slurm.conf; empty: all do.
     """
 
     type: str
@@ -50,6 +50,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     domain: int
     licence: str = "ipu"
     allocation: str = ""
+    feature: str = ""
 
     @property
     def orders(self) -> int:

@@ -154,7 +154,8 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int]) -> str:
         "END": "",
         "PODS": _rows(
             f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
-            f"largest = {pod.largest}, domain = {pod.domain} }},"
+            f"largest = {pod.largest}, domain = {pod.domain}, "
+            f'feature = "{pod.feature}" }},'
             for pod in site.pods
         ),
         "DEFAULT": site.pods[0].type if site.pods else "",

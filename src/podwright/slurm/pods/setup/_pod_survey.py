@@ -13,7 +13,7 @@ from podwright.wire import ClusterInfo, PartitionInfo
 
 
 def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
-    """The pods of a site. named: TYPE=CLUSTER or TYPE=CLUSTER/ALLOCATION; none: all clusters.
+    """The pods of a site. named: TYPE=CLUSTER[/ALLOCATION][@FEATURE]; none: all clusters.
 
     The first one's licence is `ipu`, another's is named like its type. Raises InvalidRequest.
     """
@@ -22,7 +22,8 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
     pods: list[Pod] = []
     for word in words:
         kind, _, place = word.partition("=")
-        cluster, _, allocation = (place or kind).partition("/")
+        place, at, feature = (place or kind).partition("@")
+        cluster, _, allocation = place.partition("/")
         if cluster not in clusters:
             raise InvalidRequest(
                 f"there is no cluster {cluster}",
@@ -31,6 +32,12 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
             )
         if not kind.replace("_", "").isalnum():
             raise InvalidRequest(f"{kind!r} is no type", would_work="letters, digits and _")
+        if at and not feature.replace("_", "").isalnum():
+            raise InvalidRequest(
+                f"{feature!r} is no feature of nodes",
+                asked=f"--pod {word}",
+                would_work="one of slurm.conf's: NodeName=... Feature=NAME",
+            )
         blocks = Blocks(Line(client.list_devices(cluster=cluster, allocation=allocation)).capacity)
         joined = clusters[cluster].topology != "none"
         domain = max(clusters[cluster].ild_sizes)
@@ -39,6 +46,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
                 type=kind,
                 cluster=cluster,
                 allocation=allocation,
+                feature=feature,
                 devices=blocks.capacity.bit_count(),
                 largest=1 << (blocks.orders - 1)
                 if joined

@@ -133,6 +133,21 @@ local function lower_power(n)
    return power
 end
 
+-- The job's nodes are among those that reach the pod. What else it asks of them stays; but & binds
+-- tighter than |, and brackets count nodes, so those are refused.
+local function near(jd, pod)
+   local asked = jd.features
+   if pod.feature == "" then return nil end
+   if asked == nil or asked == "" then
+      jd.features = pod.feature
+   elseif string.find(asked, "[|%[%]%*%(]") then
+      return string.format("-C '%s' with devices of a pod that only nodes with feature %s reach: join features with & alone",
+         asked, pod.feature)
+   elseif not string.find("&" .. asked .. "&", "&" .. pod.feature .. "&", 1, true) then
+      jd.features = asked .. "&" .. pod.feature
+   end
+end
+
 local function devices(jd, uid)
    local model = gres(jd)
    model = model and model[1]
@@ -197,6 +212,8 @@ local function devices(jd, uid)
    if replicas and (n % replicas ~= 0 or (tasks > 0 and replicas % tasks ~= 0)) then
       return refuse("%d replicas do not divide evenly over %d devices in %d tasks", replicas, n, math.max(tasks, 1))
    end
+   local far = near(jd, pod)
+   if far then return refuse("%s", far) end
    if het then
       jd.admin_comment = string.format("ipus=%d gcds=%d pod=%s", n, tasks, model)
       if het == 0 then jd.licenses = "podwright_het_wait:1" end
@@ -214,6 +231,14 @@ local function devices(jd, uid)
 end
 
 -- @END@
+-- Do all nodes reach all pods?
+local function reached_by_all()
+   for _, pod in pairs(pods or {}) do
+      if pod.feature ~= "" then return false end
+   end
+   return true
+end
+
 function slurm_job_submit(jd, parts, uid)
    local said = devices(jd, uid, parts)
    if said ~= slurm.SUCCESS then return said end
@@ -237,6 +262,9 @@ local function modified(jd, job)
    if not has_devices(job) then return slurm.SUCCESS end
    if jd.licenses then
       return refuse("the licences of a job with devices are Podwright's; submit it anew")
+   end
+   if jd.features and not reached_by_all() then
+      return refuse("the nodes of a job with devices are those that reach its pod; submit it anew with -C")
    end
    local tasks = jd.num_tasks
    if tasks and tasks < NONE then
