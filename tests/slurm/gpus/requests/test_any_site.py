@@ -24,15 +24,11 @@ RELEASES = ("22.05.8", "26.05.5")
 #: Requests that are known to end otherwise than told, by release. None may be added.
 KNOWN: dict[str, set[str]] = {
     "22.05.8": {
-        "--gpus-per-task=1 --ntasks=1 --ntasks-per-core=1 --partition=main,p1",
         "--gpus=4 --gpus-per-node=2 --ntasks=6 --hint=memory_bound --nodelist=n5",
         "--gres=gpu:1 --nodes=1-2 --ntasks-per-node=4 --cpus-per-gpu=3 --exclude=n1 --distribution=block:block",  # noqa: E501
-        "--gres=gpu:4 --nodes=2-3 --ntasks-per-node=2 --sockets-per-node=2 --constraint=big*1",
     },
     "26.05.5": {
-        "--gpus-per-task=1 --ntasks=1 --ntasks-per-core=1 --partition=main,p1",
         "--gpus=1 --ntasks-per-node=3 --oversubscribe",
-        "--gres=gpu:4 --nodes=2-3 --ntasks-per-node=2 --sockets-per-node=2 --constraint=big*1",
         "--tres-per-task=cpu=1,gres/gpu=1 --ntasks=2 --ntasks=8 --mem-per-gpu=1500M --sockets-per-node=1",  # noqa: E501
     },
 }

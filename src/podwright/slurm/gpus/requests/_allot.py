@@ -10,7 +10,13 @@ from dataclasses import dataclass
 
 from podwright.slurm.gpus.requests._choose import choose
 from podwright.slurm.gpus.requests._counts import Held, Wants
-from podwright.slurm.gpus.requests._eligible import counted, eligible, exclusive_sets, modelled
+from podwright.slurm.gpus.requests._eligible import (
+    counted,
+    eligible,
+    exclusive_sets,
+    matches,
+    modelled,
+)
 from podwright.slurm.gpus.requests._pick import pick
 from podwright.slurm.gpus.requests._request_details import Said
 from podwright.slurm.gpus.requests._slurmctld_job import Job, job_of
@@ -59,11 +65,17 @@ def allot(
             return Refusal(
                 "unknown", "not modelled: a count of nodes with a feature, and no --nodes"
             )
+        if (w.max_nodes or 0) > (w.min_nodes or 1):
+            return Refusal(
+                "unknown", "not modelled: a count of nodes with a feature, and a range of nodes"
+            )
     wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
     if isinstance(wishes, Refusal):
         return wishes
     if isinstance(preferred, Refusal):
         return preferred
+    if not any(_named_match(job, site, wish) for wish in wishes):
+        return Tried(None, "never", _never(partition))
     if limit and site.enforce != "NO":
         return Tried(None, "limit", limit.text)
     if limit and limit.of_size and release.skips_oversized_jobs:
@@ -94,6 +106,11 @@ def allot(
         if found is not None:
             return Tried(found, "takes", "")
     return Tried(None, "takes", _why_waits(job, said))
+
+
+def _named_match(job: Job, site: Site, wish: str) -> bool:
+    """Whether all nodes that must take part have these features."""
+    return not wish or all(matches(wish, site.shape_of(name).features) for name in job.required)
 
 
 def _ever(

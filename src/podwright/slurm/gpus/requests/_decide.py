@@ -7,6 +7,7 @@ them. What differs between releases is asked of `slurm.site.releases`.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from podwright.slurm.gpus.requests._allot import Allotted, allot
 from podwright.slurm.gpus.requests._counts import Held, Wants
@@ -24,6 +25,7 @@ from podwright.slurm.gpus.requests._values import (
     Refusal,
     Shape,
     Site,
+    TaskView,
     alone,
 )
 from podwright.slurm.gpus.requests._wants import wants_of
@@ -151,6 +153,8 @@ def _granted(
     unsaid = release.srun_ignores_cpus_per_task and request.command != "srun"
     cpus = 1 if unsaid else request.cpus_per_task or 1
     views = tasks_of(request, held, placed, cpus, release)
+    if site.hidden_shares & {name for _, name, _ in request.shares}:
+        views = [_unset(view, held[view.node].shape) for view in views]
     said_too = notes(request, held[0].shape, laid, held, placed, views)
     if any(one.name in site.assumed and one.gpus for one in held):
         said_too.append(
@@ -158,6 +162,12 @@ def _granted(
             "(the numbers are those of GPUs in the order of sockets)"
         )
     return Grant(nodes, tuple(views), (*said_too, *site.cautions))
+
+
+def _unset(view: TaskView, shape: Shape) -> TaskView:
+    """What a task sees without CUDA_VISIBLE_DEVICES."""
+    sees = view.sees if shape.confined else tuple(range(shape.gpus))
+    return replace(view, variable=None, sees=sees)
 
 
 def _whole_by_type(request: Request, held: list[Held]) -> Refusal | None:
@@ -245,7 +255,9 @@ def _times(said: Said, partitions: list[Partition]) -> Refusal | None:
     if said.time_min is None or not partitions:
         return None
     time = said.time if said.time is not None else partitions[0].default_time
-    if time is not None and said.time_min > time:
+    if time is None:
+        time = partitions[0].max_time
+    if said.time_min > time:
         return Refusal("submit", f"--time-min is {said.time_min} minutes, the job has {time}")
     return None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, numbers
 from podwright.slurm.gpus.requests._partition import read_partitions, sized
+from podwright.slurm.gpus.requests._request import SHARED
 from podwright.slurm.gpus.requests._units import names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape, Site
 from podwright.slurm.site.ask import Ask, ask_slurm
@@ -87,8 +88,16 @@ def read_site(texts: Texts) -> Site:
         topology=kind,
         unmodelled=_unmodelled(config, kind, leaves),
         assumed=frozenset(assumed),
+        hidden_shares=_hidden_shares(config.get("GresTypes", "")),
         cautions=_cautions(config),
     )
+
+
+def _hidden_shares(types: str) -> frozenset[str]:
+    """Where GresTypes has both kinds of shares, the plugin that comes last finds none of its own
+    in a job of the other's, and unsets what that one had set (seen on 22.05.8 and 26.05.5)."""
+    there = [name for name in types.split(",") if name in SHARED]
+    return frozenset(there[:-1])
 
 
 def settings(config: str) -> dict[str, str]:

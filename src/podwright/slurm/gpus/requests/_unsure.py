@@ -17,11 +17,13 @@ def unsure_job(request: Request, said: Said, partitions: list[Partition], releas
     if said.overcommit and request.tasks_per_gpu and release.counts_tasks_at_server:
         return "--overcommit with --ntasks-per-gpu"
     mixed = any(way == "node" for way, _, _ in request.shares) and request.by_gres
-    if not release.packs_shards and mixed and request.kind() and request.cpus_per_gpu:
+    if mixed and request.kind() and request.cpus_per_gpu:
         return "GPUs of a type beside shares of GPUs"
     sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
-    if not sized and len({one.memory for one in partitions}) > 1:
+    if not sized and len({(one.memory, one.memory_per_gpu) for one in partitions}) > 1:
         return "partitions with different defaults of memory"
+    if request.per_task and len({one.cpus_per_gpu for one in partitions}) > 1:
+        return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
     return ""
 
 

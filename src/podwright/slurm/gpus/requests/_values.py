@@ -144,6 +144,7 @@ class Site:
     topology: str = "flat"
     unmodelled: tuple[str, ...] = ()
     assumed: frozenset[str] = frozenset()
+    hidden_shares: frozenset[str] = frozenset()  # whose CUDA_VISIBLE_DEVICES a plugin takes back
     cautions: tuple[str, ...] = ()  # what else may keep a job back, in sentences
 
     def shape_of(self, name: str) -> Shape:
