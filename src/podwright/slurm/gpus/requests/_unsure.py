@@ -20,8 +20,9 @@ def unsure_job(request: Request, said: Said, partitions: list[Partition], releas
     if mixed and request.kind() and request.cpus_per_gpu:
         return "GPUs of a type beside shares of GPUs"
     sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
-    if not sized and len({(one.memory, one.memory_per_gpu) for one in partitions}) > 1:
-        return "partitions with different defaults of memory"
+    counts = request.asks_for_gpus and not sized
+    if counts and len({one.memory_per_gpu for one in partitions}) > 1:
+        return "partitions with different defaults of memory of a GPU"
     if request.per_task and len({one.cpus_per_gpu for one in partitions}) > 1:
         return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
     return ""
@@ -31,6 +32,8 @@ def unsure_step(request: Request, held: list[Held], release: Release) -> str:
     """What of this step is not modelled, empty where all of it is."""
     if request.shares and request.bind:
         return "--gpu-bind with shares of GPUs"
+    if request.option("gpu-bind") and "gpu" in request.other.get("tres-bind", ""):
+        return "--gpu-bind beside --tres-bind"
     bound = request.other.get("hint") == "memory_bound"
     late = release.counts_step_tasks_late
     if late and bound and request.cpus_per_task and not request.tasks:
