@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from podwright import plugins
+
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
@@ -22,7 +24,7 @@ def guards(text: str) -> tuple[str, ...]:
     """What --guard names."""
     names = tuple(filter(None, text.split(",")))
     for name in names:
-        if name not in _GUARDS:
+        if name not in _GUARDS and name not in plugins.names(plugins.GUARDS):
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(_GUARDS)}")
     return names
 
@@ -88,6 +90,9 @@ def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
         made.append(guard)
     if "files" in arguments.guard:
         made.append(Files())
+    for name in arguments.guard:
+        if name not in _GUARDS:
+            made.append(plugins.load_function(plugins.GUARDS, name)(gpus))
     return made
 
 

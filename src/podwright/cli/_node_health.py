@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"XIDs until now count no more: {health.forget(folder)}.")
         return 0
     _known(arguments.skip)
-    settings = health.read_settings(arguments.config, frozenset(health.CHECKS))
+    settings = health.read_settings(arguments.config, frozenset(health.all_checks()))
     if arguments.act:
         settings = msgspec.structs.replace(settings, act=arguments.act)
     if arguments.slurm:
@@ -133,9 +133,9 @@ def _known(names: list[str]) -> None:
     from podwright.slurm.gpus import health
 
     for name in names:
-        if name not in health.CHECKS:
+        if name not in health.all_checks():
             raise InvalidRequest(
-                f"there is no check {name!r}{nearest(name, health.CHECKS)}",
+                f"there is no check {name!r}{nearest(name, health.all_checks())}",
                 asked=f"--skip {name}",
                 would_work="podwright node health --list names them",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from podwright import plugins
 from podwright.cli._arguments import positive
 
 if TYPE_CHECKING:
@@ -19,13 +20,14 @@ NAMES = (
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
+    names = (*NAMES, *plugins.names(plugins.TEMPLATES))
     parser = verbs.add_parser(
         "template",
         help="print a commented job script that fits this site",
         description="Prints a commented job script, fitted to the nodes of an inventory, or of "
         "this site's Slurm. Programs are its arguments: sbatch torchrun.sh train.py --epochs 3.",
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", choices=NAMES, help=", ".join(NAMES))
+    parser.add_argument("name", metavar="NAME", nargs="?", choices=names, help=", ".join(names))
     parser.add_argument("--list", action="store_true", help="say what each is for")
     parser.add_argument(
         "--inventory", metavar="FILE", help="the site's nodes, adapters and switches (TOML or JSON)"
@@ -72,16 +74,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _list(as_json: bool) -> None:
-    from podwright.slurm.gpus.templates import TEMPLATES
+    from podwright.slurm.gpus.templates import all_templates
 
     if as_json:
         import json
 
-        print(json.dumps([{"name": n, "for": text} for n, text in TEMPLATES.items()], indent=2))
+        print(
+            json.dumps([{"name": n, "for": text} for n, text in all_templates().items()], indent=2)
+        )
         return
     from podwright.cli._tables import table
 
-    print(table(("Name", "For"), TEMPLATES.items()))
+    print(table(("Name", "For"), all_templates().items()))
 
 
 def _fit(arguments: argparse.Namespace, wishes: Wishes) -> Fit:

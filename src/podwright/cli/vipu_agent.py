@@ -61,6 +61,9 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--family", default="", help="kind of devices: ipu, hgx8, nvl72, gpu1, gpu2 and so on"
     )
+    parser.add_argument(
+        "--driver", metavar="NAME", help="serve the devices of a driver that a package adds"
+    )
     gpus = parser.add_argument_group("GPUs of this machine")
     gpus.add_argument("--gpus", action="store_true", help="serve them, by NVML or AMD SMI")
     gpus.add_argument(
@@ -144,7 +147,9 @@ async def _serve(arguments: argparse.Namespace) -> None:
             would_work="--agent-key FILE, with a key that the server has, too, or --tls-certs DIR",
         )
     machine: SimulatedMachine | GpuMachine
-    if arguments.gpus:
+    if arguments.driver:
+        machine = _added(arguments)
+    elif arguments.gpus:
         family = _family(arguments.family) if arguments.family else None
         machine = _agent_gpus.serve(arguments, family)
     else:
@@ -230,14 +235,36 @@ def _is_simulated(machine: SimulatedMachine | GpuMachine) -> bool:
 
 def _family(name: str) -> Family:
     from podwright.errors import InvalidRequest
-    from podwright.fabric import FAMILIES, family_named
+    from podwright.fabric import family_named, family_names
 
     family = family_named(name)
     if family is None:
         raise InvalidRequest(
-            f"there is no family {name!r}", would_work=f"one of {', '.join(FAMILIES)}"
+            f"there is no family {name!r}", would_work=f"one of {', '.join(family_names())}"
         )
     return family
+
+
+def _added(arguments: argparse.Namespace) -> GpuMachine:
+    """A machine whose driver another package adds; it has what ours have."""
+    import socket
+
+    from podwright import plugins
+    from podwright.errors import InvalidRequest
+    from podwright.fabric import Machine
+
+    make = plugins.load_function(plugins.DRIVERS, arguments.driver)
+    if make is None:
+        there = ", ".join(plugins.names(plugins.DRIVERS))
+        raise InvalidRequest(
+            f"there is no driver {arguments.driver!r}",
+            asked="--driver",
+            would_work=f"one of {there}" if there else "pip install a package that adds one",
+        )
+    family = _family(arguments.family) if arguments.family else None
+    name = arguments.machine or socket.gethostname()
+    machine: GpuMachine = make(Machine(name, arguments.host, arguments.port), family)
+    return machine
 
 
 def _simulated(arguments: argparse.Namespace) -> SimulatedMachine:

@@ -24,7 +24,7 @@ from podwright.errors import (
     Unavailable,
     WrongState,
 )
-from podwright.fabric import FAMILIES, family_named
+from podwright.fabric import family_named, family_names
 from podwright.wire import (
     AgentInfo,
     AgentList,
@@ -176,7 +176,7 @@ class AgentCalls:
         site = self._core.inventory.by_machine.get(name)
         family = family_named(report.family)
         if family is None or (site is not None and site.cluster.family.name != family.name):
-            wanted = site.cluster.family.name if site else " or ".join(FAMILIES)
+            wanted = site.cluster.family.name if site else " or ".join(family_names())
             raise InvalidRequest(
                 f"its devices are of family {report.family or 'unknown'}",
                 asked=asked,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from podwright.controller._cluster_index import Site
 from podwright.controller._reservation import Goal
 from podwright.controller._spec import blocks_of
-from podwright.fabric import BlockRule, Cluster, ClusterTopology
+from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement import Block, Placement, Refusal, Request
 from podwright.wire import PartitionSpec
 
@@ -101,9 +101,7 @@ def candidates(
 def _offsets(cluster: Cluster, domain: int, part: int) -> Iterator[int]:
     """Where a part of a partition may begin in a link domain."""
     per = cluster.family.devices_per_machine
-    step = part
-    if cluster.family.block_rule is BlockRule.MACHINE_SUBSET_OR_WHOLE_MACHINES:
-        step = 1 if part < per else per
+    step = cluster.family.block_rule.step(part, per)
     for offset in range(0, cluster.domain_size(domain), step):
         if part >= per or offset % per + part <= per:
             yield offset

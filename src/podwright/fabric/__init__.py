@@ -10,23 +10,28 @@ from podwright.fabric._cluster import (
 )
 from podwright.fabric._errors import FabricError
 from podwright.fabric._family import (
+    ALIGNED_POWER_OF_TWO,
     FAMILIES,
     HGX8,
     IPU,
+    MACHINE_SUBSET_OR_WHOLE_MACHINES,
     NVL72,
     Attachment,
     BlockRule,
     Family,
     family_named,
+    family_names,
     gpu_family,
 )
 from podwright.fabric._load import load_cluster
 from podwright.fabric._presets import preset, presets, simulated_gpus, simulated_ipus
 
 __all__ = [
+    "ALIGNED_POWER_OF_TWO",
     "FAMILIES",
     "HGX8",
     "IPU",
+    "MACHINE_SUBSET_OR_WHOLE_MACHINES",
     "NVL72",
     "Attachment",
     "BlockRule",
@@ -39,6 +44,7 @@ __all__ = [
     "Machine",
     "cabling",
     "family_named",
+    "family_names",
     "gpu_family",
     "load_cluster",
     "preset",

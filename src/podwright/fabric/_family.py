@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from podwright import plugins
+
 
 class Attachment(enum.Enum):
     """How devices meet hosts."""
@@ -13,13 +15,32 @@ class Attachment(enum.Enum):
     HOST = "host"  #: devices sit inside a host
 
 
-class BlockRule(enum.Enum):
-    """Which sets of devices of one link domain may form a partition."""
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockRule:
+    """Which sets of devices of one link domain may form a partition.
 
-    #: A power of two, at an offset that is a multiple of it (IPU-Links).
-    ALIGNED_POWER_OF_TWO = "aligned-power-of-two"
-    #: Any devices of one machine, or whole machines (NVLink).
-    MACHINE_SUBSET_OR_WHOLE_MACHINES = "machine-subset-or-whole-machines"
+    index: the class that finds them, as `module:Class`; it has the methods of
+    `podwright.placement.NodeIndex`. aligned: a part of `size` devices begins at a multiple of its
+    size; otherwise at any device of a machine, or with a machine.
+    """
+
+    name: str
+    index: str
+    aligned: bool = False
+
+    def step(self, size: int, per_machine: int) -> int:
+        """How many devices lie between places at which a part of `size` may begin."""
+        if self.aligned:
+            return size
+        return 1 if size < per_machine else per_machine
+
+
+#: A power of two, at an offset that is a multiple of it (IPU-Links).
+ALIGNED_POWER_OF_TWO = BlockRule("aligned-power-of-two", "podwright.placement:Index", aligned=True)
+#: Any devices of one machine, or whole machines (NVLink).
+MACHINE_SUBSET_OR_WHOLE_MACHINES = BlockRule(
+    "machine-subset-or-whole-machines", "podwright.placement:NodeIndex"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +69,7 @@ IPU = Family(
     name="ipu",
     device_noun="IPU",
     attachment=Attachment.FABRIC,
-    block_rule=BlockRule.ALIGNED_POWER_OF_TWO,
+    block_rule=ALIGNED_POWER_OF_TWO,
     devices_per_machine=4,
     max_domain_devices=64,
     partition_sizes_in_domain=(1, 2, 4, 8, 16, 32, 64),
@@ -66,7 +87,7 @@ def gpu_family(name: str, per_machine: int, per_domain: int) -> Family:
         name=name,
         device_noun="GPU",
         attachment=Attachment.HOST,
-        block_rule=BlockRule.MACHINE_SUBSET_OR_WHOLE_MACHINES,
+        block_rule=MACHINE_SUBSET_OR_WHOLE_MACHINES,
         devices_per_machine=per_machine,
         max_domain_devices=per_domain,
         partition_sizes_in_domain=(),
@@ -89,8 +110,13 @@ FAMILIES: dict[str, Family] = {family.name: family for family in (IPU, HGX8, NVL
 
 
 def family_named(name: str) -> Family | None:
-    """The family of that name; None where there is none."""
+    """The family of that name, ours or another package's; None where there is none."""
     count = name.removeprefix("gpu")
     if name != count and count.isdecimal() and 0 < int(count) <= 64 and count[0] != "0":
         return gpu_family(name, int(count), int(count))
-    return FAMILIES.get(name)
+    return FAMILIES.get(name) or plugins.load(plugins.FAMILIES, name, Family)
+
+
+def family_names() -> tuple[str, ...]:
+    """All that can be named; `gpu2` and its like aside."""
+    return (*FAMILIES, *plugins.names(plugins.FAMILIES))

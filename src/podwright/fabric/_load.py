@@ -31,7 +31,7 @@ from podwright.fabric._cluster import (
     Machine,
 )
 from podwright.fabric._errors import FabricError, nearest
-from podwright.fabric._family import FAMILIES, Family, family_named
+from podwright.fabric._family import Family, family_named, family_names
 from podwright.fabric._toml_lines import Path as KeyPath
 from podwright.fabric._toml_lines import key_lines
 
@@ -93,7 +93,7 @@ class _Reader:
         family_name = self._name(("family",), tree["family"])
         family = family_named(family_name)
         if family is None:
-            self._no_choice(("family",), family_name, FAMILIES)
+            self._no_choice(("family",), family_name, family_names())
         simulated = tree.get("simulated", False)
         if not isinstance(simulated, bool):
             self.fail(("simulated",), f"is {_kind(simulated)}", "Write true or false")

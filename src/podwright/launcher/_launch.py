@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from podwright import plugins
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, TimedOut
 from podwright.hosts import become_subreaper, children, find_program, forbidden_program
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
@@ -92,7 +93,12 @@ def launch(
 
 
 def _engine(plan: Plan, environ: Mapping[str, str]) -> Engine:
-    return Mpirun(environ) if plan.launcher == "mpirun" else Local()
+    if plan.launcher == "mpirun":
+        return Mpirun(environ)
+    if plan.launcher in ("local", "srun"):
+        return Local()
+    added: Engine = plugins.load_function(plugins.LAUNCHERS, plan.launcher)(environ)
+    return added
 
 
 def _launch(

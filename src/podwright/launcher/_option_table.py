@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.launcher._offline import TARGETS
 from podwright.launcher._placement import STRATEGIES
@@ -133,6 +134,13 @@ def _one_of(*words: str) -> Callable[[str], str]:
         return word
 
     return read
+
+
+def _launcher(text: str) -> str:
+    try:
+        return _one_of("auto", "mpirun", "srun", "local")(text)
+    except ValueError:
+        return _one_of(*plugins.names(plugins.LAUNCHERS))(text)
 
 
 def _choice(words: Sequence[str]) -> str:
@@ -288,7 +296,7 @@ OPTIONS: tuple[Option, ...] = (
         _DEVICES,
         "mpirun, local (no MPI), srun (no MPI, in a Slurm job) or auto",
         value="HOW",
-        read=_one_of("auto", "mpirun", "srun", "local"),
+        read=_launcher,
         meaning="auto, mpirun, srun or local",
     ),
     Option(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.fabric import BlockRule, Cluster, ClusterTopology
+from podwright.fabric import ALIGNED_POWER_OF_TWO, Cluster, ClusterTopology
 from podwright.placement._allocation_index import check_allocation
 from podwright.placement._free_pool import Place, Pool
 from podwright.placement._infeasible import refuse_named, unknown_allocation
@@ -28,7 +28,7 @@ class Index:
 
     def __init__(self, cluster: Cluster) -> None:
         if (
-            cluster.family.block_rule is not BlockRule.ALIGNED_POWER_OF_TWO
+            cluster.family.block_rule is not ALIGNED_POWER_OF_TWO
             or cluster.family.max_domain_devices > DOMAIN
         ):
             raise ValueError(f"placement does not know the rules of family {cluster.family.name}")

@@ -1,10 +1,12 @@
-"""Where a store is, in one word: a path, `sqlite:///path`, or `postgresql://…`."""
+"""Where a store is, in one word: a path, `sqlite:///path`, `postgresql://…`, or the scheme of a
+store that another package adds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.store._postgres import PostgresStore
 from podwright.store._postgres_schema import has_password, shown
@@ -24,6 +26,10 @@ def open_store(
     file = storage_file(place)
     if file is not None:
         return SQLiteStore(file)
+    scheme = str(place).partition("://")[0]
+    if scheme not in _POSTGRES:
+        added: PostgresStore = plugins.load_function(plugins.STORES, scheme)(str(place))
+        return added
     return PostgresStore(str(place), owner=owner, ttl=ttl)
 
 
@@ -37,7 +43,7 @@ def storage_file(place: str | Path) -> Path | None:
     scheme, mark, rest = place.partition("://")
     if not mark:
         return Path(place)
-    if scheme in _POSTGRES:
+    if scheme in _POSTGRES or scheme in plugins.names(plugins.STORES):
         return None
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         return Path("/" + unquote(urlsplit(place).path).lstrip("/"))

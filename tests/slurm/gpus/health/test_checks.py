@@ -8,7 +8,7 @@ import pytest
 
 from podwright.hosts.gpus import read_inventories
 from podwright.hosts.gpus._standin_amd import VARIABLE as AMD
-from podwright.slurm.gpus.health import CHECKS, LEVELS, XIDS, Settings, reason, xid
+from podwright.slurm.gpus.health import LEVELS, XIDS, Settings, all_checks, reason, xid
 from podwright.slurm.gpus.health._settings import Check, Expect, Script
 from tests.slurm.gpus.health.node import Node, like
 
@@ -17,7 +17,7 @@ def test_a_node_that_is_well_has_no_findings(node: Node) -> None:
     report = node.report()
     assert report.findings == ()
     assert report.fit
-    assert set(report.checks) == set(CHECKS) - {"clock"}
+    assert set(report.checks) == set(all_checks()) - {"clock"}
     assert reason(report.findings) == ""
 
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.slurm.gpus.health import CHECKS, read_settings
+from podwright.slurm.gpus.health import all_checks, read_settings
 from podwright.slurm.gpus.health._state import forget, forgotten
 from tests.gpus.node import HGX
 
@@ -80,7 +80,7 @@ def test_prometheus(described: Path, config: str, tmp_path: Path) -> None:
 def test_the_table_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node", "health", "--list"]) == 0
     out = capsys.readouterr().out
-    assert all(f"\n{name} " in out for name in CHECKS)
+    assert all(f"\n{name} " in out for name in all_checks())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_settings_that_are_wrong_are_refused(tmp_path: Path, text: str, said: st
     path = tmp_path / "health.toml"
     path.write_text(text)
     with pytest.raises(InvalidRequest, match=said):
-        read_settings(str(path), frozenset(CHECKS))
+        read_settings(str(path), frozenset(all_checks()))
 
 
 def test_a_mistyped_check(capsys: pytest.CaptureFixture[str]) -> None:

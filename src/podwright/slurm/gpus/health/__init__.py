@@ -6,21 +6,22 @@ from podwright.slurm.gpus.health._gate import Outcome
 from podwright.slurm.gpus.health._settings import PLACE, Script, Settings, read_settings
 from podwright.slurm.gpus.health._show import checks, prometheus, text
 from podwright.slurm.gpus.health._state import FOLDER, forget, forgotten, replace
-from podwright.slurm.gpus.health._table import CHECKS, run
+from podwright.slurm.gpus.health._table import Check, all_checks, run
 from podwright.slurm.gpus.health._xids import XIDS, xid
 
 __all__ = [
-    "CHECKS",
     "FOLDER",
     "LEVELS",
     "PLACE",
     "XIDS",
+    "Check",
     "Checked",
     "Finding",
     "Outcome",
     "Report",
     "Script",
     "Settings",
+    "all_checks",
     "check",
     "checks",
     "forget",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podwright.slurm.gpus.health._findings import LEVELS, Report
-from podwright.slurm.gpus.health._table import CHECKS
+from podwright.slurm.gpus.health._table import all_checks
 
 
 def text(report: Report) -> str:
@@ -59,5 +59,5 @@ def checks() -> list[tuple[str, str, str, str]]:
     """The table: name, level, bound, what it asks for."""
     return [
         (name, check.level, f"{check.limit:g} {check.unit}" if check.unit else "", check.about)
-        for name, check in CHECKS.items()
+        for name, check in all_checks().items()
     ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 from podwright.slurm.gpus.health import _gpu_checks as gpu
@@ -58,6 +59,11 @@ CHECKS: dict[str, Check] = {
 }
 
 
+def all_checks() -> dict[str, Check]:
+    """Ours, and those that other packages add. Raises Unavailable for a broken one."""
+    return CHECKS | plugins.load_all(plugins.HEALTH_CHECKS, Check)
+
+
 def judge(
     seen: Seen, settings: Settings, others: Iterable[Inventory] = (), skip: Iterable[str] = ()
 ) -> list[Finding]:
@@ -69,7 +75,7 @@ def judge(
     same = tuple(one for one in everyone if _kind(one) == kind and kind)
     left = set(skip)
     found = []
-    for name, check in CHECKS.items():
+    for name, check in all_checks().items():
         said = settings.check(name)
         if said.level == "off" or name in left:
             continue
@@ -106,7 +112,7 @@ def run(
     seen = look(settings, environ, root, since)
     left = set(skip)
     findings = judge(seen, settings, others, left)
-    ran = tuple(n for n in CHECKS if settings.check(n).level != "off" and n not in left)
+    ran = tuple(n for n in all_checks() if settings.check(n).level != "off" and n not in left)
     return Report(
         seen.inventory.host,
         ran,

@@ -2,13 +2,15 @@
 
 from podwright.slurm.gpus.lint._fix import difference, fix, fixed
 from podwright.slurm.gpus.lint._report import as_annotations, as_rows, as_sarif, as_text
-from podwright.slurm.gpus.lint._rule import Finding, Level, Rule
+from podwright.slurm.gpus.lint._rule import Case, Finding, Found, Level, Rule
 from podwright.slurm.gpus.lint._rules import lint, rules
 from podwright.slurm.gpus.lint._script import Script, read_script
 from podwright.slurm.gpus.lint._site_cache import Partition, Site, find_site, read_help, read_site
 
 __all__ = [
+    "Case",
     "Finding",
+    "Found",
     "Level",
     "Partition",
     "Rule",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from podwright import plugins
 from podwright.slurm.gpus.lint._facts import facts_of
 from podwright.slurm.gpus.lint._rule import _RULES, Case, Finding, Rule
 from podwright.slurm.gpus.lint._script import Script
@@ -37,7 +38,7 @@ def rules() -> dict[str, Rule]:
         _rules_network,
     ):
         assert module  # each registers its own
-    return _RULES
+    return _RULES | plugins.load_all(plugins.LINT_RULES, Rule)
 
 
 def lint(

@@ -1,6 +1,15 @@
 """Job scripts that run, fitted to a site."""
 
 from podwright.slurm.gpus.templates._fit import Fit, Wishes, of_inventory, of_slurm
-from podwright.slurm.gpus.templates._render import TEMPLATES, render
+from podwright.slurm.gpus.templates._render import TEMPLATES, Template, all_templates, render
 
-__all__ = ["TEMPLATES", "Fit", "Wishes", "of_inventory", "of_slurm", "render"]
+__all__ = [
+    "TEMPLATES",
+    "Fit",
+    "Template",
+    "Wishes",
+    "all_templates",
+    "of_inventory",
+    "of_slurm",
+    "render",
+]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import NamedTuple
 
+from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.templates._fit import Fit, Wishes
 from podwright.slurm.site.releases import OLDEST, release_of
@@ -24,12 +26,24 @@ TEMPLATES = {
     "vllm": "offline inference by vLLM, a node's GPUs for each shard",
     "container": "training in a container through Pyxis",
 }
+
+
+class Template(NamedTuple):
+    """A template that another package adds. says: what it is for. text: with words between @s,
+    as those beside this file have them. one_node: it asks for no more."""
+
+    says: str
+    text: str
+    one_node: bool = False
+
+
 _ON_ONE = ("sweep", "inference", "pipeline", "vllm")
 
 
 def render(name: str, fit: Fit, wishes: Wishes) -> str:
     """The script. Raises InvalidRequest for a wish that the site cannot fulfil."""
-    nodes = 1 if name in _ON_ONE else wishes.nodes
+    added = None if name in TEMPLATES else plugins.load(plugins.TEMPLATES, name, Template)
+    nodes = 1 if name in _ON_ONE or (added and added.one_node) else wishes.nodes
     if fit.nodes and nodes > fit.nodes:
         raise InvalidRequest(
             f"there are {fit.nodes} such nodes",
@@ -51,12 +65,18 @@ def render(name: str, fit: Fit, wishes: Wishes) -> str:
         "PARTITION": f"--partition={wishes.partition} " if wishes.partition else "",
         "IMAGE": wishes.image,
     }
-    text = _text(f"{name}.sh")
+    text = added.text if added else _text(f"{name}.sh")
     for word, value in words.items():
         if not value:
             text = text.replace(f"@{word}@\n", "")
         text = text.replace(f"@{word}@", value.rstrip("\n"))
     return text
+
+
+def all_templates() -> dict[str, str]:
+    """By name, what each is for: ours, and those that other packages add."""
+    added = plugins.load_all(plugins.TEMPLATES, Template)
+    return TEMPLATES | {name: one.says for name, one in added.items()}
 
 
 def _text(name: str) -> str:
