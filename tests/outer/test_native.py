@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from podwright.hosts import Munge
+from podwright.http import Reply
 from podwright.slurm.pods.service import Asked, Site
-from podwright.slurm.pods.service._hook_server import Front
+from podwright.slurm.pods.service._hook_server import Front, Proofs
 from podwright.slurm.pods.service._serve import proofs
 from tests.outer.lab import ALICE, Release, SlurmLab, poll
 from tests.outer.lab._folder import new_folder, remove
@@ -273,13 +274,68 @@ def test_over_tcp_a_munge_credential_carries_the_body(hook: Hook, serve: Serve) 
         lab._start_munged()
         server = serve(None, OK)
         conf = f"server tcp:127.0.0.1:{server.port}\nmunge-socket {lab.folder}/munge.socket\n"
-        assert hook(conf).returncode == 0
+        done = hook(f"{conf}prolog-seconds 5\n")
+        # Whoever listens there may say what it likes: no job begins by that.
+        assert done.returncode == 75
+        assert "is not Podwright's service by MUNGE, it said 200" in done.stderr
         head, _, body = server.asked[0].partition(b"\r\n\r\n")
         proof = head.partition(b"Authorization: MUNGE ")[2].split(b"\r\n")[0].decode()
         unmunge = ["unmunge", f"--socket={lab.folder}/munge.socket", "--metadata=/dev/null"]
         first, second = (lab.run(*unmunge, stdin=proof) for _ in range(2))
         assert (first.returncode, first.stdout.encode()) == (0, body)
         assert second.returncode == 17  # EMUNGE_CRED_REPLAYED: each proof counts once
+    finally:
+        lab.stop()
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("lie", ["another's", "status", "text", "request", "spent", "not at all"])
+def test_an_answer_that_is_not_the_services_own_lets_nothing_begin(hook: Hook, lie: str) -> None:
+    """Somebody at its address, or between, who has MUNGE as well, but not as root."""
+    lab = SlurmLab(nodes=1)
+    try:
+        lab._start_munged()
+        munge_socket = f"{lab.folder}/munge.socket"
+        munge = Munge(munge_socket)
+
+        answered = []
+
+        class Liar(Proofs):
+            async def signed(self, reply: Reply, shown: str) -> Reply:
+                answered.append(reply.status)
+                good = await super().signed(reply, shown)
+                if lie == "status":
+                    return good._replace(status=200 if reply.status != 200 else 201)
+                if lie == "text":
+                    return good._replace(body=b"PARTITION=other\n")
+                if lie == "request":
+                    return await super().signed(reply, f"MUNGE {munge.encode(b'other')}")
+                if lie == "not at all":
+                    return reply
+                if lie == "spent":
+                    munge.decode(good.headers[-1][1].decode().partition(" ")[2])
+                    return good
+                assert isinstance(reply.body, bytes)
+                request = shown.partition(" ")[2].strip()
+                said = f"{reply.status}\n{request}\n".encode() + reply.body
+                made = await asyncio.to_thread(_by_alice, munge_socket, said)
+                word = (b"authentication-info", b"MUNGE " + made)
+                return reply._replace(headers=(*reply.headers, word))
+
+        async def asked() -> subprocess.CompletedProcess[str]:
+            front = Front(Heard(), Liar(munge, {0}))
+            listener = socket.create_server(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+            await front.start_remote(listener)
+            conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge_socket}\n"
+            done = await asyncio.to_thread(hook, f"{conf}prolog-seconds 2\ntrust 64030\n")
+            await front.finish(5)
+            return done
+
+        done = asyncio.run(asked())
+        assert done.returncode == 75
+        assert 200 in answered
+        assert done.stdout == ""
     finally:
         lab.stop()
 
@@ -319,6 +375,12 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
         assert "it was shown before" in replayed
     finally:
         lab.stop()
+
+
+def _by_alice(munge_socket: str, payload: bytes) -> bytes:
+    """A credential of a user's."""
+    words = ["setpriv", "--reuid", ALICE, "--clear-groups", "munge", f"--socket={munge_socket}"]
+    return subprocess.run(words, input=payload, capture_output=True, check=True).stdout.strip()
 
 
 class Heard:

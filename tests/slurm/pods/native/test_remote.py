@@ -80,6 +80,18 @@ async def test_a_credential_serves_its_own_request_once(door: Door) -> None:
     assert door.asked == ["7"]
 
 
+async def test_what_is_answered_is_signed_with_the_request_that_it_answers(door: Door) -> None:
+    good, bad = door.munge.encode(BODY), door.munge.encode(b"another body")
+    for status, credential in (("200", good), ("401", bad)):
+        answer = await door.send(BODY, f"MUNGE {credential}")
+        head, _, body = answer.partition("\r\n\r\n")
+        assert head.startswith(status)
+        (line,) = [word for word in head.splitlines() if word.startswith("authentication-info")]
+        ours = door.munge.decode(line.partition("MUNGE ")[2])
+        assert ours.uid == SLURM
+        assert ours.payload.decode() == f"{status}\n{credential}\n{body}"
+
+
 async def test_who_cannot_prove_himself_is_refused(door: Door) -> None:
     other = f"MUNGE {door.munge.encode(b'another body')}"
     door.munge.uid = 1000

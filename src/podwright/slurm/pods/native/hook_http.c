@@ -1,7 +1,9 @@
 /* The smallest HTTP client that a scheduler's hook can trust: one POST, HTTP/1.0 so that the answer
  * ends where the connection does, every wait bounded by one deadline, every buffer of fixed size.
  * Over TCP the request carries a MUNGE credential whose payload is the body itself, so that neither
- * can be used without the other; libmunge is looked for only then. */
+ * can be used without the other; and the answer one of the service, over the status, the request's
+ * credential and what it says: whoever else listens at its address, or stands between, decides
+ * nothing. libmunge is looked for only then. */
 #define _GNU_SOURCE
 #include "hook_http.h"
 
@@ -11,18 +13,20 @@
 #include <netdb.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 /* A host that is gone answers nothing, and another address may be waiting for its turn.
  * ANSWER_MS: how long one of several servers may think, or its share of the time, if that is less.
  * What it began goes on, and is found done. */
-enum { REQUEST_MAX = 16384, CONNECT_MS = 2000, ANSWER_MS = 10000 };
+enum { REQUEST_MAX = 16384, CONNECT_MS = 2000, ANSWER_MS = 10000, NOT_VOUCHED = -3 };
 
 long long now_ms(void)
 {
@@ -104,34 +108,103 @@ static int connect_tcp(const char *address, long long deadline)
 const char *munge_socket;
 char http_problem[512];
 
-/* A credential for the body, to be freed. NULL where MUNGE is absent or its daemon does not run.
- * The header of libmunge is not needed to build: MUNGE_OPT_SOCKET is 8 (munge 0.5). */
-static char *credential(const char *body)
+static uid_t trusted[TRUSTED_MAX];
+static int trusted_count;
+
+bool trust(const char *uid)
+{
+	char *end;
+	unsigned long value = strtoul(uid, &end, 10);
+
+	if (trusted_count == TRUSTED_MAX || end == uid || *end || value >= UINT32_MAX)
+		return false;
+	trusted[trusted_count++] = (uid_t)value;
+	return true;
+}
+
+static bool is_trusted(uid_t uid)
+{
+	for (int k = 0; k < trusted_count; k++)
+		if (trusted[k] == uid)
+			return true;
+	return uid == 0;
+}
+
+/* The header of libmunge is not needed to build: MUNGE_OPT_SOCKET is 8 (munge 0.5). */
+struct munge {
+	int (*encode)(char **, void *, const void *, int);
+	int (*decode)(const char *, void *, void **, int *, uid_t *, gid_t *);
+	void *context;
+	void (*destroy)(void *);
+};
+
+/* False where MUNGE is absent. */
+static bool munge_begin(struct munge *m)
 {
 	enum { OPT_SOCKET = 8 };
 	static void *library;
-	int (*encode)(char **, void *, const void *, int);
 	void *(*create)(void);
-	void (*destroy)(void *);
 	int (*set)(void *, int, ...);
-	void *context = NULL;
-	char *made = NULL;
 
 	if (!library && !(library = dlopen("libmunge.so.2", RTLD_NOW)))
-		return NULL;
-	*(void **)&encode = dlsym(library, "munge_encode");
+		return false;
+	*(void **)&m->encode = dlsym(library, "munge_encode");
+	*(void **)&m->decode = dlsym(library, "munge_decode");
 	*(void **)&create = dlsym(library, "munge_ctx_create");
-	*(void **)&destroy = dlsym(library, "munge_ctx_destroy");
+	*(void **)&m->destroy = dlsym(library, "munge_ctx_destroy");
 	*(void **)&set = dlsym(library, "munge_ctx_set");
-	if (!encode || !create || !destroy || !set || !(context = create()))
+	if (!m->encode || !m->decode || !m->destroy || !set || !create || !(m->context = create()))
+		return false;
+	if (munge_socket && set(m->context, OPT_SOCKET, munge_socket) != 0) {
+		m->destroy(m->context);
+		return false;
+	}
+	return true;
+}
+
+/* A credential for the body, to be freed. NULL where MUNGE is absent or its daemon does not run. */
+static char *credential(const char *body)
+{
+	struct munge m;
+	char *made = NULL;
+
+	if (!munge_begin(&m))
 		return NULL;
-	if ((munge_socket && set(context, OPT_SOCKET, munge_socket) != 0) ||
-	    encode(&made, context, body, (int)strlen(body)) != 0) {
+	if (m.encode(&made, m.context, body, (int)strlen(body)) != 0) {
 		free(made);
 		made = NULL;
 	}
-	destroy(context);
+	m.destroy(m.context);
 	return made;
+}
+
+/* Did the service say this, and to the request of this credential? head: the answer's, ended by a
+ * zero byte. Its word is the payload of a credential that counts once. */
+static bool vouched(const char *head, const char *proof, const struct answer *said)
+{
+	static const char name[] = "\r\nAuthentication-Info: MUNGE ";
+	const char *at = strcasestr(head, name);
+	char shown[REQUEST_MAX + ANSWER_MAX], before[REQUEST_MAX];
+	size_t length = at ? strcspn(at + sizeof name - 1, "\r") : 0;
+	int begins = snprintf(before, sizeof before, "%d\n%s\n", said->status, proof), size = 0;
+	struct munge m;
+	void *payload = NULL;
+	uid_t uid = (uid_t)-1;
+	gid_t gid;
+	bool good;
+
+	if (!length || length >= sizeof shown || begins < 0 || (size_t)begins >= sizeof before ||
+	    !munge_begin(&m))
+		return false;
+	memcpy(shown, at + sizeof name - 1, length);
+	shown[length] = '\0';
+	good = m.decode(shown, m.context, &payload, &size, &uid, &gid) == 0 && payload &&
+	       is_trusted(uid) && (size_t)size == (size_t)begins + said->length &&
+	       memcmp(payload, before, (size_t)begins) == 0 &&
+	       memcmp((char *)payload + begins, said->body, said->length) == 0;
+	free(payload);
+	m.destroy(m.context);
+	return good;
 }
 
 static bool send_all(int fd, const char *data, size_t length, long long deadline)
@@ -173,18 +246,22 @@ static ssize_t receive_all(int fd, char *buffer, size_t size, long long deadline
 	}
 }
 
-static int parse(char *text, size_t length, struct answer *out)
+/* Takes an answer apart. proof: the request's credential, whose answer must be vouched for. */
+static int parse(char *text, size_t length, const char *proof, struct answer *out)
 {
+	static char head[ANSWER_MAX];
 	char *end = strstr(text, "\r\n\r\n");
 	int status;
 
 	if (!end || sscanf(text, "HTTP/1.%*1[01] %3d", &status) != 1)
 		return -1;
+	*end = '\0';
+	strcpy(head, text);
 	end += 4;
 	out->status = status;
 	out->length = length - (size_t)(end - text);
 	memmove(out->body, end, out->length + 1);
-	return 0;
+	return !proof || vouched(head, proof, out) ? 0 : NOT_VOUCHED;
 }
 
 int http_post(const char *address, const char *path, const char *body, long long deadline,
@@ -208,15 +285,17 @@ int http_post(const char *address, const char *path, const char *body, long long
 			  "Content-Length: %zu\r\n%s%s%s\r\n%s",
 			  path, strlen(body), proof ? "Authorization: MUNGE " : "",
 			  proof ? proof : "", proof ? "\r\n" : "", body);
-	free(proof);
-	if (length < 0 || (size_t)length >= sizeof request)
+	if (length < 0 || (size_t)length >= sizeof request) {
+		free(proof);
 		return -1;
+	}
 	connected = now_ms() + CONNECT_MS;
 	if (connected > deadline)
 		connected = deadline;
 	fd = local ? connect_unix(address + 5, connected) : connect_tcp(address + 4, connected);
 	if (fd < 0) {
 		snprintf(http_problem, sizeof http_problem, "%s: %s", address, strerror(errno));
+		free(proof);
 		return -1;
 	}
 	snprintf(http_problem, sizeof http_problem, "%s: it did not answer", address);
@@ -224,8 +303,18 @@ int http_post(const char *address, const char *path, const char *body, long long
 		ssize_t n = receive_all(fd, out->body, sizeof out->body, deadline);
 
 		if (n > 0)
-			result = parse(out->body, (size_t)n, out);
+			result = parse(out->body, (size_t)n, proof, out);
 	}
+	if (result == NOT_VOUCHED) {
+		snprintf(http_problem, sizeof http_problem,
+			 "%s: what answered there is not Podwright's service by MUNGE, it said %d: "
+			 "%.200s", address, out->status, out->body);
+		out->status = 0;
+		out->length = 0;
+		out->body[0] = '\0';
+		result = -1;
+	}
+	free(proof);
 	close(fd);
 	return result;
 }

@@ -10,6 +10,7 @@ enum {
 	ADDRESS_MAX = 256,
 	SERVERS_MAX = 8,
 	BODY_MAX = 8192,
+	TRUSTED_MAX = 8,
 	NO_CREDENTIAL = -2
 };
 
@@ -24,6 +25,10 @@ long long now_ms(void);
 
 /* Where MUNGE's daemon listens, if not at its usual place; NULL is the usual place. */
 extern const char *munge_socket;
+
+/* As whom the service signs what it says over TCP, beside root: a uid. False where there is no room
+ * or it is none. */
+bool trust(const char *uid);
 
 /* Why the last address did not decide, for a log; empty: nothing was asked yet. */
 extern char http_problem[512];

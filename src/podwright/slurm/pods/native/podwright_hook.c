@@ -9,6 +9,7 @@
  *   prolog-seconds 30                          how long a job may wait with its nodes held
  *   epilog-seconds 600                         how long an ended job's licences stay counted
  *   before-prolog-slurmctld /usr/local/...     the site's own script, run first (also before-epilog-)
+ *   trust 64030                                as whom the service may answer over TCP, beside root
  *   munge-socket /run/munge/munge.socket.2     if not at its usual place
  *   licence ipu                                jobs whose licences lack this name are none of ours
  *   log /var/log/slurm/slurmctld.log         what is wrong is said there, beside syslog
@@ -127,6 +128,8 @@ static bool set(struct settings *s, const char *key, const char *value)
 		return copy(s->before[1], LINE_MAX_, value);
 	if (strcmp(key, "munge-socket") == 0)
 		return copy(s->munge, sizeof s->munge, value);
+	if (strcmp(key, "trust") == 0)
+		return trust(value);
 	if (strcmp(key, "drain") == 0)
 		return copy(s->scontrol, sizeof s->scontrol, value);
 	if (strcmp(key, "slurm-conf") == 0)

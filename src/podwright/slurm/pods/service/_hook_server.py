@@ -3,7 +3,7 @@
 The hook speaks HTTP/1.0, one request a connection. What it asked for goes on although it goes
 away: it asks again, and finds the work done. A hook on another host comes over TCP and shows a
 MUNGE credential of Slurm's user, whose payload is the request's body: neither can be used without
-the other, and both only once.
+the other, and both only once. What it is answered is signed in the same way.
 """
 
 from __future__ import annotations
@@ -36,6 +36,20 @@ class Proofs:
 
     def __init__(self, munge: Vouches, uids: Collection[int]) -> None:
         self._munge, self._uids = munge, uids
+
+    async def signed(self, reply: Reply, shown: str) -> Reply:
+        """The answer with a credential of ours over its status, the request's credential and what
+        it says, so that nobody else can let a job begin. Without MUNGE: as it is, and it counts
+        for nothing."""
+        credential = shown.partition(" ")[2].strip()
+        assert isinstance(reply.body, bytes)
+        said = f"{reply.status}\n{credential}\n".encode() + reply.body
+        try:
+            ours = await asyncio.to_thread(self._munge.encode, said)
+        except MungeError:
+            return reply
+        word = (b"authentication-info", f"MUNGE {ours}".encode())
+        return reply._replace(headers=(*reply.headers, word))
 
     async def problem(self, shown: str, body: bytes) -> str:
         """Why a request is not to be believed; empty: it is. shown: its Authorization.
@@ -137,7 +151,10 @@ class Front:
     async def _remote(self, request: Request) -> Reply:
         if (request.method, request.path) == ("GET", ROLE):
             return _said(200, f"{self._answers.role()}\n")
-        return await self._answer(request, self._proofs)
+        reply = await self._answer(request, self._proofs)
+        if self._proofs is None:
+            return reply
+        return await self._proofs.signed(reply, request.header("authorization"))
 
     async def _answer(self, request: Request, proofs: Proofs | None) -> Reply:
         handler = self._methods.get(request.path)

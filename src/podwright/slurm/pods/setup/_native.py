@@ -58,7 +58,7 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     if not site.listen:
         plan.folders[Path(site.socket).parent] = slurm_uid(site)
     plan.texts[places.folder / "native.toml"] = dump(site)
-    plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now)
+    plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now, trusted)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
         plan.links[places.folder / name] = places.native / "podwright-hook"
     _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted))
@@ -70,6 +70,7 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
         words += f" socket={socket}"
     words += "".join(f" prove={door}" for door in _doors(site))
     words += f" munge={site.munge_socket}" if site.munge_socket else ""
+    words += "".join(f" trust={uid}" for uid in _signers(site, trusted))
     words += _PLUGIN.get(site.mode, "")
     before = read(stack) if stack.exists() else _NEW
     new = _NEW if _NEW in before else ""
@@ -231,11 +232,17 @@ def _doors(site: Site) -> list[str]:
     return [f"unix:{site.socket}", *(f"tcp:{door}" for door in site.doors)]
 
 
-def _hook_conf(places: Places, site: Site, now: Mapping[str, str]) -> str:
+def _signers(site: Site, trusted: Sequence[int]) -> list[int]:
+    """As whom the service may sign what it answers over TCP, beside root."""
+    return [uid for uid in trusted if uid] if site.listen else []
+
+
+def _hook_conf(places: Places, site: Site, now: Mapping[str, str], trusted: Sequence[int]) -> str:
     lines = [
         "# Written by podwright slurm configure.",
         *(f"server {door}" for door in _doors(site)),
         *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
+        *(f"trust {uid}" for uid in _signers(site, trusted)),
         f"licence {MARK}",
         "prolog-seconds 60",
         "epilog-seconds 600",
