@@ -1,0 +1,53 @@
+"""What would a site gain? Recorded jobs, tried under other ways by the product's own decisions."""
+
+from podwright.replay._advice import duration
+from podwright.replay._csv import write_anonymous
+from podwright.replay._example import example
+from podwright.replay._figures import distance, figures
+from podwright.replay._ground import Ground
+from podwright.replay._outcome import Outcome
+from podwright.replay._parallel import SimulationFailed, Task, run_all
+from podwright.replay._pod import POLICIES
+from podwright.replay._read import read_lines, read_trace
+from podwright.replay._recorded import recorded
+from podwright.replay._report import Report, replay
+from podwright.replay._sacct import COMMAND as SACCT_COMMAND
+from podwright.replay._simulate import Chances, simulate
+from podwright.replay._slurm import SIMPLER, SlurmModel, from_conf
+from podwright.replay._trace import BadLine, Job, Skipped, Status, Trace
+from podwright.replay._ways import HostKind, Way, gpu_ways, pod_size, pod_ways
+
+__all__ = [
+    "POLICIES",
+    "SACCT_COMMAND",
+    "SIMPLER",
+    "BadLine",
+    "Chances",
+    "Ground",
+    "HostKind",
+    "Job",
+    "Outcome",
+    "Report",
+    "SimulationFailed",
+    "Skipped",
+    "SlurmModel",
+    "Status",
+    "Task",
+    "Trace",
+    "Way",
+    "distance",
+    "duration",
+    "example",
+    "figures",
+    "from_conf",
+    "gpu_ways",
+    "pod_size",
+    "pod_ways",
+    "read_lines",
+    "read_trace",
+    "recorded",
+    "replay",
+    "run_all",
+    "simulate",
+    "write_anonymous",
+]

@@ -1,0 +1,142 @@
+"""What an outcome comes to in numbers: shares of the devices, waits, who waits most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from podwright.replay._outcome import Outcome
+from podwright.replay._trace import Trace
+
+#: Run times below this count as this in a bounded slowdown (Feitelson's, 10 s).
+_BOUND_S = 10.0
+_PERCENT = (50, 95, 99)
+_USER_JOBS = 5
+
+
+def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
+    """All figures of a way. Shares are of its devices until the last submission; times in
+    seconds."""
+    eligible = trace.eligible if out.eligible is None else out.eligible
+    ran = [job for job, began in enumerate(out.began) if not math.isnan(began)]
+    waits = [max(0.0, out.began[job] - eligible[job]) for job in ran]
+    series = out.series
+    window = max(trace.span, 1.0)
+    area = out.size * window
+    found: dict[str, Any] = {
+        "way": out.way,
+        "devices": out.size,
+        "jobs": len(ran),
+        "refused": dict(sorted(out.refused.items())),
+        "refused_device_hours": out.refused_seconds / 3600,
+        "used": until(series.useful, series.width, window) / area,
+        "held": until(series.held, series.width, window) / area,
+        "free_of_no_use": until(series.stuck, series.width, window) / area,
+        "makespan_s": max((end for end in out.ended if not math.isnan(end)), default=0.0),
+        "wait": _spread(waits),
+        "bounded_slowdown": _spread(_slowdowns(trace, ran, waits)),
+        "by_size": by_size(trace, ran, waits),
+        "users": by_user(trace, ran, waits),
+        "seconds": out.seconds,
+        "events": out.events,
+        "simpler": list(out.simpler),
+    }
+    if out.moves:
+        found["moves"] = out.moves
+        found["moved_device_hours"] = out.moved_seconds / 3600
+    if out.failed:
+        found["ended_by_failures"] = out.failed
+    if out.wide_jobs:
+        found["extra_link_domains"] = out.extra_domains / out.wide_jobs
+    return found
+
+
+def until(values: Sequence[float], width: float, window: float) -> float:
+    """The area of a series before a moment."""
+    whole = int(window / width)
+    total = sum(values[:whole])
+    if whole < len(values):
+        total += values[whole] * (window - whole * width) / width
+    return total
+
+
+def _slowdowns(trace: Trace, jobs: Iterable[int], waits: Iterable[float]) -> list[float]:
+    return [
+        max(1.0, (wait + trace.runtime[job]) / max(trace.runtime[job], _BOUND_S))
+        for job, wait in zip(jobs, waits, strict=True)
+    ]
+
+
+def _spread(values: Iterable[float]) -> dict[str, float]:
+    """Mean and percentiles, between neighbours as their distance has it."""
+    order = sorted(values)
+    if not order:
+        return {"mean": 0.0, **{f"p{p}": 0.0 for p in _PERCENT}}
+    out = {"mean": math.fsum(order) / len(order)}
+    for percent in _PERCENT:
+        place = percent / 100 * (len(order) - 1)
+        low = int(place)
+        high = min(low + 1, len(order) - 1)
+        out[f"p{percent}"] = order[low] + (order[high] - order[low]) * (place - low)
+    return out
+
+
+def by_size(trace: Trace, ran: Sequence[int], waits: Sequence[float]) -> list[dict[str, Any]]:
+    """Jobs of 1, 2, 3 to 4, 5 to 8 ... devices."""
+    levels: dict[int, list[tuple[int, float]]] = {}
+    for job, wait in zip(ran, waits, strict=True):
+        levels.setdefault((trace.devices[job] - 1).bit_length(), []).append((job, wait))
+    return [
+        {
+            "from": (1 << level - 1) + 1 if level > 1 else 1 << level,
+            "to": 1 << level,
+            "jobs": len(mine),
+            "device_hours": sum(trace.devices[job] * trace.runtime[job] for job, _ in mine) / 3600,
+            "wait": _spread(wait for _, wait in mine),
+        }
+        for level, mine in sorted(levels.items())
+    ]
+
+
+def by_user(
+    trace: Trace, ran: Sequence[int], waits: Sequence[float], count: int = 5
+) -> list[dict[str, Any]]:
+    """Who waits most, of those with five jobs and more: by the mean."""
+    if len(trace.users) < 2:
+        return []
+    jobs = [0] * len(trace.users)
+    waited, used = [0.0] * len(jobs), [0.0] * len(jobs)
+    for job, wait in zip(ran, waits, strict=True):
+        user = trace.user[job]
+        jobs[user] += 1
+        waited[user] += wait
+        used[user] += trace.devices[job] * trace.runtime[job] / 3600
+    many = [user for user, number in enumerate(jobs) if number >= _USER_JOBS]
+    return [
+        {
+            "user": trace.users[user],
+            "jobs": jobs[user],
+            "device_hours": used[user],
+            "mean_wait_s": waited[user] / jobs[user],
+        }
+        for user in sorted(many, key=lambda user: (-waited[user] / jobs[user], user))[:count]
+    ]
+
+
+def distance(trace: Trace, found: Mapping[str, Any]) -> dict[str, Any]:
+    """How far a simulation is from what was recorded: the recorded value, and the simulated."""
+    ran = [job for job, start in enumerate(trace.start) if not math.isnan(start)]
+    waits = [max(0.0, trace.start[job] - trace.eligible[job]) for job in ran]
+    span = max(trace.span, 1.0)
+    used = 0.0
+    for job in ran:
+        begin, end = trace.start[job], trace.start[job] + trace.runtime[job]
+        used += max(0.0, min(end, span) - max(begin, 0.0)) * trace.devices[job]
+    recorded, slow = _spread(waits), _spread(_slowdowns(trace, ran, waits))
+    return {
+        "wait_p50_s": [recorded["p50"], found["wait"]["p50"]],
+        "wait_p95_s": [recorded["p95"], found["wait"]["p95"]],
+        "bounded_slowdown_mean": [slow["mean"], found["bounded_slowdown"]["mean"]],
+        "used": [used / span / found["devices"], found["used"]],
+    }

@@ -1,0 +1,85 @@
+"""What jobs are placed on, each way of scheduling its own: who fits, who holds what."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+
+
+class Unfit(Exception):
+    """A job that a way refuses when it is submitted. reason: in words that many jobs share."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Answer(enum.Enum):
+    """What came of an attempt to start a job."""
+
+    TAKEN = "it has its devices"
+    LICENCES = "no licences: Slurm passes it"
+    NODES = "no nodes: Slurm's main scheduler stops at it"
+
+
+#: Devices side by side: the first, and how many.
+Span = tuple[int, int]
+
+
+class Ground(ABC):
+    """The devices of a site under one way. Changed in place by one simulation.
+
+    name: of the way, as it was asked for. size: devices. taken: those that jobs hold, rounded up
+    as the way does. plans: may a lack of nodes stop the queue, so that backfill is needed?
+    simpler: what of it is simpler than the real way, in words.
+    """
+
+    name: str
+    size: int
+    taken: int = 0
+    plans: bool = False
+    simpler: tuple[str, ...] = ()
+
+    @abstractmethod
+    def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
+        """The kind of job that this is: jobs of one kind fit together or not at all.
+
+        Raises Unfit for one that could never start.
+        """
+
+    @abstractmethod
+    def held(self, demand: int) -> int:
+        """Devices that a job of this kind holds."""
+
+    @abstractmethod
+    def take(self, job: int, demand: int, end: float) -> Answer:
+        """Start a job, if it fits now. end: when its time is over, infinite where it has none."""
+
+    @abstractmethod
+    def give(self, job: int) -> None:
+        """The job holds nothing any more."""
+
+    @abstractmethod
+    def spans(self, job: int) -> list[Span]:
+        """Where a running job's devices are."""
+
+    def units(self, demand: int) -> int:
+        """What backfill counts of such a job."""
+        return self.held(demand)
+
+    def free_units(self) -> int:
+        """What is free of that."""
+        return self.size - self.taken
+
+    def fail(self, machine: int) -> list[int]:
+        """A machine is away. The jobs that it ends, which still hold what they held."""
+        raise NotImplementedError(f"{self.name} has no machines that fail")
+
+    def repair(self, machine: int) -> None:
+        """It is there again."""
+        raise NotImplementedError(f"{self.name} has no machines that fail")
+
+    @property
+    def machines(self) -> int:
+        """How many may fail."""
+        return 0

@@ -1,0 +1,104 @@
+"""Which kind of file it is, by its first line; and what it cannot tell."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import tzinfo
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from podwright.errors import InvalidRequest
+from podwright.replay._csv import FIELDS, is_csv, read_csv
+from podwright.replay._sacct import COMMAND, is_sacct, read_sacct
+from podwright.replay._swf import is_swf, read_swf
+from podwright.replay._trace import Job, Skipped, Trace
+
+
+def read_trace(path: str, *, zone: tzinfo | None = None, tres: str = "") -> Trace:
+    """The jobs of a file: sacct's output, CSV or SWF, compressed by gzip or not; `-` for standard
+    input. Raises InvalidRequest for a file that is none of these or holds no job.
+
+    zone, tres: as `read_sacct` has them.
+    """
+    try:
+        if path == "-":
+            return read_lines(sys.stdin, "standard input", zone=zone, tres=tres)
+        with _open(Path(path)) as lines:
+            return read_lines(lines, Path(path).name, zone=zone, tres=tres)
+    except OSError as error:
+        raise InvalidRequest(f"{path}: {error.strerror or error}", asked="read it") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{path} is not UTF-8 text", asked="read jobs from it") from None
+
+
+def read_lines(
+    lines: Iterable[str], source: str, *, zone: tzinfo | None = None, tres: str = ""
+) -> Trace:
+    """As `read_trace`, of lines."""
+    rows = iter(lines)
+    first = next((line for line in rows if line.strip()), "").lstrip("\ufeff")
+    skipped = Skipped()
+    rows = chain([first], rows)
+    jobs: Iterator[Job]
+    if is_sacct(first):
+        jobs = read_sacct(rows, skipped, zone=zone, tres_name=tres)
+    elif is_csv(first):
+        jobs = read_csv(rows, skipped)
+    elif is_swf(first):
+        jobs = read_swf(rows, skipped)
+    else:
+        raise InvalidRequest(
+            f"{source} is neither sacct's output nor CSV nor SWF: {first.strip()[:80]!r}",
+            asked="read jobs from it",
+            would_work=f"{COMMAND} > sacct.txt; or CSV with a first line {','.join(FIELDS)}",
+        )
+    trace = Trace(source, jobs, skipped)
+    if not len(trace):
+        raise InvalidRequest(_empty(source, skipped), asked="replay it", would_work=COMMAND)
+    trace.notes += _silent(trace)
+    return trace
+
+
+def _open(path: Path) -> IO[str]:
+    with path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    if packed:
+        return io.TextIOWrapper(gzip.open(path), encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+def _empty(source: str, skipped: Skipped) -> str:
+    words = f"{source} holds no job with devices"
+    counted = [f"{count} {reason}" for reason, count in skipped.reasons.items()]
+    counted += [f"{skipped.bad} lines that cannot be read"] if skipped.bad else []
+    if skipped.shown:
+        number, problem, _ = skipped.shown[0]
+        counted.append(f"line {number}: {problem}")
+    return f"{words} ({'; '.join(counted)})" if counted else words
+
+
+def _silent(trace: Trace) -> list[str]:
+    """What the trace does not hold, and what that means for a simulation of it."""
+    notes = []
+    if not trace.has_limits:
+        notes.append(
+            "It has no time limits. Each job's limit is taken to be unknown to Slurm: nothing is "
+            "planned around the end of a running job."
+        )
+    if not trace.has_starts:
+        notes.append(
+            "It does not say when jobs began, so the simulation cannot be held against the "
+            "recorded site."
+        )
+    if trace.skipped.still_running:
+        notes.append(
+            f"{trace.skipped.still_running} jobs were still running: they count as ended when it "
+            "was written."
+        )
+    if not any(trace.user):
+        notes.append("It names no users, or one: fair share has nothing to weigh.")
+    return notes

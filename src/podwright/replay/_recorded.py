@@ -1,0 +1,80 @@
+"""What the trace says happened: its own starts, on the ground that a way would have had."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from podwright.replay._ground import Answer, Ground, Unfit
+from podwright.replay._outcome import Series
+from podwright.replay._trace import Trace
+
+
+def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
+    """The recorded starts, each given devices when it began.
+
+    peak: most devices in use at once. overlapping: jobs that ran beside another. placed: jobs that
+    found their devices when they began; without_shape: those for which enough were free and no
+    block; without_room: fewer were free. free_of_no_use: the area that was free while a job had
+    none for its shape.
+    """
+    events: list[tuple[float, int, int]] = []
+    for job, start in enumerate(trace.start):
+        if not math.isnan(start):
+            events.append((start, 1, job))
+            events.append((start + trace.runtime[job], 0, job))
+    events.sort()
+    series = Series(max(60.0, trace.span / 400))
+    used = peak = running = overlapping = placed = shapeless = roomless = refused = 0
+    alone: set[int] = set()
+    held: set[int] = set()
+    lacking: set[int] = set()
+    last = 0.0
+    for now, begins, job in events:
+        stuck = ground.size - ground.taken if lacking else 0
+        series.add(max(last, 0.0), now, used, ground.taken, stuck)
+        last = now
+        size = trace.devices[job]
+        if not begins:
+            used -= size
+            running -= 1
+            lacking.discard(job)
+            if job in held:
+                held.remove(job)
+                ground.give(job)
+            alone.discard(job)
+            continue
+        if running:
+            overlapping += 1 + len(alone)
+            alone.clear()
+        else:
+            alone = {job}
+        running += 1
+        used += size
+        peak = max(peak, used)
+        try:
+            demand = ground.demand(size, trace.nodes[job], trace.cpus[job], trace.memory[job])
+        except Unfit:
+            refused += 1
+            continue
+        free = ground.size - ground.taken
+        if ground.take(job, demand, math.inf) is Answer.TAKEN:
+            held.add(job)
+            placed += 1
+        elif free >= ground.held(demand):
+            lacking.add(job)
+            shapeless += 1
+        else:
+            roomless += 1
+    area = ground.size * max(last, 1.0)
+    return {
+        "jobs": placed + shapeless + roomless + refused,
+        "peak": peak,
+        "overlapping": overlapping,
+        "placed": placed,
+        "without_shape": shapeless,
+        "without_room": roomless,
+        "refused": refused,
+        "used": sum(series.useful) / area,
+        "free_of_no_use": sum(series.stuck) / area,
+    }

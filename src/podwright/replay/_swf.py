@@ -1,0 +1,65 @@
+"""Jobs out of the Standard Workload Format, as the Parallel Workloads Archive has it.
+
+Eighteen fields a line, -1 for what is not known, comments after `;`. Source: the archive's page
+"The Standard Workload Format", version 2.2. Its processors are taken for devices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from podwright.replay._trace import UNKNOWN, Job, Skipped, Status
+
+_ROW = re.compile(r"\s*(-?\d+(\.\d+)?\s+){17}-?\d+(\.\d+)?\s*")
+_STATUS = {0: Status.FAILED, 1: Status.COMPLETED, 5: Status.CANCELLED}
+
+
+def is_swf(line: str) -> bool:
+    """Is this a line of such a file?"""
+    return line.startswith(";") or bool(_ROW.fullmatch(line))
+
+
+def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[Job]:
+    """Jobs of the lines. Parts of jobs that were checkpointed (status 2 to 4) are left out, for
+    their whole job has a line as well."""
+    for number, text in enumerate(lines, start=1):
+        if text.startswith(";") or not text.strip():
+            continue
+        try:
+            job = _job(text.split(), skipped)
+        except (ValueError, OverflowError) as error:
+            skipped.line(number, str(error), text)
+            continue
+        if job is not None:
+            yield job
+
+
+def _job(words: list[str], skipped: Skipped) -> Job | None:
+    if len(words) != 18:
+        raise ValueError(f"{len(words)} fields, not 18")
+    values = [float(word) for word in words]
+    name, submit, wait, runtime, got = words[0], *values[1:5]
+    asked, limit, memory = values[7], values[8], values[9]
+    status, user, before = int(values[10]), values[11], int(values[16])
+    if status in (2, 3, 4):
+        skipped.count("parts of jobs")
+        return None
+    size = int(asked if asked > 0 else got)
+    if submit < 0 or size <= 0:
+        raise ValueError("it has no time of submission, or no processors")
+    if runtime < 0 or (status == 5 and runtime == 0):
+        skipped.count("jobs that were cancelled before they began")
+        return None
+    return Job(
+        name=name,
+        submit=submit,
+        runtime=runtime,
+        devices=size,
+        limit=limit if limit > 0 else UNKNOWN,
+        status=_STATUS.get(status, Status.COMPLETED),
+        user="" if user < 0 else words[11],
+        start=submit + wait if wait >= 0 else UNKNOWN,
+        memory=max(0, int(memory * size / 1024)),
+        after=words[16] if before > 0 else "",
+    )

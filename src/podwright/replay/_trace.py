@@ -1,0 +1,215 @@
+"""What a trace holds: jobs as columns, since a million of them must fit into a gigabyte."""
+
+from __future__ import annotations
+
+import enum
+import math
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+UNKNOWN = math.nan
+
+
+class Status(enum.IntEnum):
+    """How a job ended, in Slurm's words."""
+
+    COMPLETED = 0
+    FAILED = 1
+    CANCELLED = 2
+    TIMEOUT = 3
+    NODE_FAIL = 4
+    OUT_OF_MEMORY = 5
+    PREEMPTED = 6
+    REQUEUED = 7
+    RUNNING = 8
+
+
+class Job(NamedTuple):
+    """One job, or one life of a job that was requeued. Times are seconds, in one clock.
+
+    submit, eligible: it counts as waiting from the second. start: as recorded, NaN where it is
+    not. runtime: seconds that it ran. limit: its time limit; NaN: not recorded, infinite: none.
+    devices: as it asked for them. nodes, cpus, memory (MB, all nodes together): 0 where they are
+    not recorded. after: the job that it waits for, by its name; empty: none.
+    """
+
+    name: str
+    submit: float
+    runtime: float
+    devices: int
+    limit: float = UNKNOWN
+    status: Status = Status.COMPLETED
+    user: str = ""
+    eligible: float = UNKNOWN
+    start: float = UNKNOWN
+    nodes: int = 0
+    cpus: int = 0
+    memory: int = 0
+    after: str = ""
+
+
+class BadLine(NamedTuple):
+    """A line that is no job, and why."""
+
+    number: int
+    problem: str
+    text: str
+
+
+#: So many bad lines are kept to be shown; all are counted.
+SHOWN = 20
+
+
+@dataclass
+class Skipped:
+    """What a reader left out. bad: how many lines could not be read; shown: the first of them.
+    reasons: lines that are right and no job to simulate, counted by why. still_running: jobs that
+    had not ended: they are taken to have ended then."""
+
+    bad: int = 0
+    shown: list[BadLine] = field(default_factory=list)
+    reasons: dict[str, int] = field(default_factory=dict)
+    still_running: int = 0
+
+    def line(self, number: int, problem: str, text: str) -> None:
+        """A line that cannot be read."""
+        self.bad += 1
+        if len(self.shown) < SHOWN:
+            self.shown.append(BadLine(number, problem, text.strip()[:160]))
+
+    def count(self, reason: str) -> None:
+        """A line that is left out for a reason."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+
+class Trace:
+    """Jobs by order of submission, as columns. source: what it was read from, for people.
+
+    Times are seconds since `epoch`, which is the first submission, in seconds since 1970; 0 where
+    the source has no dates. users: names by number. skipped: what the reader left out. notes: what
+    the source cannot tell, in words.
+    """
+
+    def __init__(self, source: str, jobs: Iterable[Job], skipped: Skipped | None = None) -> None:
+        self.source = source
+        self.skipped = skipped or Skipped()
+        self.notes: list[str] = []
+        self.names: list[str] = []
+        self.users: list[str] = []
+        self.epoch = 0.0
+        self.submit, self.eligible, self.start = array("d"), array("d"), array("d")
+        self.runtime, self.limit = array("d"), array("d")
+        self.devices, self.nodes, self.cpus = array("i"), array("i"), array("i")
+        self.memory, self.user, self.after = array("q"), array("i"), array("i")
+        self.status = array("b")
+        self._fill(jobs)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _fill(self, jobs: Iterable[Job]) -> None:
+        users: dict[str, int] = {}
+        afters: dict[int, str] = {}
+        for job in jobs:
+            at = len(self.names)
+            self.names.append(job.name)
+            self.submit.append(job.submit)
+            eligible = job.submit if math.isnan(job.eligible) else max(job.submit, job.eligible)
+            self.eligible.append(eligible)
+            self.start.append(job.start)
+            self.runtime.append(job.runtime)
+            self.limit.append(job.limit)
+            self.devices.append(job.devices)
+            self.nodes.append(job.nodes)
+            self.cpus.append(job.cpus)
+            self.memory.append(job.memory)
+            self.user.append(users.setdefault(job.user, len(users)))
+            self.status.append(job.status)
+            if job.after:
+                afters[at] = job.after
+            self.after.append(-1)
+        self.users = list(users)
+        if afters:
+            places = {name: at for at, name in enumerate(self.names)}
+            for at, name in afters.items():
+                if name not in places:
+                    self.skipped.count("a dependency on a job that the trace does not hold")
+                self.after[at] = places.get(name, -1)
+        self._sort()
+        self._rebase()
+
+    _COLUMNS = (
+        "submit", "eligible", "start", "runtime", "limit", "devices", "nodes", "cpus",
+        "memory", "user", "status",
+    )  # fmt: skip
+
+    def _sort(self) -> None:
+        submit = self.submit
+        if all(submit[i] <= submit[i + 1] for i in range(len(submit) - 1)):
+            return
+        order = sorted(range(len(submit)), key=submit.__getitem__)
+        for name in self._COLUMNS:
+            column = getattr(self, name)
+            setattr(self, name, array(column.typecode, (column[i] for i in order)))
+        self.names = [self.names[i] for i in order]
+        places = array("i", bytes(4 * len(order)))
+        for new, old in enumerate(order):
+            places[old] = new
+        after = self.after
+        self.after = array("i", (places[after[i]] if after[i] >= 0 else -1 for i in order))
+
+    def _rebase(self) -> None:
+        if not self.names:
+            return
+        first = self.submit[0]
+        self.epoch = first if first > 1e8 else 0.0
+        if first:
+            for name in ("submit", "eligible", "start"):
+                column = getattr(self, name)
+                setattr(self, name, array("d", (value - first for value in column)))
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first submission to the last."""
+        return self.submit[-1] - self.submit[0] if self.names else 0.0
+
+    @property
+    def device_seconds(self) -> float:
+        """What all jobs used together, by what they asked for."""
+        return sum(n * s for n, s in zip(self.devices, self.runtime, strict=True))
+
+    def jobs(self) -> Iterator[Job]:
+        """The jobs again, as values."""
+        for i, name in enumerate(self.names):
+            yield Job(
+                name,
+                self.submit[i],
+                self.runtime[i],
+                self.devices[i],
+                self.limit[i],
+                Status(self.status[i]),
+                self.users[self.user[i]],
+                self.eligible[i],
+                self.start[i],
+                self.nodes[i],
+                self.cpus[i],
+                self.memory[i],
+                self.names[self.after[i]] if self.after[i] >= 0 else "",
+            )
+
+    @property
+    def has_starts(self) -> bool:
+        """Does it say when jobs began?"""
+        return any(not math.isnan(value) for value in self.start)
+
+    @property
+    def has_dependencies(self) -> bool:
+        """Does any job wait for another?"""
+        return any(before >= 0 for before in self.after)
+
+    @property
+    def has_limits(self) -> bool:
+        """Does it say any job's time limit?"""
+        return any(not math.isnan(value) for value in self.limit)

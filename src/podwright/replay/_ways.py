@@ -1,0 +1,145 @@
+"""Which ways there are, as they are typed, and the ground that each stands on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podwright.errors import InvalidRequest
+from podwright.fabric import IPU, Attachment, Cluster
+from podwright.replay._fixed import Mapping, Static
+from podwright.replay._gpus import Gpus
+from podwright.replay._ground import Ground
+from podwright.replay._hosts import Hosts
+from podwright.replay._pod import POLICIES, Counted, Pod
+
+POD_WAYS = (
+    "native",
+    "plugin",
+    "shared",
+    "static:COUNTxDEVICES[+...]",
+    "host-mapping:HOSTSxDEVICES",
+)
+GPU_WAYS = ("shared", "exclusive")
+_PART = re.compile(r"(\d{1,6})x(\d{1,6})")
+_POD = re.compile(r"(?:pod)?(\d{1,8})")
+
+
+@dataclass(frozen=True)
+class HostKind:
+    """Hosts that jobs of a pod run on: how many, cores of each, MB of each (0: not counted)."""
+
+    count: int
+    cpus: int
+    memory: int = 0
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to try. name: as it is shown. stock: (how many, devices of each)."""
+
+    name: str
+    kind: str
+    size: int
+    policy: str = "best-fit"
+    stock: tuple[tuple[int, int], ...] = ()
+    cluster: Cluster | None = None
+    hosts: HostKind | None = None
+
+    def ground(self) -> Ground:
+        """Its devices, all free."""
+        if self.cluster is not None:
+            return Gpus(self.name, self.cluster, exclusive=self.kind == "exclusive")
+        ground = self._pod()
+        if self.hosts is None or self.kind == "host-mapping":
+            return ground
+        return Hosts(ground, self.hosts.count, self.hosts.cpus, self.hosts.memory)
+
+    def _pod(self) -> Ground:
+        if self.kind == "static":
+            return Static(self.name, self.size, self.stock)
+        if self.kind == "host-mapping":
+            return Mapping(self.name, *self.stock[0])
+        if self.policy == "no-shape":
+            return Counted(self.name, self.size)
+        if self.kind == "shared":
+            size = min(self.size, IPU.reconfigurable_max)
+            return Pod(self.name, size, policy=self.policy)
+        return Pod(self.name, self.size, policy=self.policy)
+
+
+def pod_size(text: str) -> int:
+    """Devices of `pod64`, or `64`. Raises InvalidRequest."""
+    found = _POD.fullmatch(text)
+    size, whole = int(found[1]) if found else 0, IPU.max_domain_devices
+    if size <= 0 or size % IPU.devices_per_machine or (size > whole and size % whole):
+        raise InvalidRequest(
+            f"{text!r} is no pod",
+            asked="replay a trace on it",
+            would_work=f"pod4 to pod{whole}, a multiple of 4, or a multiple of {whole}: pod256",
+        )
+    return size
+
+
+def pod_ways(
+    words: Sequence[str], size: int, policies: Sequence[str] = (), hosts: HostKind | None = None
+) -> list[Way]:
+    """The ways that somebody typed, for a pod. Raises InvalidRequest.
+
+    policies: how native, plugin and shared choose blocks; the product's own where none is said.
+    """
+    for policy in policies:
+        if policy not in POLICIES:
+            raise InvalidRequest(
+                f"there is no policy {policy!r}", would_work=f"one of {', '.join(POLICIES)}"
+            )
+    found: list[Way] = []
+    for word in words:
+        kind, _, rest = word.partition(":")
+        if kind in ("native", "plugin", "shared") and not rest:
+            for policy in policies or ("best-fit",):
+                name = kind if policy == "best-fit" else f"{kind}, {policy}"
+                found.append(Way(name, kind, size, policy, hosts=hosts))
+        elif kind in ("static", "host-mapping"):
+            found.append(Way(word, kind, size, stock=_stock(word, kind, rest, size), hosts=hosts))
+        else:
+            raise InvalidRequest(
+                f"there is no way {word!r}", would_work=f"one of {', '.join(POD_WAYS)}"
+            )
+    return found
+
+
+def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[Way]:
+    """The ways for GPU nodes. Raises InvalidRequest."""
+    if cluster.family.attachment is not Attachment.HOST:
+        raise InvalidRequest(
+            f"cluster {cluster.name} has {cluster.family.device_noun}s behind a fabric",
+            asked="take it for GPU nodes",
+            would_work="--pod for such devices",
+        )
+    for word in words:
+        if word not in GPU_WAYS:
+            raise InvalidRequest(
+                f"there is no way {word!r} for GPU nodes",
+                would_work=f"one of {', '.join(GPU_WAYS)}",
+            )
+    return [Way(word, word, cluster.size, cluster=cluster) for word in words]
+
+
+def _stock(word: str, kind: str, rest: str, size: int) -> tuple[tuple[int, int], ...]:
+    parts = [_PART.fullmatch(part) for part in rest.split("+")]
+    stock = tuple((int(part[1]), int(part[2])) for part in parts if part)
+    example = "static:8x4+2x16" if kind == "static" else "host-mapping:4x16"
+    if len(stock) != len(parts) or any(not count or not each for count, each in stock):
+        raise InvalidRequest(f"{word!r} is not understood", would_work=example)
+    if kind == "host-mapping" and len(stock) > 1:
+        raise InvalidRequest(f"{word!r}: all hosts have as many devices", would_work=example)
+    legal = IPU.partition_sizes_in_domain
+    for _, each in stock:
+        if each not in legal and each % IPU.max_domain_devices:
+            raise InvalidRequest(f"{word!r}: {each} devices make no partition", would_work=example)
+    total = sum(count * each for count, each in stock)
+    if total > size:
+        raise InvalidRequest(f"{word!r} takes {total} devices, and the pod has {size}")
+    return stock

@@ -1,0 +1,220 @@
+"""Traces are read as they are written; what cannot be read is counted and shown."""
+
+from __future__ import annotations
+
+import io
+import math
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from podwright.errors import InvalidRequest
+from podwright.replay import SACCT_COMMAND, Status, Trace, example, read_lines, write_anonymous
+from podwright.replay._sacct import FIELDS
+from podwright.replay._tres import duration, memory, when
+
+HEADER = "|".join(FIELDS)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def sacct(*rows: str, header: str = HEADER, **options: object) -> Trace:
+    return read_lines([f"{row}\n" for row in (header, *rows)], "sacct.txt", **options)  # type: ignore[arg-type]
+
+
+def row(name: str = "7", state: str = "COMPLETED", **changes: str) -> str:
+    """A line of sacct's: submitted at 1000, eligible at 1010, begun at 1100."""
+    words = {
+        "JobID": name,
+        "User": "alice",
+        "State": state,
+        "Submit": "1000",
+        "Eligible": "1010",
+        "Start": "1100",
+        "End": "1160",
+        "ElapsedRaw": "60",
+        "TimelimitRaw": "10",
+        "ReqTRES": "billing=4,cpu=8,gres/gpu=4,mem=16G,node=2",
+        "AllocTRES": "billing=4,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=16G,node=2",
+        "NNodes": "2",
+        "NCPUS": "8",
+        "ReqMem": "8Gn",
+    } | changes
+    return "|".join(words[name] for name in HEADER.split("|"))
+
+
+def test_a_line_of_sacct_is_a_job() -> None:
+    (job,) = sacct(row()).jobs()
+    assert job.name == "7"
+    assert job.user == "alice"
+    assert (job.submit, job.eligible, job.start) == (0, 10, 100)
+    assert (job.runtime, job.limit, job.devices) == (60, 600, 4)
+    assert (job.nodes, job.cpus, job.memory) == (2, 8, 16 * 1024)
+
+
+def test_fields_may_stand_in_any_order() -> None:
+    words = dict(zip(HEADER.split("|"), row().split("|"), strict=True))
+    turned = sorted(words)
+    text = "|".join(words[name] for name in turned)
+    assert list(sacct(text, header="|".join(turned)).jobs()) == list(sacct(row()).jobs())
+
+
+def test_a_missing_field_says_what_to_ask_for() -> None:
+    with pytest.raises(InvalidRequest) as error:
+        sacct("7|COMPLETED|1|60", header="JobID|State|Submit|ElapsedRaw")
+    assert "AllocTRES" in str(error.value)
+    assert SACCT_COMMAND in str(error.value)
+
+
+def test_each_life_of_a_requeued_job_and_each_row_of_an_array_is_a_job() -> None:
+    trace = sacct(
+        row("7", "REQUEUED"),
+        row("7", Submit="1200", Eligible="1200", Start="1300"),
+        row("8_1"),
+        row("8_2", "CANCELLED by 1000"),
+        row("8_[3-9%2]", "PENDING", Start="Unknown", ElapsedRaw="0"),
+    )
+    assert [job.name for job in trace.jobs()] == ["7", "8_1", "8_2", "7"]
+    assert [Status(one) for one in trace.status] == [
+        Status.REQUEUED,
+        Status.COMPLETED,
+        Status.CANCELLED,
+        Status.COMPLETED,
+    ]
+    assert trace.skipped.reasons == {"jobs that were still waiting": 1}
+
+
+def test_components_of_a_heterogeneous_job_are_one() -> None:
+    (job,) = sacct(row("9+0"), row("9+1", ElapsedRaw="70")).jobs()
+    assert (job.name, job.devices, job.runtime, job.nodes) == ("9", 8, 70, 4)
+
+
+def test_what_is_left_out_is_counted_and_what_is_broken_is_shown() -> None:
+    trace = sacct(
+        row(),
+        row("7.batch"),
+        row("10", "CANCELLED", Start="None", ElapsedRaw="0"),
+        row("11", ReqTRES="cpu=1", AllocTRES="cpu=1"),
+        row("12", "EXPLODED"),
+        row("13", Submit="yesterday"),
+        "14|too|short",
+        row("15", ReqTRES="gres", AllocTRES="gres"),
+    )
+    assert len(trace) == 1
+    assert trace.skipped.bad == 4
+    assert [one.number for one in trace.skipped.shown] == [6, 7, 8, 9]
+    assert "EXPLODED" in trace.skipped.shown[0].problem
+    assert trace.skipped.reasons == {
+        "steps of jobs": 1,
+        "jobs that were cancelled before they began": 1,
+        "jobs without devices": 1,
+    }
+
+
+def test_a_file_without_one_job_says_why() -> None:
+    with pytest.raises(InvalidRequest) as error:
+        sacct(row("11", ReqTRES="cpu=1", AllocTRES="cpu=1"))
+    assert "1 jobs without devices" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1-02:03:04", 93784), ("02:03:04", 7384), ("03:04", 184), ("10", 600), ("00:00:01.5", 1.5)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+def test_no_limit_is_not_an_unknown_one() -> None:
+    assert duration("UNLIMITED") == math.inf
+    assert duration("Partition_Limit") == math.inf
+    assert math.isnan(duration(""))
+    for wrong in ("1:2:3:4", "a", "-5", "x-01:00:00"):
+        with pytest.raises(ValueError, match=r"is no time|could not convert"):
+            duration(wrong)
+
+
+def test_times_are_of_the_zone_that_is_said_and_in_order_over_its_changes() -> None:
+    summer = when("2026-10-25T01:59:59", BERLIN)
+    winter = when("2026-10-25T03:00:00", BERLIN)
+    assert winter - summer == 2 * 3600 - 59 * 60 - 59 + 59 * 60 + 60
+    assert when("2026-01-01T00:00:00", UTC) == when("2026-01-01T01:00:00+01:00", None)
+    assert when("1767225600", BERLIN) == when("2026-01-01T00:00:00", UTC)
+    assert math.isnan(when("Unknown", UTC))
+
+
+def test_memory_of_each_core_and_node() -> None:
+    assert memory("4Gc", 8, 2) == 32 * 1024
+    assert memory("64Gn", 8, 2) == 128 * 1024
+    assert memory("1.50T", 8, 2) == 1536 * 1024
+    assert memory("512000K", 1, 1) == 500
+    with pytest.raises(ValueError, match="no amount"):
+        memory("much", 1, 1)
+
+
+def test_what_counts_as_a_device_can_be_said() -> None:
+    one = row(AllocTRES="cpu=8,gres/gpu=4,license/ipu=16,node=2")
+    assert sacct(one).devices[0] == 16
+    assert sacct(one, tres="gres/gpu").devices[0] == 4
+    assert sacct(one, tres="node").devices[0] == 2
+    assert sacct(row(AllocTRES="gres/gpu:a=2,gres/gpu:b=3")).devices[0] == 5
+
+
+def test_csv_with_more_columns_and_bad_lines() -> None:
+    text = """\
+user,job,submit_s,runtime_s,devices,walltime_s,status,after
+bob,a,0,10,4,60,COMPLETED,
+bob,b,5,20,8,,FAILED,a
+bob,c,5,x,8,,FAILED,
+bob,d,5,1,0,,FAILED,
+bob,e,5,1,2,,ODD,
+bob,f,5
+"""
+    trace = read_lines(text.splitlines(keepends=True), "t.csv")
+    one, other = trace.jobs()
+    assert (one.name, one.limit, other.after, other.devices) == ("a", 60, "a", 8)
+    assert math.isnan(other.limit)
+    assert trace.skipped.bad == 3
+    assert trace.skipped.reasons == {"jobs without devices": 1}
+
+
+def test_swf() -> None:
+    text = """\
+; Version: 2.2
+  1   100  20  300  16  -1 -1  16  600 -1 1 3 1 1 1 -1 -1 -1
+  2   150  -1   -1  -1  -1 -1  32  600 -1 5 4 1 1 1 -1 -1 -1
+  3   200   0   60   8  -1 -1  -1   -1 -1 0 -1 1 1 1 -1 1 10
+  4   200   0   60
+"""
+    trace = read_lines(text.splitlines(keepends=True), "t.swf")
+    one, other = trace.jobs()
+    assert (one.submit, one.start, one.runtime, one.devices, one.limit) == (0, 20, 300, 16, 600)
+    assert (other.status, other.devices, other.after) == (Status.FAILED, 8, "1")
+    assert trace.skipped.bad == 1
+    assert trace.skipped.reasons == {"jobs that were cancelled before they began": 1}
+
+
+def test_anything_else_is_refused_with_what_would_do() -> None:
+    with pytest.raises(InvalidRequest, match="neither"):
+        read_lines(["hello world\n"], "notes.txt")
+    with pytest.raises(InvalidRequest, match="neither"):
+        read_lines([], "empty")
+
+
+def test_what_is_anonymised_reads_as_the_same_jobs_and_names_nobody() -> None:
+    trace = sacct(row(), row("8", User="bob", Submit="2000", Eligible="2500", Start="2600"))
+    out = io.StringIO()
+    write_anonymous(trace, out)
+    assert "alice" not in out.getvalue()
+    again = read_lines(out.getvalue().splitlines(keepends=True), "a.csv")
+    strip = [job._replace(name="", user="") for job in trace.jobs()]
+    assert [job._replace(name="", user="") for job in again.jobs()] == strip
+    assert again.users == ["0", "1"]
+
+
+def test_the_example_is_the_same_for_a_seed_and_asks_for_its_load() -> None:
+    one, other = example(3, days=5), example(3, days=5)
+    assert repr(list(one.jobs())) == repr(list(other.jobs()))
+    assert repr(list(one.jobs())) != repr(list(example(4, days=5).jobs()))
+    assert one.device_seconds == pytest.approx(0.9 * 64 * 5 * 86400, rel=0.2)
+    assert max(one.devices) <= 32

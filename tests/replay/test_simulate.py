@@ -1,0 +1,316 @@
+"""The simulation: what Slurm and the product would decide, event by event."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from podwright.errors import InvalidRequest
+from podwright.fabric import HGX8, simulated_gpus
+from podwright.placement.line import Blocks
+from podwright.replay import (
+    Chances,
+    HostKind,
+    Job,
+    Outcome,
+    SlurmModel,
+    Trace,
+    Way,
+    example,
+    figures,
+    from_conf,
+    gpu_ways,
+    pod_ways,
+    recorded,
+    simulate,
+)
+from podwright.replay._backfill import Profile
+from podwright.replay._ground import Answer
+from podwright.replay._moves import plan_moves
+from podwright.replay._pod import Pod
+
+PLAIN = SlurmModel(room_s=0.0)
+Take = Callable[[int, int, float], Answer]
+
+
+def run(
+    jobs: Sequence[Job],
+    way: str = "native",
+    size: int = 16,
+    slurm: SlurmModel = PLAIN,
+    **more: object,
+) -> Outcome:
+    policies = [str(more.pop("policy"))] if "policy" in more else []
+    hosts = more.pop("hosts", None)
+    (made,) = pod_ways([way], size, policies, hosts)  # type: ignore[arg-type]
+    return simulate(Trace("t", jobs), made.ground(), slurm, Chances(**more))  # type: ignore[arg-type]
+
+
+def job(at: float, runtime: float, devices: int, **more: object) -> Job:
+    return Job(f"{at}", at, runtime, devices, **more)  # type: ignore[arg-type]
+
+
+def began(out: Outcome) -> list[float]:
+    return list(out.began)
+
+
+def test_small_jobs_pass_a_large_one_that_lacks_licences() -> None:
+    jobs = [job(0, 100, 8), job(1, 100, 16), job(2, 10, 8), job(3, 10, 8)]
+    assert began(run(jobs)) == [0, 100, 2, 12]
+
+
+def test_free_devices_that_are_no_block_start_nothing() -> None:
+    jobs = [job(0, 100, 4), job(0, 50, 4), job(0, 100, 4), job(0, 50, 4), job(1, 9, 8)]
+    assert began(run(jobs))[4] == 100, "8 are free from 50 on, and no 8 side by side"
+    assert began(run(jobs, policy="no-shape"))[4] == 50
+
+
+def test_room_is_made_for_the_first_in_the_queue() -> None:
+    small = [job(at, 100, 4) for at in range(0, 1000, 20)]
+    jobs = sorted([*small, job(30, 10, 16)])
+    jobs.sort(key=lambda one: one.submit)
+    large = [one.devices for one in jobs].index(16)
+    passed = began(run(jobs))
+    assert passed[large] == max(passed), "small ones pass it as long as there are any"
+    roomy = began(run(jobs, slurm=replace(PLAIN, room_s=60.0)))
+    assert roomy[large] == pytest.approx(190, abs=30)
+
+
+def test_nobody_ever_has_a_device_twice() -> None:
+    """Any load, any policy, machines that fail: by the outcome's own word."""
+    trace = example(5, devices=64, days=0.4, load=1.5)
+    for policy in ("best-fit", "lowest", "moves", "trim"):
+        (way,) = pod_ways(["native"], 64, [policy])
+        ground = way.ground()
+        assert isinstance(ground, Pod)
+        take = ground.take
+
+        def checked(
+            name: int, demand: int, end: float, take: Take = take, pod: Pod = ground
+        ) -> Answer:
+            answer = take(name, demand, end)
+            spans = [span for one in pod.jobs for span in pod.spans(one)]
+            places = [place for first, count in spans for place in range(first, first + count)]
+            assert len(places) == len(set(places))
+            return answer
+
+        ground.take = checked  # type: ignore[method-assign, assignment]
+        out = simulate(trace, ground, SlurmModel(), Chances(mtbf_s=1 * 86400.0))
+        assert not any(math.isnan(at) for at in out.began)
+        assert out.failed > 0
+        assert ground.taken == 0
+
+
+def test_a_job_that_a_machine_ends_begins_again() -> None:
+    trace = Trace("t", [job(0, 1000, 4)])
+    (way,) = pod_ways(["native"], 4)
+    out = simulate(trace, way.ground(), PLAIN, Chances(seed=3, mtbf_s=600.0, repair_s=50.0))
+    assert out.failed > 0
+    assert out.ended[0] - out.began[0] == 1000
+
+
+def test_static_partitions_count_by_size() -> None:
+    jobs = [job(0, 100, 3), job(0, 100, 4), job(0, 100, 1), job(1, 10, 9), job(2, 10, 32)]
+    out = run(jobs, "static:2x4+1x16", 64)
+    assert began(out)[:4] == [0, 0, 100, 1]
+    assert out.refused == {"larger than any partition: more than 16 devices": 1}
+
+
+def test_hosts_are_taken_whole_and_backfill_fills_behind_a_large_job() -> None:
+    jobs = [
+        job(0, 1200, 16, limit=1200.0),
+        job(1, 10, 64, limit=60.0),
+        job(2, 300, 4, limit=600.0),
+        job(3, 500, 4, limit=6000.0),
+    ]
+    out = run(jobs, "host-mapping:4x16", 64)
+    first, whole, short, long = began(out)
+    assert (first, whole) == (0, 1200)
+    assert short < 40, "it is over before the large one begins"
+    assert long == 1210, "it would not be"
+
+
+def test_three_hosts_are_no_allocation() -> None:
+    out = run([job(0, 10, 48)], "host-mapping:4x16", 64)
+    assert list(out.where) == [0, 0, 64]
+
+
+def test_jobs_wait_for_the_cores_and_memory_that_they_asked_for() -> None:
+    one = job(0, 100, 1, nodes=1, cpus=8, limit=600.0)
+    jobs = [one, one, job(1, 5, 1, nodes=1, cpus=8, limit=60.0)]
+    assert began(run(jobs, hosts=HostKind(2, 8))) == [0, 0, 100]
+    heavy = [job(0, 100, 1, memory=900, limit=600.0), job(0, 100, 1, memory=900, limit=600.0)]
+    assert began(run(heavy, hosts=HostKind(1, 8, 1000))) == [0, 100]
+    assert run([job(0, 1, 1, cpus=9)], hosts=HostKind(1, 8)).refused
+
+
+def test_dependencies_wait_for_their_job() -> None:
+    jobs = [Job("a", 0, 50, 1), Job("b", 1, 5, 1, after="a"), Job("c", 1, 5, 1, after="lost")]
+    trace = Trace("t", jobs)
+    (way,) = pod_ways(["native"], 16)
+    out = simulate(trace, way.ground(), PLAIN)
+    assert list(out.began) == [0, 50, 1]
+    assert figures(trace, out)["wait"]["mean"] == 0, "they were not eligible before"
+    assert trace.skipped.reasons
+
+
+def test_a_trace_is_replayed_twice_alike_and_is_not_changed() -> None:
+    trace = Trace("t", [Job("a", 0, 50, 1), Job("b", 1, 5, 1, after="a")])
+    before = repr(list(trace.jobs()))
+    (way,) = pod_ways(["native"], 16)
+    outs = [simulate(trace, way.ground(), PLAIN) for _ in range(2)]
+    assert outs[0] == outs[1]
+    assert repr(list(trace.jobs())) == before
+
+
+def test_fair_share_lets_the_user_pass_who_has_used_less() -> None:
+    jobs = [Job("0", 0, 1000, 16, user="greedy")]
+    jobs += [Job(str(at), at, 10, 16, user="greedy") for at in (1, 2)]
+    jobs += [Job("9", 3, 10, 16, user="modest")]
+    slurm = replace(PLAIN, weight_fairshare=1000.0, calc_period=60.0)
+    assert began(run(jobs, slurm=slurm)) == [0, 1010, 1020, 1000]
+    assert began(run(jobs)) == [0, 1000, 1010, 1020]
+
+
+def test_size_may_weigh() -> None:
+    jobs = [job(0, 100, 16), job(1, 10, 2), job(2, 10, 16)]
+    assert began(run(jobs, slurm=replace(PLAIN, weight_size=1000.0)))[1:] == [110, 100]
+    small = replace(PLAIN, weight_size=1000.0, favor_small=True)
+    assert began(run(jobs, slurm=small))[1:] == [100, 110]
+
+
+def test_a_slurm_conf_sets_the_model() -> None:
+    found = from_conf(
+        {
+            "schedulerparameters": "bf_interval=60,bf_window=2880,bf_max_job_test=50,defer",
+            "prioritytype": "priority/multifactor",
+            "priorityweightage": "1000",
+            "prioritymaxage": "1-0",
+            "priorityfavorsmall": "YES",
+        }
+    )
+    assert (found.bf_interval, found.bf_window, found.bf_max_job_test) == (60, 172800, 50)
+    assert (found.weight_age, found.max_age, found.favor_small) == (1000, 86400, True)
+    basic = {"prioritytype": "priority/basic", "priorityweightage": "1000"}
+    assert not from_conf(basic).ranks
+
+
+def test_gpus_are_packed_or_alone() -> None:
+    cluster = simulated_gpus("two", HGX8, 2)
+    jobs = [job(0, 100, 2), job(0, 100, 2), job(1, 10, 8), job(2, 10, 12)]
+    shared, alone = (
+        simulate(Trace("t", jobs), way.ground(), PLAIN)
+        for way in gpu_ways(["shared", "exclusive"], cluster)
+    )
+    assert began(shared)[:3] == [0, 0, 1]
+    assert began(shared)[3] == 11
+    assert began(alone)[2] == 100
+
+
+def test_a_move_makes_the_block_that_is_missing() -> None:
+    jobs = [job(0, 1000, 4), job(0, 50, 4), job(0, 1000, 4), job(0, 50, 4), job(60, 9, 8)]
+    out = run(jobs, policy="moves", move_s=10.0)
+    assert out.moves == 1
+    assert out.began[4] == 70
+    assert sorted(out.ended)[-2:] == [1000, 1010], "who moved ends as much later"
+    assert run(jobs, policy="moves", movable=0.0).began[4] == 1000
+
+
+def test_moves_that_do_not_pay_are_not_made() -> None:
+    blocks = Blocks((1 << 8) - 1)
+    blocks.free = 0b11110000 ^ 0b00100000 | 0b00001101
+    held = {1: (0b00100000, 50.0), 2: (0b00000010, 5000.0)}
+    found = plan_moves(blocks, 2, held, lost=lambda name: 50.0 - 10 * (name == 1), now=0.0)
+    assert found is not None
+    assert found.jobs == ((1, 0),)
+    assert plan_moves(blocks, 2, held, lost=lambda _: math.inf, now=0.0) is None
+    dear = plan_moves(blocks, 2, held, lost=lambda _: 300.0, now=0.0)
+    assert dear is not None
+    assert dear.jobs == ((2, 0),), "the other block is free sooner by itself"
+
+
+def test_moving_leaves_all_others_where_they_are_at_random() -> None:
+    rng = random.Random(4)
+    for _ in range(100):
+        blocks, held = Blocks((1 << 32) - 1), {}
+        for name in range(rng.randrange(3, 20)):
+            order = rng.randrange(4)
+            start = blocks.find(order)
+            if start is not None:
+                blocks.take(start, order)
+                held[name] = (((1 << (1 << order)) - 1) << start, rng.uniform(100, 9000))
+        for name in rng.sample(sorted(held), len(held) // 2):
+            blocks.free |= held.pop(name)[0]
+        order = rng.randrange(1, 4)
+        fixed = {name for name in held if rng.random() < 0.3}
+        lost = {name: math.inf if name in fixed else 5.0 for name in held}
+        found = plan_moves(blocks, order, held, lost=lost.__getitem__, now=0.0)
+        if found is None:
+            continue
+        free = blocks.free & ~found.devices
+        for name, size in found.jobs:
+            assert name not in fixed
+            assert held[name][0] & found.devices == held[name][0]
+            trial = Blocks(blocks.capacity)
+            trial.free = free
+            start = trial.find(size)
+            assert start is not None
+            free &= ~(((1 << (1 << size)) - 1) << start)
+        others = [bits for name, (bits, _) in held.items() if name not in dict(found.jobs)]
+        assert not any(bits & found.devices for bits in others)
+
+
+def test_recorded_starts_are_given_devices_as_they_came() -> None:
+    jobs = [
+        job(0, 100, 4, start=0.0),
+        job(0, 100, 4, start=0.0),
+        job(0, 10, 8, start=5.0),
+        job(50, 10, 16, start=60.0),
+        job(200, 10, 32, start=200.0),
+    ]
+    (way,) = pod_ways(["native"], 16)
+    found = recorded(Trace("t", jobs), way.ground())
+    assert (found["peak"], found["placed"], found["without_room"], found["refused"]) == (
+        32,
+        3,
+        1,
+        1,
+    )
+    assert found["overlapping"] == 4
+
+
+def test_the_profile_plans_around_what_ends() -> None:
+    profile = Profile(0.0, 2, [(100.0, 4), (50.0, 2)])
+    assert profile.earliest(2, 1000.0, 1e9) == 0
+    assert profile.earliest(4, 10.0, 1e9) == 50
+    profile.reserve(50.0, 200.0, 4)
+    assert profile.earliest(2, 60.0, 1e9) == 100
+    assert profile.earliest(2, 50.0, 1e9) == 0
+    assert profile.earliest(8, 1.0, 1e9) == 200
+    assert profile.earliest(9, 1.0, 1e9) == math.inf
+    assert profile.earliest(8, 1.0, 150.0) == math.inf
+
+
+def test_ways_are_checked_before_anything_runs() -> None:
+    for words in (
+        ["natve"],
+        ["static"],
+        ["static:8x5"],
+        ["static:99x4"],
+        ["host-mapping:2x16+1x8"],
+    ):
+        with pytest.raises(InvalidRequest):
+            pod_ways(words, 64)
+    with pytest.raises(InvalidRequest):
+        pod_ways(["native"], 64, ["worst-fit"])
+
+
+def test_a_way_goes_to_another_process_and_back() -> None:
+    for way in pod_ways(["native", "shared", "static:1x4", "host-mapping:1x16"], 64):
+        assert pickle.loads(pickle.dumps(way)) == way
+        assert isinstance(way, Way)
