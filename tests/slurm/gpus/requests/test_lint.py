@@ -122,3 +122,18 @@ def test_an_empty_file_and_a_binary_one_are_no_trouble() -> None:
     assert [f.rule for f in findings("\x00\x01\ufffd" * 50)] == ["no-shebang"]
     unclosed = "#!/bin/sh\n#SBATCH '--job-name=unclosed\n"
     assert [f.rule for f in findings(unclosed)] == ["bad-value"]
+
+
+@pytest.mark.parametrize("line", ["{{ header }}", "#SBATCH -p <name>", "#SBATCH -A %(account)s"])
+def test_values_of_a_template_are_no_mistakes(line: str) -> None:
+    wrong = "#SBATCH --time=TBD\n#SBATCH --nodes = 2\n\nsrun ./a\n#SBATCH --mem=4G\n"
+    assert {f.rule for f in lint(read_script(f"#!/bin/bash\n{wrong}"))} >= {"late-directive"}
+    script = read_script(f"#!/bin/bash\n{line}\n{wrong}")
+    told = {f.rule for f in lint(script)}
+    assert not told & {"bad-value", "stray-word", "late-directive"}
+    assert [f.line for f in lint(script, better=True) if f.rule == "template"] == [2]
+
+
+def test_notes_with_a_script_in_them_are_no_script() -> None:
+    notes = "Log in first.\n\n#!/bin/bash\n#SBATCH --time=1\n\nsrun ./a\n#SBATCH --mem=4G\n"
+    assert lint(read_script(notes)) == []

@@ -25,7 +25,8 @@ MAGIC = "#SBATCH"
 _LEFT_OPEN = re.compile(
     r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@\w+@"
     r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+|FIXME|TODO|CHANGE_?ME|\?\?|HH:MM|DD-HH|\.\.\.|\u2026"
-    r"|[-=:\s][XxNM]+(?=\s*$|\s+#)|=X+[A-Z]?\b"
+    r"|[-=:\s][XxNM]+(?=\s*$|\s+#)|=X+[A-Z]?\b|%\(\w+\)[sdif]|\$\{\{|%[A-Z][A-Z_]{2,}%"
+    r"|\b(?i:your[-_]\w+|placeholder|replace[-_]?me|to[-_]be[-_]\w+)|=_{2,}"
 )
 _TO_COME = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")  # a template's own line
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
@@ -73,6 +74,11 @@ def left_open(line: str) -> bool:
     """Whether a template leaves something of this line to be filled in."""
     said = MAGIC + line.removeprefix(MAGIC).partition("#")[0]
     return bool(_LEFT_OPEN.search(said)) or "FIXME" in line
+
+
+def waits_for_value(line: str) -> bool:
+    """Whether a line above the first command, that one included, is a template's."""
+    return bool(_TO_COME.match(line)) or (line.startswith(MAGIC) and left_open(line))
 
 
 def words_of(line: str) -> list[str] | None:

@@ -78,6 +78,17 @@ def no_shebang(case: Case) -> Iterator[Found]:
     yield Found(1, reason, "#!/bin/bash", sure=sure, before=True, level=level)
 
 
+@rule(
+    "template",
+    "better",
+    "values are left to be filled in, and what hangs on them is not judged",
+    _MAN,
+)
+def template(case: Case) -> Iterator[Found]:
+    if line := case.script.template:
+        yield Found(line, "a value is to be filled in here: what hangs on it is not judged")
+
+
 def _problem(kind: str, case: Case) -> Iterator[Problem]:
     yield from (one for one in case.script.problems if one.kind == kind)
 

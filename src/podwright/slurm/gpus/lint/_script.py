@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint._directives import read_directives
+from podwright.slurm.gpus.lint._directives import read_directives, waits_for_value
 from podwright.slurm.gpus.lint._launchers import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
 from podwright.slurm.gpus.requests import Given, Request, read_request
@@ -43,6 +43,22 @@ class Script:
         return self.parts == 1 and not any(
             name in _COUNTS or "gpu" in name or name.startswith("ntasks") for name in self.open
         )
+
+    @property
+    def template(self) -> int:
+        """The first line that leaves a value to be filled in, 0 where none does.
+
+        Only what sbatch reads counts: a program's own text is full of braces and brackets.
+        """
+        last = self.first_command or len(self.lines)
+        found = (n for n, line in enumerate(self.lines[:last], 1) if waits_for_value(line))
+        return next(found, 0)
+
+    @property
+    def prose(self) -> bool:
+        """Whether it begins like notes or a page, and not like a script with its shebang lost."""
+        first = next((line for line in self.lines if line.strip()), "#")
+        return first.lstrip("\ufeff \t")[:1].isalpha()
 
     @cached_property
     def shell(self) -> Shell:
