@@ -1,4 +1,4 @@
-"""`podwright node …`: what concerns one node: is it fit for jobs?"""
+"""`podwright node …`: what concerns one node: is it fit for jobs, and fast?"""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 #: Each verb, and the module that adds it.
-_VERBS = {"health": "_node_health"}
+_VERBS = {"health": "_node_health", "bench": "_node_bench"}
 
 
 def add_parser(subparsers: Any, words: Sequence[str] = ()) -> None:
     """Add `node` and its verbs; only the verb that `words` begin with, where it is one."""
-    parser = subparsers.add_parser("node", help="is a GPU node fit for jobs?")
+    parser = subparsers.add_parser(
+        "node", help="is a GPU node fit for jobs, and as fast as others?"
+    )
     verbs = parser.add_subparsers(
         metavar="VERB", dest="node_verb", required=True, prog="podwright node"
     )

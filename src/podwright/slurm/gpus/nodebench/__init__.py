@@ -1,0 +1,23 @@
+"""Is each node as fast as the others, and as the hardware should be?"""
+
+from podwright.slurm.gpus.nodebench._bench import Bench, Slow, bench, srun_step
+from podwright.slurm.gpus.nodebench._history import Change, changes, keep, rates
+from podwright.slurm.gpus.nodebench._rounds import Verdict, judge, most_rounds, next_round
+from podwright.slurm.gpus.nodebench._ways import PAIRS, ways
+
+__all__ = [
+    "PAIRS",
+    "Bench",
+    "Change",
+    "Slow",
+    "Verdict",
+    "bench",
+    "changes",
+    "judge",
+    "keep",
+    "most_rounds",
+    "next_round",
+    "rates",
+    "srun_step",
+    "ways",
+]

@@ -1,0 +1,174 @@
+"""The benchmark of a job's nodes: each by itself, then in rounds of pairs; each round is a step."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from podwright.errors import Unavailable
+from podwright.slurm.gpus.nodebench._rank import MARK, TOKEN
+from podwright.slurm.gpus.nodebench._rounds import SHARE, Pair, Round, Verdict, judge, next_round
+
+_RANK = (sys.executable, "-P", "-m", "podwright.slurm.gpus.nodebench._rank")
+_LIMIT = 120.0  # seconds of a step, beside what it measures
+
+#: Runs a step on nodes: what its tasks said, by node.
+Step = Callable[[Sequence[str], Mapping[str, object]], dict[str, dict[str, object]]]
+
+
+class Slow(NamedTuple):
+    """part: a node, or two of them for the way in between. what: was measured. rate, reference:
+    Gb/s, what it did and what others do, or the hardware should."""
+
+    part: str
+    what: str
+    rate: float
+    reference: float
+
+
+class Bench(NamedTuple):
+    """within: rates inside nodes by node and kind. rounds: rates of pairs. slow: who is. unsure:
+    nodes of which nothing can be said. errors: by node."""
+
+    nodes: tuple[str, ...]
+    way: str
+    within: dict[str, dict[str, float]]
+    rounds: tuple[Round, ...]
+    verdict: Verdict
+    slow: tuple[Slow, ...]
+    errors: dict[str, str]
+
+
+def bench(
+    nodes: Sequence[str],
+    step: Step,
+    *,
+    way: str = "tcp",
+    seconds: float = 2.0,
+    expected: float = 0.0,
+    port: int = 0,
+    say: Callable[[str], None] = lambda text: None,
+) -> Bench:
+    """Measure nodes. expected: Gb/s of a pair by the hardware; 0: what most of them do. say: is
+    told how far it is. Raises Unavailable."""
+    errors: dict[str, str] = {}
+    port = port or 20000 + secrets.randbelow(20000)
+    say(f"{len(nodes)} nodes by themselves")
+    task: dict[str, object] = {"pairs": [], "way": way, "port": port, "seconds": seconds}
+    said = step(nodes, task)
+    within = {node: _rates(said.get(node, {}), errors, node) for node in nodes}
+    again = sorted({slow.part for slow in _slow_within(within)})
+    if again:  # once more, with less around them: noise goes, a slow node stays slow
+        say(f"{len(again)} of them again")
+        said = step(again, task)
+        for node in again:
+            better = _rates(said.get(node, {}), errors, node)
+            for kind, rate in within[node].items():
+                within[node][kind] = max(rate, better.get(kind, 0.0))
+    rounds: list[Round] = []
+    while pairs := next_round(nodes, rounds, expected):
+        say(f"round {len(rounds) + 1}: {len(pairs)} pairs")
+        busy = sorted(node for pair in pairs for node in pair)
+        said = step(busy, {**task, "pairs": pairs, "port": port + 1 + len(rounds)})
+        rounds.append({pair: _pair(pair, said, errors) for pair in pairs})
+    verdict = judge(nodes, rounds, expected)
+    slow = [*_slow_pairs(verdict, rounds), *_slow_within(within)]
+    return Bench(tuple(nodes), way, within, tuple(rounds), verdict, tuple(slow), errors)
+
+
+def _rates(said: Mapping[str, object], errors: dict[str, str], node: str) -> dict[str, float]:
+    found = said.get("within")
+    if isinstance(found, dict):
+        return {str(kind): float(rate) for kind, rate in found.items()}
+    errors[node] = str(said.get("error", "said nothing"))
+    return {}
+
+
+def _pair(pair: Pair, said: Mapping[str, Mapping[str, object]], errors: dict[str, str]) -> float:
+    rates = []
+    for node in pair:
+        answer = said.get(node, {})
+        rate = answer.get("rate")
+        if isinstance(rate, float | int):
+            rates.append(float(rate))
+        else:
+            errors[node] = str(answer.get("error", "said nothing"))
+    return min(rates) if len(rates) == 2 else 0.0
+
+
+def _slow_pairs(verdict: Verdict, rounds: Sequence[Round]) -> list[Slow]:
+    out = []
+    for node in verdict.nodes:
+        rates = [rate for one in rounds for pair, rate in one.items() if node in pair]
+        out.append(Slow(node, "to other nodes", statistics.median(rates), verdict.reference))
+    for way in verdict.ways:
+        rates = [one[way] for one in rounds if way in one]
+        out.append(Slow(" to ".join(way), "this way alone", max(rates), verdict.reference))
+    return out
+
+
+def _slow_within(within: Mapping[str, Mapping[str, float]]) -> list[Slow]:
+    """Nodes below what the median of them does, of three or more."""
+    out = []
+    for kind in dict.fromkeys(kind for rates in within.values() for kind in rates):
+        values = {node: rates[kind] for node, rates in within.items() if kind in rates}
+        if len(values) < 3:
+            continue
+        middle = statistics.median(values.values())
+        out += [
+            Slow(node, kind, rate, middle) for node, rate in values.items() if rate < SHARE * middle
+        ]
+    return out
+
+
+def srun_step(environ: Mapping[str, str]) -> Step:
+    """Steps of the job that we are in, by srun."""
+    token = secrets.token_hex(32)
+
+    def step(nodes: Sequence[str], task: Mapping[str, object]) -> dict[str, dict[str, object]]:
+        command = [
+            "srun", "--overlap", f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}",
+            "--ntasks-per-node=1", f"--nodelist={','.join(nodes)}", "--cpu-bind=none",
+            "--mpi=none", "--kill-on-bad-exit=0", "--export=ALL", "--quiet", "--input=none",
+            "--mem=0", *_RANK, json.dumps(task),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command,
+                env={**environ, TOKEN: token},
+                capture_output=True,
+                text=True,
+                timeout=_LIMIT + 4 * float(str(task["seconds"])),
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            out = late.stdout or b""
+            return read_step(out.decode(errors="replace") if isinstance(out, bytes) else out)
+        except OSError as error:
+            raise Unavailable(f"srun: {error.strerror}", asked="measure nodes") from None
+        found = read_step(done.stdout)
+        if not found:
+            raise Unavailable(
+                f"the step said nothing: {done.stderr.strip()[-300:]}",
+                asked="measure nodes",
+                would_work="run it inside a job of all these nodes, with podwright on each",
+            )
+        return found
+
+    return step
+
+
+def read_step(text: str) -> dict[str, dict[str, object]]:
+    """What the tasks of a step said, by node."""
+    found: dict[str, dict[str, object]] = {}
+    for line in text.splitlines():
+        _, mark, body = line.partition(MARK)
+        if mark:
+            said = json.loads(body)
+            found[str(said["node"])] = said
+    return found

@@ -1,0 +1,100 @@
+"""Of eight hosts one has a slow network card and one a busy one: both are named, and no other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.outer.lab import HostsLab, LabError, SlurmLab, poll
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+NAMES = tuple(f"h{k}" for k in range(1, 9))
+#: Sends to the host ctl as fast as the card lets it, over several connections.
+LOAD = """
+import socket, sys, threading
+def send():
+    with socket.create_connection(("ctl", int(sys.argv[1]))) as link:
+        while True:
+            link.sendall(bytes(65536))
+ends = [threading.Thread(target=send) for _ in range(4)]
+for end in ends: end.start()
+"""
+SINK = """
+import socket, threading
+def drop(link):
+    while link.recv(1 << 20): pass
+with socket.create_server(("", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    while True:
+        threading.Thread(target=drop, args=(server.accept()[0],), daemon=True).start()
+"""
+
+
+class BenchLab:
+    """Eight hosts whose cards give 100 Mb/s, less than this machine's cores can do."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.hosts = stack.enter_context(HostsLab(["ctl", *NAMES]))
+        self.slurm = stack.enter_context(SlurmLab(hosts=self.hosts, cpus=2))
+        for name in NAMES:
+            self.shape(name, 100)
+
+    def shape(self, name: str, mbit: int) -> None:
+        words = f"tc qdisc replace dev eth0 root tbf rate {mbit}mbit burst 64kb latency 50ms"
+        done = self.hosts.exec(name, *words.split())
+        if done.returncode:
+            raise LabError(done.stderr)
+
+    def start(self, host: str, program: str, *words: str) -> subprocess.Popen[str]:
+        command = self.hosts.place(host).wrap([sys.executable, "-c", program, *words])
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def bench(self, *words: str) -> Any:
+        done = self.slurm.run(
+            sys.executable, "-m", "podwright.cli.podwright", "node", "bench", "--json",
+            "--seconds=1", "--way=tcp", f"--nodelist={','.join(NAMES)}",
+            f"--keep={self.slurm.folder}/bench.jsonl", *words,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert len(found["rounds"]) <= 6, found
+        return found
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[BenchLab]:
+    with ExitStack() as stack:
+        yield BenchLab(stack)
+
+
+def slow(found: Any) -> set[str]:
+    """Who is slow to others. Memory is one machine's here, whoever measures it."""
+    return {one["part"] for one in found["slow"] if one["what"] == "to other nodes"}
+
+
+def test_one_is_shaped_and_one_is_loaded(lab: BenchLab) -> None:
+    found = lab.bench()
+    assert slow(found) == set(), found
+    lab.shape("h3", 30)
+    sink = lab.start("ctl", SINK)
+    assert sink.stdout is not None
+    load = lab.start("h6", LOAD, sink.stdout.readline().strip())
+    try:
+        found = lab.bench()
+        assert slow(found) == {"h3", "h6"}, found
+        changed = {one["node"] for one in found["changes"] if "between" in one["what"]}
+        assert changed == {"h3", "h6"}
+    finally:
+        for process in (load, sink):
+            process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
+    poll("no job is left", lambda: not lab.slurm.ok("squeue", "-h").strip())
