@@ -9,7 +9,7 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-outer soak bench check lock proto docs release clean
+.PHONY: help demo test test-outer soak bench check lock proto docs release debian clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ proto: $(VENV)/.dev  ## Regenerate the wire's messages
 release: $(VENV)/.dev  ## Wheel, source archive, SBOM, licences, checksums of HEAD, into dist/
 	@rm -rf dist
 	@$(BIN)/python -m tools.release
+
+debian: $(VENV)/.dev  ## Debian packages of HEAD, into dist/
+	@$(BIN)/python -m tools.debian
 
 lock: $(VENV)/.dev  ## Renew the locks (needs uv)
 	@bash tools/lock.sh

@@ -87,6 +87,11 @@ def without_wheel(
     return found
 
 
+def without_markers(pins: Sequence[Pin], machine: str, python: tuple[int, int]) -> list[Pin]:
+    """The pins that apply to that Linux machine and Python."""
+    return [pin for pin in pins if _applies(pin, machine, python)]
+
+
 def _applies(pin: Pin, machine: str, python: tuple[int, int]) -> bool:
     marker = pin.requirement.marker
     version = ".".join(map(str, python))

@@ -8,11 +8,12 @@ from pathlib import Path
 _SYSTEM = Path("/var/lib/podwright")
 
 
-def own_key() -> Path:
+def own_key(*, system: bool | None = None) -> Path:
     """The key that the server and the agents of this machine share, unless they are told another:
-    a private file of their account's."""
+    a private file of their account's. system: of the system's server; by default, as root's is."""
     named = os.environ.get("PODWRIGHT_AGENT_KEY", "")
-    return Path(named) if named else state_folder(system=os.geteuid() == 0) / "agent.key"
+    system = os.geteuid() == 0 if system is None else system
+    return Path(named) if named else state_folder(system=system) / "agent.key"
 
 
 def state_folder(*, system: bool) -> Path:

@@ -170,6 +170,11 @@ def build_parser() -> Parser:
         "--user", action="store_true", help="this user's own server, silent, in the background"
     )
     life.add_argument(
+        "--system",
+        action="store_true",
+        help="serve everybody on this machine, as root's server does, from any account",
+    )
+    life.add_argument(
         "--idle-seconds",
         metavar="N",
         type=seconds,
@@ -284,7 +289,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     from podwright.store import shows_password, storage_file
     from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 
-    for_all = os.geteuid() == 0 and not arguments.user
+    for_all = (os.geteuid() == 0 or arguments.system) and not arguments.user
     named = arguments.socket or os.environ.get(SOCKET_VARIABLE, "")
     if "," in named and not arguments.socket:
         raise InvalidRequest(
@@ -319,7 +324,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         socket_mode=0o666 if for_all else 0o600,
         private=not named and not for_all,
         agent_key=Path(arguments.agent_key) if arguments.agent_key else None,
-        own_key=own_key(),
+        own_key=own_key(system=for_all),
         silence=arguments.agent_silence,
         nmx=arguments.nmx,
         nmx_login=Path(arguments.nmx_login) if arguments.nmx_login else None,

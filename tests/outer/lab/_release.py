@@ -34,17 +34,23 @@ class Suite:
     """A Debian: its name, debootstrap's script for it ("": one of that name).
 
     proven: the version of its package slurmctld that the tests were last run with, for a suite that
-    moves.
+    moves. packages: beside those that every Debian has.
     """
 
     name: str
     script: str = ""
     proven: str = ""
+    packages: str = PACKAGES
 
 
 SUITES = {
     "middle": Suite("trixie"),
     "newest": Suite("forky", script="sid", proven="26.05.5-1"),
+}
+#: Debians as their users install packages on them: with what ours depend on, and nothing more.
+CLEAN = {
+    name: Suite(name, packages="python3,adduser,slurm-client")
+    for name in ("bookworm", "trixie")
 }
 
 
@@ -85,6 +91,11 @@ def release(name: str) -> Release:
     return Release(name, None if name == "oldest" else _root(SUITES[name]))
 
 
+def clean(suite: str) -> Path:
+    """The folder of a clean Debian, `bookworm` or `trixie`; never change what is in it."""
+    return _root(CLEAN[suite])
+
+
 def moved_on() -> Iterator[str]:
     """A line for each suite whose archive, when last looked at, had gone beyond what is proven."""
     for name, suite in SUITES.items():
@@ -102,8 +113,8 @@ def _root(suite: Suite) -> Path:
     need("debootstrap")
     CACHE.mkdir(parents=True, exist_ok=True)
     # Other packages are another folder: somebody may be in the old one.
-    base = CACHE / f"{suite.name}-{hashlib.sha256(PACKAGES.encode()).hexdigest()[:8]}"
-    with (CACHE / "lock").open("w") as lock:
+    base = CACHE / f"{suite.name}-{hashlib.sha256(suite.packages.encode()).hexdigest()[:8]}"
+    with (CACHE / f"{base.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not suite.proven:
             return _kept(base) or _made(suite, base, debian_mirror())
@@ -123,7 +134,7 @@ def _kept(root: Path) -> Path | None:
 def _made(suite: Suite, root: Path, mirror: str) -> Path:
     if root.exists():
         shutil.rmtree(root)
-    what = ["--variant=minbase", f"--include={PACKAGES}", suite.name, str(root), mirror]
+    what = ["--variant=minbase", f"--include={suite.packages}", suite.name, str(root), mirror]
     done = subprocess.run(
         ["debootstrap", *what, *([suite.script] if suite.script else [])],
         capture_output=True,
