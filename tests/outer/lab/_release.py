@@ -49,8 +49,7 @@ SUITES = {
 }
 #: Debians as their users install packages on them: with what ours depend on, and nothing more.
 CLEAN = {
-    name: Suite(name, packages="python3,adduser,slurm-client")
-    for name in ("bookworm", "trixie")
+    name: Suite(name, packages="python3,adduser,slurm-client") for name in ("bookworm", "trixie")
 }
 
 

@@ -1,0 +1,209 @@
+"""Debian packages in clean Debians without a network: installed, used, upgraded, purged.
+
+There is no systemd as PID 1: units are verified, and what they start is started as they would,
+under their account and with the capabilities that they leave it; killed, and started again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tools.debian import MACHINES, SUITES, fields, locked_wheels, pack, server_tree, slurm_tree
+from tools.release import ROOT, build, commit_time, export
+
+from podwright.cli._commands import COMMANDS
+from podwright.cli._manual import section
+from tests.outer.lab._release import clean, release
+
+pytestmark = pytest.mark.outer
+
+ALICE = "games"
+#: A root of its own over a clean one: what is written goes with the process that holds it.
+_ENTER = """
+mount -t tmpfs tmpfs "$2"; mkdir "$2/up" "$2/work" "$2/root"
+mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/up,workdir=$2/work" "$2/root"
+for d in proc sys dev; do mount --rbind "/$d" "$2/root/$d"; done
+mount -t tmpfs tmpfs "$2/root/run"; mount -t tmpfs -o mode=1777 tmpfs "$2/root/tmp"
+mkdir "$2/root/debs"; mount --bind "$3" "$2/root/debs"
+ip link set lo up
+touch "$2/root/run/entered"
+exec sleep infinity
+"""
+
+
+class Debian:
+    """A clean Debian of our own, with packages to install in /debs."""
+
+    def __init__(self, suite: str, folder: Path, debs: Path) -> None:
+        self.suite, self.root = suite, folder / "root"
+        words = ["unshare", "-mn", "--propagation", "private", "bash", "-euc", _ENTER, "-"]
+        self._holder = subprocess.Popen([*words, str(clean(suite)), str(folder), str(debs)])
+        self._processes: list[subprocess.Popen[bytes]] = []
+        until(lambda: self.here(["test", "-e", f"{self.root}/run/entered"]).returncode == 0)
+
+    def here(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command of this machine's where that root is mounted."""
+        enter = ["nsenter", "-t", str(self._holder.pid), "-m", "-n", "--"]
+        assert self._holder.poll() is None
+        return subprocess.run([*enter, *argv], capture_output=True, text=True, check=False)
+
+    def inside(self, line: str, user: str = "root") -> list[str]:
+        """The words that run a line of shell in that Debian, with nothing of ours in it."""
+        enter = ["nsenter", "-t", str(self._holder.pid), "-m", "-n", "--"]
+        as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        clean_environ = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
+        who = as_user if user != "root" else []
+        return [*enter, "chroot", str(self.root), *clean_environ, *who, "sh", "-ec", line]
+
+    def run(self, line: str, user: str = "root") -> str:
+        """What a line of shell that must succeed prints."""
+        done = subprocess.run(self.inside(line, user), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def start_server(self) -> subprocess.Popen[bytes]:
+        """What the unit starts, as the unit and what the package adds to it say."""
+        unit = self.run("cat /usr/lib/systemd/system/vipu-server.service")
+        unit += self.run("cat /usr/lib/systemd/system/vipu-server.service.d/*.conf")
+        said = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+        capabilities = [f"+{name[4:].lower()}" for name in said["CapabilityBoundingSet"].split()]
+        words = ["setpriv", f"--reuid={said['User']}", f"--regid={said['Group']}", "--init-groups"]
+        words += ["--no-new-privs", "--bounding-set=" + ",".join(["-all", *capabilities])]
+        start = f"umask {said['UMask']}; . /etc/podwright/vipu-server.env; "
+        start += f"exec {shlex.join(words)} {said['ExecStart']}"
+        process = subprocess.Popen(self.inside(start))
+        self._processes.append(process)
+        until(lambda: subprocess.run(self.inside("vipu --server-version")).returncode == 0)
+        return process
+
+    def kill_server(self, process: subprocess.Popen[bytes]) -> None:
+        """By force; nsenter becomes what it starts."""
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        """All that was started, and all that was written, is gone."""
+        for process in [*self._processes, self._holder]:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 300
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our wheel, of what is committed."""
+    folder = tmp_path_factory.mktemp("own")
+    build(export(ROOT, folder), folder / "dist", commit_time(ROOT, "HEAD"))
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module", params=sorted(SUITES))
+def debs(
+    request: pytest.FixtureRequest, own: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """A Debian's name, and a folder with its packages: first.deb, next.deb, slurm.deb."""
+    os.environ["PODWRIGHT_QUICK"] = "1"
+    name: str = request.param
+    suite, folder = SUITES[name], tmp_path_factory.mktemp(name)
+    machine = {v: k for k, v in MACHINES.items()}[os.uname().machine]
+    tree, into = folder / "tree", folder / "debs"
+    into.mkdir()
+    server_tree(tree, [*locked_wheels(suite, os.uname().machine, folder), own], suite)
+    when = commit_time(ROOT, "HEAD")
+    for number, version in (("first", "0.0.9"), ("next", "0.1.0")):
+        told = fields(suite, version, machine)
+        pack(tree, "podwright", into, told, when).rename(into / f"{number}.deb")
+    headers = release("oldest" if name == "bookworm" else "middle").headers
+    slurm_tree(folder / "slurm", headers)
+    pack(folder / "slurm", "podwright-slurm", into, told, when).rename(into / "slurm.deb")
+    return name, into
+
+
+@pytest.fixture
+def debian(debs: tuple[str, Path], tmp_path: Path) -> Iterator[Debian]:
+    there = Debian(debs[0], tmp_path, debs[1])
+    yield there
+    there.close()
+
+
+def test_packages_install_upgrade_and_purge(debian: Debian) -> None:
+    debian.run("dpkg -i /debs/first.deb")
+    _everything_is_there(debian)
+    _units_are_well_formed(debian, "vipu-server.service", "vipu-agent@ag1.service")
+    debian.run("echo 'OPTIONS=\"--system --preset pod16\"' >/etc/podwright/vipu-server.env")
+    debian.run("install -d -o podwright -g podwright /run/podwright")  # as its RuntimeDirectory is
+    server = debian.start_server()
+    debian.run("vipu create partition kept --size 4", user=ALICE)
+    _programs_run(debian)
+    debian.kill_server(server)
+    server = debian.start_server()
+    assert "kept" in debian.run("vipu list partitions", user=ALICE)
+    debian.kill_server(server)
+
+    debian.run("dpkg -i /debs/next.deb")
+    assert debian.run("dpkg-query -W -f '${Version}' podwright").startswith("0.1.0-1~deb")
+    assert "pod16" in debian.run("cat /etc/podwright/vipu-server.env")
+    server = debian.start_server()
+    assert "kept" in debian.run("vipu list partitions", user=ALICE)
+
+    debian.run("dpkg -i /debs/slurm.deb")
+    _units_are_well_formed(debian, "podwright-slurm.service")
+    # What it leaves open is Slurm's own; all libraries are there.
+    libraries = debian.run("ldd /usr/lib/podwright/slurm/*")
+    assert "not found" not in libraries
+    assert "slurm_spank" in debian.run(
+        "grep -ao slurm_spank /usr/lib/podwright/slurm/*.so | head -1"
+    )
+
+    debian.kill_server(server)
+    debian.run("dpkg --remove podwright-slurm podwright")
+    assert debian.run("ls /var/lib/podwright /etc/podwright").split()
+    debian.run("dpkg --purge podwright-slurm podwright")
+    left = "ls -d /usr/lib/podwright /var/lib/podwright /etc/podwright /usr/bin/vipu 2>/dev/null"
+    assert debian.run(f"{left} || true") == ""
+    assert debian.run("getent passwd podwright || true") == ""
+
+
+def _everything_is_there(debian: Debian) -> None:
+    for command in COMMANDS:
+        assert debian.run(f"{command} --version")
+        number = section(command)
+        debian.run(f"zcat /usr/share/man/man{number}/{command}.{number}.gz | grep -q '^.TH'")
+        debian.run(f"test -s /usr/share/bash-completion/completions/{command}")
+        debian.run(f"test -s /usr/share/zsh/vendor-completions/_{command}")
+    shown = debian.run("stat -c '%U %a' /var/lib/podwright; getent passwd podwright")
+    assert shown.startswith("podwright 700\npodwright:x:")
+    assert (
+        debian.run("find / -xdev -newer /debs/first.deb -perm /022 -path '*podwright*' -type f")
+        == ""
+    )
+
+
+def _units_are_well_formed(debian: Debian, *units: str) -> None:
+    paths = [f"{debian.root}/usr/lib/systemd/system/{unit.replace('@ag1', '@')}" for unit in units]
+    done = debian.here(["systemd-analyze", "--no-pager", "verify", *paths])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _programs_run(debian: Debian) -> None:
+    """Also over MPI: mpirun comes with the package."""
+    words = "poprun --num-replicas 2 --num-instances 2"
+    out = debian.run(f"cd /tmp; HOME=/tmp {words} --launcher local sh -c 'echo $RANK'", user=ALICE)
+    assert sorted(line[-1] for line in out.splitlines()) == ["0", "1"]
+    out = debian.run(f"cd /tmp; HOME=/tmp {words} sh -c 'echo $PMIX_RANK'", user=ALICE)
+    assert sorted(line[-1] for line in out.splitlines()) == ["0", "1"]
