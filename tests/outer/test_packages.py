@@ -202,7 +202,7 @@ def _units_are_well_formed(debian: Debian, *units: str) -> None:
 
 def _programs_run(debian: Debian) -> None:
     """Also over MPI: mpirun comes with the package."""
-    words = "poprun --num-replicas 2 --num-instances 2"
+    words = "poprun --num-replicas 4 --num-instances 2"
     out = debian.run(f"cd /tmp; HOME=/tmp {words} --launcher local sh -c 'echo $RANK'", user=ALICE)
     assert sorted(line[-1] for line in out.splitlines()) == ["0", "1"]
     out = debian.run(f"cd /tmp; HOME=/tmp {words} sh -c 'echo $PMIX_RANK'", user=ALICE)
