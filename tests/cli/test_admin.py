@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from podwright.cli.vipu_admin import main
-from podwright.client import Client, FakeTransport, Found
+from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import NotFound
 from podwright.store import Snapshot, backup_text
 from podwright.wire import (
@@ -65,8 +65,8 @@ class Server:
             raise answer
         return answer
 
-    def connect(self, _: argparse.Namespace) -> Found:
-        return Found(Client(FakeTransport(self.handle)), ServerInfo(version="1"), "named")
+    def connect(self, _: argparse.Namespace) -> FoundServer:
+        return FoundServer(Client(FakeTransport(self.handle)), ServerInfo(version="1"), "named")
 
 
 @pytest.fixture

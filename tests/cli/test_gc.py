@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from podwright.cli import _gc
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
-from podwright.client import Client, FakeTransport, Found
+from podwright.client import Client, FakeTransport, FoundServer
 from podwright.launcher import _lease
 from podwright.wire import (
     AcquireRequest,
@@ -88,9 +88,11 @@ class Gc:
                 ]
             )
 
-        def connect(arguments: argparse.Namespace) -> Found:
+        def connect(arguments: argparse.Namespace) -> FoundServer:
             info = ServerInfo(version="1", apis=self.apis, caller=caller)
-            return Found(Client(FakeTransport(handler, where="localhost:8090")), info, "named")
+            return FoundServer(
+                Client(FakeTransport(handler, where="localhost:8090")), info, "named"
+            )
 
         command, _, rest = line.partition(" ")
         main = {"gc-info": gc_info, "gc-monitor": gc_monitor}[command]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from podwright.cli.vipu import main
-from podwright.client import Client, FakeTransport, Found, ServerOptions
+from podwright.client import Client, FakeTransport, FoundServer, ServerOptions
 from podwright.errors import AlreadyExists
 from podwright.wire import (
     AllocationInfo,
@@ -100,8 +100,8 @@ class Vipu:
 
         transport = FakeTransport(handler, where="localhost:8090")
 
-        def connect(arguments: argparse.Namespace) -> Found:
-            return Found(Client(transport), ServerInfo(version="1.2.3", **info), "named")
+        def connect(arguments: argparse.Namespace) -> FoundServer:
+            return FoundServer(Client(transport), ServerInfo(version="1.2.3", **info), "named")
 
         try:
             code = main(line.split(), connect)
@@ -564,7 +564,7 @@ def test_wrong_words_get_one_line_and_no_call(vipu: Vipu, line: str, words: str)
     assert vipu.err.count("\n") == 1
 
 
-Connect = Callable[[argparse.Namespace], Found]
+Connect = Callable[[argparse.Namespace], FoundServer]
 
 
 @pytest.mark.parametrize(
@@ -582,10 +582,10 @@ def test_options_stand_before_and_after_the_verb(
 
     seen: list[argparse.Namespace] = []
 
-    def connect(arguments: argparse.Namespace) -> Found:
+    def connect(arguments: argparse.Namespace) -> FoundServer:
         seen.append(arguments)
         transport = FakeTransport(lambda name, request: PartitionList())
-        return Found(Client(transport), ServerInfo(version="1"), "named")
+        return FoundServer(Client(transport), ServerInfo(version="1"), "named")
 
     assert main(words, connect) == 0
     assert chosen(seen[0]) == ServerOptions("h", "7")

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.cli._vipu_line import command
 from podwright.cli.vipu import main
-from podwright.client import Client, FakeTransport, Found
+from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import Unavailable
 from podwright.wire import (
     CreateRequest,
@@ -49,8 +49,8 @@ class Told:
 
         transport = FakeTransport(handler)
 
-        def connect(arguments: argparse.Namespace) -> Found:
-            return Found(Client(transport), ServerInfo(version="1"), "named")
+        def connect(arguments: argparse.Namespace) -> FoundServer:
+            return FoundServer(Client(transport), ServerInfo(version="1"), "named")
 
         try:
             code = main(line.split(), connect)

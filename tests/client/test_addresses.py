@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podwright.client import Address, Credentials, ServerOptions, parse_addresses
-from podwright.client._addresses import Named, named_server
+from podwright.client._addresses import NamedServer, named_server
 from podwright.errors import InvalidRequest
 
 NOWHERE = "/nonexistent/vipu-cli.hcl"
@@ -23,7 +23,7 @@ def test_option_before_environment_before_file_each_key_on_its_own(tmp_path: Pat
     file.write_text('# site\napi-host = "c"\napi-port="3"  // as text\n')
     environ = {"VIPU_CLI_API_HOST": "b"}
 
-    def named(options: ServerOptions, environ: dict[str, str]) -> Named:
+    def named(options: ServerOptions, environ: dict[str, str]) -> NamedServer:
         found = named_server(options, environ, str(file))
         assert found is not None
         return found

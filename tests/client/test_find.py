@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.client import Address, Found, Places, ServerOptions, find_server
+from podwright.client import Address, FoundServer, LocalServers, ServerOptions, find_server
 from podwright.errors import Denied, InvalidRequest, TimedOut, Unavailable
 from tests.client.stub import answers_info, http, stub
 
@@ -36,8 +36,8 @@ class World:
         self.started.append(folder)
         raise Unavailable("must not be started here")
 
-    def find(self, host: str = "", port: str = "", timeout: float = 120.0) -> Found:
-        places = Places(
+    def find(self, host: str = "", port: str = "", timeout: float = 120.0) -> FoundServer:
+        places = LocalServers(
             str(self.system),
             str(self.config),
             Address("127.0.0.1", self.port),

@@ -10,7 +10,7 @@ import pytest
 from podwright.agents import Driver, Fault, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Discovery, Machines
 from podwright.controller._agent_calls import let_go
-from podwright.controller._heartbeats import Watch
+from podwright.controller._heartbeats import Heartbeats
 from podwright.errors import (
     AlreadyExists,
     Denied,
@@ -249,14 +249,14 @@ async def test_a_fault_of_ours_in_one_look_does_not_end_the_watch(
     await site.agents("ag1")
     await site.cluster("c1", "ag1")
     await site.create("p1", 4)
-    compare, faults = Watch._compare, [RuntimeError("a fault")]
+    compare, faults = Heartbeats._compare, [RuntimeError("a fault")]
 
-    async def faulty(self: Watch, machine: str, report: MachineReport) -> None:
+    async def faulty(self: Heartbeats, machine: str, report: MachineReport) -> None:
         while faults:
             raise faults.pop()
         await compare(self, machine, report)
 
-    monkeypatch.setattr(Watch, "_compare", faulty)
+    monkeypatch.setattr(Heartbeats, "_compare", faulty)
     await site.until(SILENCE, lambda: "RuntimeError: a fault" in caplog.text)
     site.machines["ag1"].set_down(True)
     core = site.controller._core

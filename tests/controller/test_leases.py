@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.controller._leases import free_subset, mask_of
-from podwright.controller._reconciler import Keeper
+from podwright.controller._reconciler import Reconciler
 from podwright.errors import Denied, Fenced
 from podwright.wire import LeaseRequest
 from tests.controller.world import ALICE, ALL, BOB, ROOT, World, claim
@@ -149,14 +149,14 @@ async def test_a_fault_in_one_tick_lets_no_lease_live_for_ever(
 ) -> None:
     await world.acquire("p1", 4, create=True, ttl=5)
     faults = [RuntimeError("a fault")]
-    tick = Keeper.tick
+    tick = Reconciler.tick
 
-    def faulty(self: Keeper) -> None:
+    def faulty(self: Reconciler) -> None:
         while faults:
             raise faults.pop()
         tick(self)
 
-    monkeypatch.setattr(Keeper, "tick", faulty)
+    monkeypatch.setattr(Reconciler, "tick", faulty)
     await world.time.advance(6)
     assert await world.names() == []
     assert "RuntimeError: a fault" in caplog.text

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from podwright import wire
-from podwright.gate import Ask, Cancel, Done, Refused, Shown, from_server, to_server
+from podwright.gate import Cancel, Done, GateRefused, Question, ShownService, from_server, to_server
 from podwright.server import Identity, Server
 from podwright.server._grpc import GrpcFront
 from tests.server.fakes import FakeController, Http, as_controller
@@ -56,22 +56,22 @@ async def test_it_cannot_say_who_it_is(secure: bool) -> None:
     gate = await to_server(taken.theirs)
     good = msgspec.msgpack.encode(wire.ListRequest())
     claims = [
-        ("ListLeases", good, Shown(metadata=[("authorization", "Bearer AAAA")])),
-        ("ListLeases", good, Shown(metadata=[("authorization", "MUNGE x")], proof=b"y")),
-        ("IssueToken", msgspec.msgpack.encode(wire.TokenRequest()), Shown()),
-        ("Nothing", good, Shown()),
-        ("__init__", good, Shown()),
-        ("ListLeases", b"\xc1", Shown()),
-        ("Renew", msgspec.msgpack.encode({"id": 7}), Shown()),
+        ("ListLeases", good, ShownService(metadata=[("authorization", "Bearer AAAA")])),
+        ("ListLeases", good, ShownService(metadata=[("authorization", "MUNGE x")], proof=b"y")),
+        ("IssueToken", msgspec.msgpack.encode(wire.TokenRequest()), ShownService()),
+        ("Nothing", good, ShownService()),
+        ("__init__", good, ShownService()),
+        ("ListLeases", b"\xc1", ShownService()),
+        ("Renew", msgspec.msgpack.encode({"id": 7}), ShownService()),
     ]
     for number, (method, request, shown) in enumerate(claims):
-        gate.say(Ask(number, method, request, shown))
+        gate.say(Question(number, method, request, shown))
         answer = await asyncio.wait_for(gate.hear(), 120)
-        assert isinstance(answer, Refused), (method, answer)
+        assert isinstance(answer, GateRefused), (method, answer)
         assert answer.error["code"] != "INTERNAL"
-    gate.say(Ask(99, "ListLeases", good, Shown()))
+    gate.say(Question(99, "ListLeases", good, ShownService()))
     answer = await asyncio.wait_for(gate.hear(), 120)
-    assert isinstance(answer, Refused if secure else Done)
+    assert isinstance(answer, GateRefused if secure else Done)
     gate.close()
     await taken.end()
 
@@ -89,7 +89,7 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
         gate = await to_server(taken.theirs)
         request = msgspec.msgpack.encode(wire.ListRequest())
         for number in range(5000):
-            gate.say(Ask(number, "ListDevices", request, Shown()))
+            gate.say(Question(number, "ListDevices", request, ShownService()))
         while len(taken.controller.callers) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await asyncio.wait_for(http.post("ListLeases"), 120)
@@ -105,11 +105,18 @@ async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> Non
     """Mutated and made-up ones: the link ends, or each has its answer."""
     rng = random.Random(seed)
     good = [
-        framed(Ask(1, "ListLeases", msgspec.msgpack.encode(wire.ListRequest()), Shown())),
         framed(
-            Ask(2, "Renew", msgspec.msgpack.encode(wire.LeaseRequest(id="l", epoch=1)), Shown())
+            Question(1, "ListLeases", msgspec.msgpack.encode(wire.ListRequest()), ShownService())
         ),
-        framed(Ask(3, "", b"", Shown(certificate=("alice", "podwright:user:alice")))),
+        framed(
+            Question(
+                2,
+                "Renew",
+                msgspec.msgpack.encode(wire.LeaseRequest(id="l", epoch=1)),
+                ShownService(),
+            )
+        ),
+        framed(Question(3, "", b"", ShownService(certificate=("alice", "podwright:user:alice")))),
         framed(Cancel(1)),
     ]
     taken = Taken(False)

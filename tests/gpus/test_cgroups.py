@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from podwright.agents import KeptMachine
-from podwright.agents.gpu import Cgroups, Door, GpuMachine, open_machine
+from podwright.agents.gpu import Cgroups, CgroupSocket, GpuMachine, open_machine
 from podwright.errors import Denied, Fenced, InvalidRequest, NotFound, WrongState
 from podwright.fabric import Machine
 from podwright.hosts import CgroupsV1, CgroupsV2, RecordedCgroups, find_device_cgroups
@@ -141,7 +141,7 @@ async def test_a_launch_asks_for_itself(
         assert "does not answer" in await asyncio.to_thread(enter_partition, environ)
         listener.listen()
         listener.setblocking(False)
-        door = Door(machine)
+        door = CgroupSocket(machine)
         await door.start(listener)
         for ours in ({"SLURM_JOB_ID": "1"}, {"IPUOF_VIPU_API_PARTITION_ID": ""}):
             assert await asyncio.to_thread(enter_partition, {**environ, **ours}) == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents.gpu import FabricManager, GpuMachine, Held, open_machine
+from podwright.agents.gpu import FabricManager, GpuMachine, HeldPartition, open_machine
 from podwright.errors import Internal, InvalidRequest
 from podwright.fabric import Machine
 from podwright.hosts.gpus import Library
@@ -216,9 +216,9 @@ async def test_killed_while_it_is_told(
     second.close()
 
 
-def held(nvml: Library, **partitions: slice) -> list[Held]:
+def held(nvml: Library, **partitions: slice) -> list[HeldPartition]:
     """Partitions of the machine, as it remembers them."""
-    return [Held(name, "", nvml.gpus()[some]) for name, some in partitions.items()]
+    return [HeldPartition(name, "", nvml.gpus()[some]) for name, some in partitions.items()]
 
 
 @pytest.mark.parametrize("mode", ["talks", "silent"])

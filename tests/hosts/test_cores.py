@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts import (
-    Core,
     Cores,
+    CpuCore,
     cores_of_sys,
     cores_of_xml,
     read_cores,
@@ -25,10 +25,10 @@ from tests.hosts.topologies import xml
 def test_two_nodes_with_two_threads_a_core(version: int) -> None:
     assert cores_of_xml(xml(2, 1, 2, threads=2, version=version)) == Cores(
         (
-            Core(0, 0, (0, 4)),
-            Core(0, 0, (1, 5)),
-            Core(1, 1, (2, 6)),
-            Core(1, 1, (3, 7)),
+            CpuCore(0, 0, (0, 4)),
+            CpuCore(0, 0, (1, 5)),
+            CpuCore(1, 1, (2, 6)),
+            CpuCore(1, 1, (3, 7)),
         ),
         memory=(0, 1),
     )
@@ -49,13 +49,13 @@ def test_what_is_no_topology(text: str) -> None:
 
 def test_hardware_threads_without_cores_are_cores() -> None:
     text = '<a><object type="PU" os_index="0"/><object type="PU" os_index="1"/></a>'
-    assert cores_of_xml(text) == Cores((Core(0, 0, (0,)), Core(0, 0, (1,))))
+    assert cores_of_xml(text) == Cores((CpuCore(0, 0, (0,)), CpuCore(0, 0, (1,))))
 
 
 def test_within_a_cpuset() -> None:
     host = cores_of_xml(xml(2, 1, 2, threads=2))
     assert host is not None
-    assert host.within({1, 2, 6}, {1}) == Cores((Core(0, 0, (1,)), Core(1, 1, (2, 6))), (1,))
+    assert host.within({1, 2, 6}, {1}) == Cores((CpuCore(0, 0, (1,)), CpuCore(1, 1, (2, 6))), (1,))
 
 
 def write_sys(root: Path, *, name: str = "core_cpus_list", numa: bool = True) -> None:
@@ -79,7 +79,12 @@ def write_sys(root: Path, *, name: str = "core_cpus_list", numa: bool = True) ->
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
 def test_sys(tmp_path: Path, name: str) -> None:
     write_sys(tmp_path, name=name)
-    cores = (Core(0, 0, (0, 4)), Core(0, 0, (1, 5)), Core(1, 1, (2, 6)), Core(1, 1, (3,)))
+    cores = (
+        CpuCore(0, 0, (0, 4)),
+        CpuCore(0, 0, (1, 5)),
+        CpuCore(1, 1, (2, 6)),
+        CpuCore(1, 1, (3,)),
+    )
     assert cores_of_sys(str(tmp_path)) == Cores(cores, (0, 1, 2))
 
 

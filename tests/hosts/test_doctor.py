@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podwright.cli.podwright import main
-from podwright.hosts import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
+from podwright.hosts import OK, PROBLEM, WARNING, DoctorAnswer, DoctorFinding, examine, judge
 
 FINE: dict[str, Any] = {
     "time": 100.0,
@@ -28,14 +28,14 @@ FINE: dict[str, Any] = {
 }
 
 
-def judged(**changed: Any) -> list[Finding]:
-    answer = Answer("n1", {**FINE, **changed}, before=99.0, after=101.0)
+def judged(**changed: Any) -> list[DoctorFinding]:
+    answer = DoctorAnswer("n1", {**FINE, **changed}, before=99.0, after=101.0)
     return [finding for finding in judge(FINE, [answer]) if finding.level != OK]
 
 
 def test_a_good_host_has_nothing_to_be_done() -> None:
     assert judged() == []
-    answer = Answer("n1", FINE, before=99.0, after=101.0)
+    answer = DoctorAnswer("n1", FINE, before=99.0, after=101.0)
     assert all(finding.todo == "" for finding in judge(FINE, [answer]))
 
 
@@ -78,7 +78,7 @@ def test_each_finding_says_what_to_type(
 
 
 def test_two_hosts_of_one_name() -> None:
-    answers = [Answer(name, FINE, before=99.0, after=101.0) for name in ("n1", "n2")]
+    answers = [DoctorAnswer(name, FINE, before=99.0, after=101.0) for name in ("n1", "n2")]
     (finding,) = [f for f in judge(FINE, answers) if f.level != OK]
     assert finding.found == "several are called n1"
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from podwright.client import Client, FakeTransport, Found
+from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import Fenced, NoCapacity, NotFound, PodwrightError
 from podwright.hosts import read_cores
 from podwright.launcher import Plan, _folder, launch, make_plan, parse, places_instances
@@ -78,10 +78,10 @@ def _asked(method: str) -> int:
         return [json.loads(line) for line in file].count(method)
 
 
-def find(plan: Plan, environ: Mapping[str, str]) -> Found:
+def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
     """The server, wherever the plan looks for it."""
     info = ServerInfo(version="1", host="127.0.0.1", port=8090)
-    return Found(Client(FakeTransport(answer, "127.0.0.1:8090")), info, "named")
+    return FoundServer(Client(FakeTransport(answer, "127.0.0.1:8090")), info, "named")
 
 
 def main() -> int:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.hosts import Core, Cores, scattered, srun_command
+from podwright.hosts import Cores, CpuCore, scattered, srun_command
 from podwright.hosts.gpus import STANDINS
 from podwright.launcher import Plan, make_plan, parse
 from podwright.launcher import _gpus as gpus
-from podwright.launcher._gpus import Share, TooFewGpus, for_step, shares
+from podwright.launcher._gpus import GpuShare, TooFewGpus, for_step, shares
 
-CORES = Cores(tuple(Core(n // 4, n // 4, (n, n + 8)) for n in range(8)), (0, 1))
+CORES = Cores(tuple(CpuCore(n // 4, n // 4, (n, n + 8)) for n in range(8)), (0, 1))
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1,2,3"}
 
 
@@ -25,7 +25,7 @@ def described(tmp_path: Path) -> dict[str, str]:
     return {"PODWRIGHT_STANDIN_NVML": str(path), "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
 
 
-def own(found: list[Share]) -> list[str]:
+def own(found: list[GpuShare]) -> list[str]:
     return [share.variables["PODWRIGHT_OWN_GPUS"] for share in found]
 
 

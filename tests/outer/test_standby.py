@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
+from podwright.client import Client, FoundServer, ServerOptions, UnixTransport, find_server
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.wire import (
     AcquireRequest,
@@ -83,7 +83,7 @@ class Servers:
         """A client that knows this server alone."""
         return Client(UnixTransport(str(self.socket(name))), timeout=300)
 
-    def find(self) -> Found:
+    def find(self) -> FoundServer:
         """A client that knows both."""
         return find_server(ServerOptions(), self.environ, timeout=300)
 
@@ -140,7 +140,7 @@ class Worker(threading.Thread):
     one call took.
     """
 
-    def __init__(self, number: int, find: Callable[[], Found]) -> None:
+    def __init__(self, number: int, find: Callable[[], FoundServer]) -> None:
         super().__init__(name=f"w{number}", daemon=True)
         self.there: set[str] = set()
         self.unsure: set[str] = set()

@@ -9,7 +9,7 @@ import pytest
 
 from podwright.controller import Role
 from podwright.errors import Denied, Unauthenticated
-from podwright.http import Reply, Request
+from podwright.http import HttpRequest, Reply
 from podwright.page import Page, Sessions
 from podwright.page._files import POLICY
 from podwright.page._sessions import EACH, IDLE, LONGEST, MOST
@@ -89,7 +89,9 @@ class Browser:
         sent.update((name.replace("_", "-"), text) for name, text in headers.items())
         pairs = [(name.encode(), text.encode()) for name, text in sent.items() if text]
         body = b"" if value is None else json.dumps(value).encode()
-        reply = await self.page.answer(Request(method, path, "", pairs, body, None, "127.0.0.1"))
+        reply = await self.page.answer(
+            HttpRequest(method, path, "", pairs, body, None, "127.0.0.1")
+        )
         assert reply is not None
         header = dict(reply.headers)
         assert header[b"content-security-policy"] == POLICY.encode()
@@ -191,7 +193,7 @@ async def test_keys_do_not_travel_where_others_can_read() -> None:
 @pytest.mark.parametrize("path", ["/", "/pod", "/partitions/p%201", "/events", "/static/app.js"])
 async def test_files_have_a_kind_and_a_tag(path: str) -> None:
     page = Browser(Fake()).page
-    asked = Request("GET", path, "", [(b"host", HOST.encode())], b"", None, "")
+    asked = HttpRequest("GET", path, "", [(b"host", HOST.encode())], b"", None, "")
     reply = cast("Reply", await page.answer(asked))
     assert reply.status == 200
     assert reply.kind.startswith("text/javascript" if path.endswith("js") else "text/html")
@@ -205,7 +207,7 @@ async def test_files_have_a_kind_and_a_tag(path: str) -> None:
 )
 async def test_what_is_not_the_pages_is_left_to_others(path: str) -> None:
     page = Browser(Fake()).page
-    assert await page.answer(Request("GET", path, "", [], b"", None, "")) is None
+    assert await page.answer(HttpRequest("GET", path, "", [], b"", None, "")) is None
 
 
 def test_sessions_end_and_are_bounded() -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from podwright.errors import Denied, InvalidRequest
 from podwright.fabric import preset
-from podwright.server import Hardware
+from podwright.server import ServedHardware
 from podwright.server import _faults as faults
-from podwright.server._faults import Fault
+from podwright.server._faults import KillPoint
 from podwright.server._hardware import Source
 
-SIMULATED = Hardware((preset("pod4"),), Source(preset="pod4"))
+SIMULATED = ServedHardware((preset("pod4"),), Source(preset="pod4"))
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return died
 
 
-def asked(text: str) -> Fault:
-    fault = Fault.asked({"PODWRIGHT_FAULT": text})
+def asked(text: str) -> KillPoint:
+    fault = KillPoint.asked({"PODWRIGHT_FAULT": text})
     assert fault is not None
     return fault
 
 
 def test_nobody_asks_for_nothing() -> None:
-    assert Fault.asked({}) is None
-    assert Fault.asked({"PODWRIGHT_FAULT": ""}) is None
+    assert KillPoint.asked({}) is None
+    assert KillPoint.asked({"PODWRIGHT_FAULT": ""}) is None
 
 
 @pytest.mark.parametrize("text", ["commit", "commit:x:before", "boot:1:after", "driver:1:between"])
@@ -42,7 +42,7 @@ def test_what_names_no_step_is_refused(text: str) -> None:
 
 
 def test_real_hardware_is_refused() -> None:
-    real = Hardware((preset("pod4"), replace(preset("pod4"), simulated=False)), Source())
+    real = ServedHardware((preset("pod4"), replace(preset("pod4"), simulated=False)), Source())
     with pytest.raises(Denied, match="its hardware is real"):
         asked("commit:1:before").arm(real)
 

@@ -13,7 +13,7 @@ from podwright.agents.gpu import GpuMachine
 from podwright.errors import WrongState
 from podwright.fabric import preset
 from podwright.server import _hardware
-from podwright.server._hardware import Hardware, Source, choose
+from podwright.server._hardware import ServedHardware, Source, choose
 from podwright.store import MemoryStore
 
 Records = Mapping[tuple[str, str], bytes]
@@ -23,7 +23,7 @@ async def _after(name: str, *more: tuple[str, str]) -> Records:
     return await _kept(choose({}, preset_name=name), *more)
 
 
-async def _kept(hardware: Hardware, *more: tuple[str, str]) -> Records:
+async def _kept(hardware: ServedHardware, *more: tuple[str, str]) -> Records:
     store = MemoryStore()
     await store.open()
     await hardware.remember(store)
@@ -42,7 +42,7 @@ def test_nothing_at_all_is_a_simulated_pod16(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_found_wins_over_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hardware, "detect", lambda: Hardware((preset("pod4"),), Source()))
+    monkeypatch.setattr(_hardware, "detect", lambda: ServedHardware((preset("pod4"),), Source()))
     hardware = choose({})
     assert [c.name for c in hardware.clusters] == ["pod4"]
     assert not hardware.nothing_found

@@ -13,7 +13,7 @@ from podwright import wire
 from podwright.controller import Controller
 from podwright.errors import AlreadyExists, Fenced, Internal, PodwrightError, Unavailable
 from podwright.fabric import preset
-from podwright.server import Hardware, Server
+from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
 from podwright.server._hardware import Source
 from podwright.server._serving import Options, _machines
@@ -57,7 +57,7 @@ class Life:
         self.task: asyncio.Task[None]
 
     def begin(self) -> None:
-        hardware = Hardware((preset("pod4"),), Source(preset="pod4"))
+        hardware = ServedHardware((preset("pod4"),), Source(preset="pod4"))
         self.task = asyncio.create_task(
             shared.serve_shared(
                 self.store,

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from podwright.client import Address, Client, Forwarder, UnixTransport
+from podwright.client import Address, Client, PortForwarder, UnixTransport
 from podwright.client._port_forward import peer_owner
 from podwright.wire import UserRequest
 from tests.certificates import EXPIRED, SERVER, folder_of
@@ -78,7 +78,7 @@ async def test_another_users_program_is_not_let_through(monkeypatch: pytest.Monk
     heard: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         address = Address("127.0.0.1", nobody.getsockname()[1])
-        forwarder = Forwarder([address], str(folder_of("alice")), heard.append)
+        forwarder = PortForwarder([address], str(folder_of("alice")), heard.append)
         port = await forwarder.start()
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

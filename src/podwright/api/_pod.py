@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from podwright.api._partition import Partition
 from podwright.api._server import open_client, server_variables, with_variables
-from podwright.client import TIMEOUT, Client, Found, ServerOptions, find_server
+from podwright.client import TIMEOUT, Client, FoundServer, ServerOptions, find_server
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -93,7 +93,7 @@ class Pod:
     Any thread may use it. Every method raises the errors of `podwright.errors`.
     """
 
-    def __init__(self, found: Found, options: ServerOptions) -> None:
+    def __init__(self, found: FoundServer, options: ServerOptions) -> None:
         self._found, self._client = found, found.client
         self._variables = server_variables(found, options)
         self._lock = threading.Lock()

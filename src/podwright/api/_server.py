@@ -9,7 +9,7 @@ from podwright.client import (
     HOST_VARIABLE,
     PORT_VARIABLE,
     Client,
-    Found,
+    FoundServer,
     ServerOptions,
     UnixTransport,
     find_server,
@@ -19,7 +19,7 @@ from podwright.wire import SOCKET_VARIABLE
 _NAMED = ("VIPU_CLI_API_USER_ID", "VIPU_CLI_API_ACCESS_KEY", "VIPU_CLI_TLS_CERTS", "VIPU_CLI_MUNGE")
 
 
-def server_variables(found: Found, options: ServerOptions) -> dict[str, str]:
+def server_variables(found: FoundServer, options: ServerOptions) -> dict[str, str]:
     """The variables that lead other processes of this user to the same server.
 
     An empty value means that the variable must not be set.

@@ -31,7 +31,7 @@ from podwright.cli._vipu_show import (
     cluster_table,
 )
 from podwright.cli._waiting import waiting
-from podwright.client import Client, Found
+from podwright.client import Client, FoundServer
 from podwright.errors import WrongState
 from podwright.wire import (
     AgentInfo,
@@ -50,7 +50,7 @@ from podwright.wire import (
 )
 
 _Arguments = argparse.Namespace
-_Connect = Callable[[_Arguments], Found]
+_Connect = Callable[[_Arguments], FoundServer]
 _Action = Callable[[_Arguments, Client], int]
 
 

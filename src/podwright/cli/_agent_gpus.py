@@ -100,7 +100,7 @@ async def open_door(machine: SimulatedMachine | GpuMachine, ending: AsyncExitSta
     """Let launches on this machine ask to be moved into the cgroups of their partitions."""
     from pathlib import Path
 
-    from podwright.agents.gpu import Door, GpuMachine
+    from podwright.agents.gpu import CgroupSocket, GpuMachine
     from podwright.server import SocketPlace
     from podwright.wire import AGENT_SOCKET, AGENT_SOCKET_VARIABLE
 
@@ -110,6 +110,6 @@ async def open_door(machine: SimulatedMachine | GpuMachine, ending: AsyncExitSta
     place = SocketPlace(Path(path), mode=0o666)
     place.take()
     ending.callback(place.release)
-    door = Door(machine)
+    door = CgroupSocket(machine)
     ending.push_async_callback(door.stop)
     await door.start(place.listen())

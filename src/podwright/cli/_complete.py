@@ -56,12 +56,14 @@ def _limit(seconds: float) -> Iterator[None]:
 
 
 def _client(environ: Mapping[str, str]) -> Client:
-    from podwright.client import Places, ServerOptions, find_server
+    from podwright.client import LocalServers, ServerOptions, find_server
 
     def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
         raise _TooLong
 
-    return find_server(ServerOptions(), environ, timeout=LIMIT, places=Places(start=none)).client
+    return find_server(
+        ServerOptions(), environ, timeout=LIMIT, places=LocalServers(start=none)
+    ).client
 
 
 _OF_SERVER: dict[str, Callable[[Client], list[str]]] = {

@@ -47,7 +47,7 @@ class Use(NamedTuple):
     users: tuple[User, ...]
 
 
-class Shown(NamedTuple):
+class ShownUse(NamedTuple):
     """A partition with its devices. first: the number of its first device in the listing.
     attributes: of each device, in routing order, as its machine tells them."""
 
@@ -70,7 +70,7 @@ class Shown(NamedTuple):
 
 def look(
     client: Client, me: ServerInfo, *, partition: str = "", every: bool = False
-) -> list[Shown]:
+) -> list[ShownUse]:
     """The partitions to show, and who uses their devices.
 
     partition: this one. Otherwise, unless `every`, those of the caller. Numbers of devices go on
@@ -111,7 +111,7 @@ def _shown(
     family: Family,
     states: dict[tuple[str, int, int], DeviceInfo],
     first: int,
-) -> Shown:
+) -> ShownUse:
     numbers = {s.routing[0]: s.id for s in device_sets(info) if len(s.routing) == 1}
     uses: list[Use] = []
     attributes: list[dict[str, str]] = []
@@ -125,7 +125,7 @@ def _shown(
             number = first + (numbers[routing] if info.reconfigurable else gcd)
             uses.append(Use(number, gcd, routing, device, word, users))
             attributes.append(dict(known.attributes) if known else {})
-    return Shown(info, family, tuple(uses), tuple(attributes), first)
+    return ShownUse(info, family, tuple(uses), tuple(attributes), first)
 
 
 def _holding(leases: list[LeaseInfo], routing: int) -> list[LeaseInfo]:
@@ -140,7 +140,7 @@ def _user(lease: LeaseInfo) -> User:
     return User(lease.owner, said.host, said.pid, said.program, lease.id, lease.expires_in)
 
 
-def device_of(shown: list[Shown], number: int) -> tuple[Shown, tuple[Use, ...]]:
+def device_of(shown: list[ShownUse], number: int) -> tuple[ShownUse, tuple[Use, ...]]:
     """The partition and the devices that a number of the listing stands for. Raises
     InvalidRequest."""
     for one in shown:

@@ -16,8 +16,8 @@ from podwright.cli._arguments import Parser
 from podwright.cli._server import connect, server_options
 
 if TYPE_CHECKING:
-    from podwright.cli._device_users import Shown
-    from podwright.client import Found
+    from podwright.cli._device_users import ShownUse
+    from podwright.client import FoundServer
 
 _NAMES = ("PODWRIGHT_SOCKET", "VIPU_CLI_API_HOST", "VIPU_CLI_API_PORT")
 
@@ -36,7 +36,7 @@ def parser(prog: str, description: str, epilog: str) -> Parser:
     return made
 
 
-def reach(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> Found:
+def reach(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> FoundServer:
     """The server: as `vipu` finds it, or the one that the environment of a program names."""
     named = any(environ.get(name) for name in _NAMES) or any(
         hasattr(arguments, name) for name in ("api_host", "api_port", "config")
@@ -48,8 +48,8 @@ def reach(arguments: argparse.Namespace, environ: Mapping[str, str] = os.environ
 
 
 def shown(
-    arguments: argparse.Namespace, found: Found, environ: Mapping[str, str] = os.environ
-) -> list[Shown]:
+    arguments: argparse.Namespace, found: FoundServer, environ: Mapping[str, str] = os.environ
+) -> list[ShownUse]:
     """The partitions that were asked for, with their devices and users."""
     from podwright.cli._device_users import look
 
@@ -59,7 +59,7 @@ def shown(
     return look(found.client, found.info, partition=partition, every=arguments.all_partitions)
 
 
-def none_there(arguments: argparse.Namespace, found: Found) -> str:
+def none_there(arguments: argparse.Namespace, found: FoundServer) -> str:
     """What to say where there is nothing to show."""
     if arguments.all_partitions:
         return "There is no partition. One is made by: vipu create partition NAME --size N"

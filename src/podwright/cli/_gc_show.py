@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.cli._device_users import Shown, Use, is_listed
+from podwright.cli._device_users import ShownUse, Use, is_listed
 from podwright.cli._tables import printable, table
 from podwright.fabric import IPU
 from podwright.wire import ReadyState, device_sets
 
 
-def title(shown: Shown, *, counted: bool = False) -> str:
+def title(shown: ShownUse, *, counted: bool = False) -> str:
     """`Partition: p1 [active]`, and what is wrong with it. counted: how many devices, and whose."""
     info = shown.info
     text = f"Partition: {info.name} [{info.ready_state.value.lower()}]"
@@ -31,12 +31,12 @@ def title(shown: Shown, *, counted: bool = False) -> str:
     return "\n".join(map(printable, lines))
 
 
-def listing(shown: Sequence[Shown]) -> str:
+def listing(shown: Sequence[ShownUse]) -> str:
     """`gc-info -l`: what programs attach to, by number."""
     return "\n\n".join("\n".join((title(one), *_lines(one))) for one in shown)
 
 
-def _lines(shown: Shown) -> list[str]:
+def _lines(shown: ShownUse) -> list[str]:
     lines: list[str] = []
     if not is_listed(shown.info):
         return lines
@@ -56,19 +56,19 @@ def _lines(shown: Shown) -> list[str]:
     return lines
 
 
-def _place(shown: Shown, use: Use) -> str:
+def _place(shown: ShownUse, use: Use) -> str:
     device = use.device
     host = f", host: [{device.ip}]" if device.ip else ""
     state = "" if use.state in ("used", "free") else f", state: [{use.state}]"
     return f"machine: [{device.machine or '-'}]{host}, {shown.noun}#: [{device.index}]{state}"
 
 
-def monitor(shown: Sequence[Shown]) -> str:
+def monitor(shown: Sequence[ShownUse]) -> str:
     """`gc-monitor`: a row for each device, and one more for each further program on it."""
     return "\n\n".join(f"{title(one, counted=True)}\n{_monitor(one)}" for one in shown)
 
 
-def _monitor(shown: Shown) -> str:
+def _monitor(shown: ShownUse) -> str:
     header = (
         "Id", "GCD", "Machine", shown.noun, "Address", "State", "User", "Host", "PID", "Program",
         "Lease",
@@ -84,7 +84,7 @@ def _monitor(shown: Shown) -> str:
     return table(header, rows)
 
 
-def described(shown: Shown, uses: Sequence[Use]) -> list[tuple[str, object]]:
+def described(shown: ShownUse, uses: Sequence[Use]) -> list[tuple[str, object]]:
     """`gc-info --device-info`: what is known of a device, or of the first of several."""
     info, use = shown.info, uses[0]
     return [
@@ -106,10 +106,10 @@ def described(shown: Shown, uses: Sequence[Use]) -> list[tuple[str, object]]:
     ]
 
 
-def listing_json(shown: Sequence[Shown]) -> list[dict[str, Any]]:
+def listing_json(shown: Sequence[ShownUse]) -> list[dict[str, Any]]:
     """The same as data: each partition with its devices by number."""
 
-    def devices(one: Shown) -> list[dict[str, Any]]:
+    def devices(one: ShownUse) -> list[dict[str, Any]]:
         if not is_listed(one.info):
             return []
         return [
@@ -124,10 +124,10 @@ def listing_json(shown: Sequence[Shown]) -> list[dict[str, Any]]:
     return [_partition(one, devices) for one in shown]
 
 
-def monitor_json(shown: Sequence[Shown]) -> list[dict[str, Any]]:
+def monitor_json(shown: Sequence[ShownUse]) -> list[dict[str, Any]]:
     """The same as data: each partition with its devices and their users."""
 
-    def devices(one: Shown) -> list[dict[str, Any]]:
+    def devices(one: ShownUse) -> list[dict[str, Any]]:
         return [
             {
                 "id": use.id,
@@ -141,7 +141,9 @@ def monitor_json(shown: Sequence[Shown]) -> list[dict[str, Any]]:
     return [_partition(one, devices) for one in shown]
 
 
-def _partition(shown: Shown, devices: Callable[[Shown], list[dict[str, Any]]]) -> dict[str, Any]:
+def _partition(
+    shown: ShownUse, devices: Callable[[ShownUse], list[dict[str, Any]]]
+) -> dict[str, Any]:
     info = shown.info
     return {
         "partition": info.name,

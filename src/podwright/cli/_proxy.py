@@ -72,11 +72,11 @@ async def _run(addresses: Any, certs: str, command: list[str]) -> int:
     import signal
 
     from podwright.cli._arguments import complain
-    from podwright.client import Forwarder
+    from podwright.client import PortForwarder
     from podwright.errors import InvalidRequest
     from podwright.wire import SOCKET_VARIABLE
 
-    forwarder = Forwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
+    forwarder = PortForwarder(addresses, certs, lambda why: complain(f"podwright proxy: {why}"))
     place = str(await forwarder.start())
     # What is ours alone would lead past the port, or speak TLS to it.
     ours = (SOCKET_VARIABLE, "VIPU_CLI_TLS_CERTS")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from podwright.cli._arguments import Parser, complain, port, seconds
 
 if TYPE_CHECKING:
-    from podwright.client import Found, ServerOptions
+    from podwright.client import FoundServer, ServerOptions
     from podwright.errors import PodwrightError
     from podwright.wire import ServerInfo
 
@@ -71,7 +71,7 @@ def chosen(arguments: argparse.Namespace) -> ServerOptions:
     )
 
 
-def connect(arguments: argparse.Namespace) -> Found:
+def connect(arguments: argparse.Namespace) -> FoundServer:
     """The server of these options; says so if it had to be started, or is simulated."""
     from podwright.cli._waiting import waiting
     from podwright.client import TIMEOUT, find_server
@@ -85,10 +85,10 @@ def connect(arguments: argparse.Namespace) -> Found:
     return found
 
 
-def connect_to_one(arguments: argparse.Namespace) -> Found:
+def connect_to_one(arguments: argparse.Namespace) -> FoundServer:
     """The same for administrators' commands, which start none: what they change must last."""
     from podwright.cli._waiting import waiting
-    from podwright.client import TIMEOUT, Places, find_server
+    from podwright.client import TIMEOUT, LocalServers, find_server
 
     def none(folder: str, environ: Mapping[str, str], ready: Callable[[], bool]) -> bool:
         from podwright.errors import Unavailable
@@ -103,7 +103,7 @@ def connect_to_one(arguments: argparse.Namespace) -> Found:
             chosen(arguments),
             os.environ,
             timeout=getattr(arguments, "timeout", TIMEOUT),
-            places=Places(start=none),
+            places=LocalServers(start=none),
         )
     announce(found.info)
     return found

@@ -9,7 +9,7 @@ from podwright import plugins
 from podwright.cli._arguments import positive
 
 if TYPE_CHECKING:
-    from podwright.slurm.gpus.templates import Fit, Wishes
+    from podwright.slurm.gpus.templates import Fit, TemplateWishes
 
 #: As `podwright.slurm.gpus.templates` has them, which is imported only where one is printed.
 NAMES = (
@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for word in (arguments.partition, arguments.gpu_type, arguments.image or ""):
         if any(letter in word for letter in " \t\n\"'`$\\;|&<>()"):
             raise InvalidRequest(f"{word!r} cannot stand in a job script")
-    wishes = templates.Wishes(
+    wishes = templates.TemplateWishes(
         nodes=arguments.nodes,
         partition=arguments.partition,
         type=arguments.gpu_type,
@@ -88,7 +88,7 @@ def _list(as_json: bool) -> None:
     print(table(("Name", "For"), all_templates().items()))
 
 
-def _fit(arguments: argparse.Namespace, wishes: Wishes) -> Fit:
+def _fit(arguments: argparse.Namespace, wishes: TemplateWishes) -> Fit:
     from podwright.slurm.gpus import requests, templates
     from podwright.slurm.site.ask import ask_slurm
     from podwright.slurm.site.releases import read_version

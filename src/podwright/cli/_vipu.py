@@ -22,7 +22,7 @@ from podwright.cli._vipu_show import (
     quota_table,
 )
 from podwright.cli._waiting import waiting
-from podwright.client import Client, Found
+from podwright.client import Client, FoundServer
 from podwright.errors import InvalidRequest, NotFound
 from podwright.wire import (
     GatewayRouting,
@@ -35,7 +35,7 @@ from podwright.wire import (
 )
 
 _Arguments = argparse.Namespace
-_Connect = Callable[[_Arguments], Found]
+_Connect = Callable[[_Arguments], FoundServer]
 _Action = Callable[[_Arguments, Client], int]
 
 
@@ -278,7 +278,7 @@ def parse_devices(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _server_version(found: Found) -> int:
+def _server_version(found: FoundServer) -> int:
     print(f"version: {found.info.version}\nhost: {found.address}")
     return 0
 

@@ -15,7 +15,7 @@ from podwright.cli._arguments import Parser, not_negative, run
 from podwright.cli._server import said
 
 if TYPE_CHECKING:
-    from podwright.client import Found
+    from podwright.client import FoundServer
 
 _EXAMPLES = """\
 examples:
@@ -38,7 +38,7 @@ def build_parser() -> Parser:
 
 def main(
     argv: Sequence[str] | None = None,
-    connect: Callable[[argparse.Namespace], Found] = _gc.reach,
+    connect: Callable[[argparse.Namespace], FoundServer] = _gc.reach,
 ) -> int:
     """The command. connect: how it comes to its server. Returns the exit code."""
     return run(
@@ -46,7 +46,7 @@ def main(
     )
 
 
-def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Found]) -> int:
+def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], FoundServer]) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.list_devices == (arguments.device_id is not None):

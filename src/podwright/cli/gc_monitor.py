@@ -20,7 +20,7 @@ from podwright.cli._arguments import Parser, run, seconds
 from podwright.cli._server import said
 
 if TYPE_CHECKING:
-    from podwright.client import Found
+    from podwright.client import FoundServer
 
 _EXAMPLES = """\
 examples:
@@ -47,7 +47,7 @@ def build_parser() -> Parser:
 
 def main(
     argv: Sequence[str] | None = None,
-    connect: Callable[[argparse.Namespace], Found] = _gc.reach,
+    connect: Callable[[argparse.Namespace], FoundServer] = _gc.reach,
 ) -> int:
     """The command. connect: how it comes to its server. Returns the exit code."""
     return run(
@@ -57,7 +57,7 @@ def main(
     )
 
 
-def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Found]) -> int:
+def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], FoundServer]) -> int:
     arguments = build_parser().parse_args(argv)
     found = connect(arguments)
     with found.client:
@@ -75,7 +75,7 @@ def _main(argv: Sequence[str] | None, connect: Callable[[argparse.Namespace], Fo
                 time.sleep(arguments.interval or 2.0)
 
 
-def _once(arguments: argparse.Namespace, found: Found) -> str:
+def _once(arguments: argparse.Namespace, found: FoundServer) -> str:
     from podwright.cli import _gc_show, _json
 
     shown = _gc.shown(arguments, found)
@@ -89,7 +89,7 @@ def _is_live(arguments: argparse.Namespace) -> bool:
     return arguments.live or arguments.interval is not None
 
 
-def _look(arguments: argparse.Namespace, found: Found) -> str:
+def _look(arguments: argparse.Namespace, found: FoundServer) -> str:
     """What there is to see; a server that is away for a while ends nothing."""
     from podwright.errors import NotFound, TimedOut, Unavailable
 

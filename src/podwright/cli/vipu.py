@@ -15,9 +15,9 @@ from podwright.cli._arguments import Parser, not_negative, positive, run, second
 from podwright.cli._server import connect, said, server_options
 
 if TYPE_CHECKING:
-    from podwright.client import Found
+    from podwright.client import FoundServer
 
-Connect = Callable[[argparse.Namespace], "Found"]
+Connect = Callable[[argparse.Namespace], "FoundServer"]
 
 _EXAMPLES = """\
 examples:

@@ -18,7 +18,7 @@ from podwright.cli._arguments import Parser, complain, port, run, seconds
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from podwright.server import Hardware, Options, Server
+    from podwright.server import Options, ServedHardware, Server
 
 #: Seconds without partition, lease or call after which a user's own server ends.
 USER_IDLE = 300.0
@@ -380,7 +380,7 @@ def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     return 0
 
 
-def _say(options: Options, server: Server, hardware: Hardware) -> None:
+def _say(options: Options, server: Server, hardware: ServedHardware) -> None:
     """One or two lines: what is served, and where."""
     from podwright.store import shown_place
 

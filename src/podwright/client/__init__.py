@@ -18,14 +18,14 @@ from podwright.client._addresses import (
 )
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport
-from podwright.client._find import Found, Places, find_server
+from podwright.client._find import FoundServer, LocalServers, find_server
 from podwright.client._start import start_server
 from podwright.client._transport import FakeTransport, Transport
 from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
     from podwright.client._grpc_transport import GrpcTransport
-    from podwright.client._port_forward import Forwarder
+    from podwright.client._port_forward import PortForwarder
     from podwright.client._virm_transport import VirmTransport
 
 __all__ = [
@@ -38,10 +38,10 @@ __all__ = [
     "Credentials",
     "FailoverTransport",
     "FakeTransport",
-    "Forwarder",
-    "Found",
+    "FoundServer",
     "GrpcTransport",
-    "Places",
+    "LocalServers",
+    "PortForwarder",
     "ServerOptions",
     "Transport",
     "UnixTransport",
@@ -62,8 +62,8 @@ def __getattr__(name: str) -> Any:
         from podwright.client._virm_transport import VirmTransport
 
         return VirmTransport
-    if name == "Forwarder":
-        from podwright.client._port_forward import Forwarder
+    if name == "PortForwarder":
+        from podwright.client._port_forward import PortForwarder
 
-        return Forwarder
+        return PortForwarder
     raise AttributeError(name)

@@ -73,7 +73,7 @@ class ServerOptions(NamedTuple):
     munge: str = ""
 
 
-class Named(NamedTuple):
+class NamedServer(NamedTuple):
     """The server that was named. by: who named it, for messages. Either socket or addresses."""
 
     by: str
@@ -84,7 +84,7 @@ class Named(NamedTuple):
 
 def named_server(
     options: ServerOptions, environ: Mapping[str, str], config: str = SYSTEM_CONFIG
-) -> Named | None:
+) -> NamedServer | None:
     """The server that was named, or None. Raises InvalidRequest for what cannot be an address."""
     file: dict[str, str] = {}
     if options.config:
@@ -95,7 +95,7 @@ def named_server(
     port = options.port or environ.get(PORT_VARIABLE, "")
     credentials = _credentials(options, environ, file)
     if socket and not options.host and not options.port and not credentials.key:
-        return Named(SOCKET_VARIABLE, socket=socket)
+        return NamedServer(SOCKET_VARIABLE, socket=socket)
     if not options.config and not (host and port) and os.path.exists(config):
         file = _read(config)
         credentials = _credentials(options, environ, file)
@@ -107,7 +107,7 @@ def named_server(
     if not host and not port and not credentials.key:
         return None
     addresses = parse_addresses(host or DEFAULT_HOST, port, by)
-    return Named(by, addresses=addresses, credentials=credentials)
+    return NamedServer(by, addresses=addresses, credentials=credentials)
 
 
 def server_for_proxy(

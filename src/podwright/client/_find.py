@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from podwright.client._addresses import NOBODY, Address, Named, ServerOptions, named_server
+from podwright.client._addresses import NOBODY, Address, NamedServer, ServerOptions, named_server
 from podwright.client._client import TIMEOUT, Client
 from podwright.client._failover import PATIENCE, FailoverTransport, Opener
 from podwright.client._local_servers import (
@@ -42,7 +42,7 @@ PROBE_TIMEOUT = 5.0
 _NOBODY_THERE = (errno.ENOENT, errno.ECONNREFUSED)
 
 
-class Found(NamedTuple):
+class FoundServer(NamedTuple):
     """A server that answered. how: `named`, `system`, `user`, `default` or `started`."""
 
     client: Client
@@ -61,7 +61,7 @@ class Found(NamedTuple):
         return str(Address(DEFAULT_HOST if host in ("", "0.0.0.0", "::") else host, self.info.port))
 
 
-class Places(NamedTuple):
+class LocalServers(NamedTuple):
     """Where to look: this machine's places, or a test's."""
 
     system: str = SYSTEM_SOCKET
@@ -76,15 +76,15 @@ def find_server(
     environ: Mapping[str, str],
     *,
     timeout: float = TIMEOUT,
-    places: Places | None = None,
-) -> Found:
+    places: LocalServers | None = None,
+) -> FoundServer:
     """The server to talk to, in the order above; started, if need be.
 
     timeout: seconds for each later call; at most PROBE_TIMEOUT of it for finding out who it is.
     Raises Unavailable for a server that should be there and is not, TimedOut for one that hangs,
     InvalidRequest for an address that is none.
     """
-    at = places or Places()
+    at = places or LocalServers()
     search = _Search(timeout, user_socket(environ), at)
     if named := named_server(options, environ, at.config):
         return search.named(named)
@@ -96,7 +96,7 @@ def find_server(
 
 
 class _Search:
-    def __init__(self, timeout: float, user: str, places: Places) -> None:
+    def __init__(self, timeout: float, user: str, places: LocalServers) -> None:
         self.timeout = timeout
         self.probe = min(PROBE_TIMEOUT, timeout)
         self.user = user
@@ -104,7 +104,7 @@ class _Search:
         self.places = places
         self.credentials = NOBODY
 
-    def named(self, named: Named) -> Found:
+    def named(self, named: NamedServer) -> FoundServer:
         self.credentials = named.credentials
         paths = [path for path in named.socket.split(",") if path]
         openers: list[Opener] = [partial(self._open_socket, path) for path in paths]
@@ -113,7 +113,7 @@ class _Search:
             where = ",".join([*paths, *map(str, named.addresses)])
             client = Client(FailoverTransport(openers, where), timeout=self.timeout)
             try:
-                return Found(client, client.get_server_info(timeout=PATIENCE), "named")
+                return FoundServer(client, client.get_server_info(timeout=PATIENCE), "named")
             except BaseException:
                 client.close()
                 raise
@@ -130,7 +130,7 @@ class _Search:
             return local.client.transport
         return connect_tcp(address, timeout, self.credentials, several=True)[0]
 
-    def system(self) -> Found | None:
+    def system(self) -> FoundServer | None:
         """The system's server. A socket that nobody serves is a server that is down."""
         try:
             present = stat.S_ISSOCK(os.stat(self.places.system).st_mode)
@@ -138,7 +138,7 @@ class _Search:
             return None
         return self._ask(self.places.system, "system") if present else None
 
-    def users(self, how: str) -> Found | None:
+    def users(self, how: str) -> FoundServer | None:
         """This user's own server. A socket that nobody serves is what a dead one left."""
         if not private_folder(self.folder):
             return None
@@ -149,7 +149,7 @@ class _Search:
                 return None
             raise
 
-    def default(self) -> Found | None:
+    def default(self) -> FoundServer | None:
         if not listens(self.places.default, self.probe):
             return None
         return self._tcp(self.places.default, "default")
@@ -163,9 +163,9 @@ class _Search:
             mark=mark,
         )
 
-    def started(self, environ: Mapping[str, str]) -> Found:
+    def started(self, environ: Mapping[str, str]) -> FoundServer:
         private_folder(self.folder, create=True)
-        found: list[Found] = []
+        found: list[FoundServer] = []
 
         def ready() -> bool:
             try:
@@ -178,7 +178,7 @@ class _Search:
         ours = self.places.start(self.folder, environ, ready)
         return found[0]._replace(how="started") if ours else found[0]
 
-    def _local(self, address: Address) -> Found | None:
+    def _local(self, address: Address) -> FoundServer | None:
         """A named server on this machine, by its socket: there the kernel says who calls."""
         if address.host not in LOOPBACK or self.credentials.key or self.credentials.certs:
             return None
@@ -194,14 +194,14 @@ class _Search:
             found.client.close()
         return None
 
-    def _ask(self, path: str, how: str) -> Found:
+    def _ask(self, path: str, how: str) -> FoundServer:
         client = Client(UnixTransport(path), timeout=self.timeout)
         try:
-            return Found(client, client.get_server_info(timeout=self.probe), how)
+            return FoundServer(client, client.get_server_info(timeout=self.probe), how)
         except BaseException:
             client.close()
             raise
 
-    def _tcp(self, address: Address, how: str) -> Found:
+    def _tcp(self, address: Address, how: str) -> FoundServer:
         transport, info = connect_tcp(address, self.probe, self.credentials)
-        return Found(Client(transport, timeout=self.timeout), info, how)
+        return FoundServer(Client(transport, timeout=self.timeout), info, how)

@@ -90,7 +90,7 @@ def _vouched(munge: Vouches, payload: bytes) -> str:
 _WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
 
 
-class Channel:
+class GrpcChannel:
     """A gRPC channel that answers in our errors. The kernel's connection opens with a call."""
 
     def __init__(
@@ -206,7 +206,7 @@ class GrpcTransport:
         *,
         several: bool = False,
     ) -> None:
-        self.channel = Channel(Address(host, port), token, credentials, several=several)
+        self.channel = GrpcChannel(Address(host, port), token, credentials, several=several)
         self.where = self.channel.where
 
     def call(self, method: Method, request: Value, timeout: float) -> Value:

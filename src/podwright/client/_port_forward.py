@@ -27,7 +27,7 @@ _ESTABLISHED = "01"
 _MAPPED = "0" * 16 + f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
 
 
-class Forwarder:
+class PortForwarder:
     """addresses: of the server, tried in this order. certs: as for Credentials.
 
     tell: hears why somebody was not let through. Raises wire.InvalidRequest for certificates that

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from podwright.client._grpc_transport import Channel, Unsupported
+from podwright.client._grpc_transport import GrpcChannel, Unsupported
 from podwright.errors import NotFound, TimedOut
 from podwright.wire import (
     CreateRequest,
@@ -43,7 +43,7 @@ class VirmTransport:
     #: That protocol has no ids for requests: what changes something is never asked twice.
     remembers = False
 
-    def __init__(self, channel: Channel, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, channel: GrpcChannel, pause: Callable[[float], None] = time.sleep) -> None:
         self._channel = channel
         self._pause = pause
         self.where = channel.where
@@ -60,7 +60,9 @@ class VirmTransport:
 class _Call:
     """One call of ours and its deadline."""
 
-    def __init__(self, channel: Channel, pause: Callable[[float], None], deadline: float) -> None:
+    def __init__(
+        self, channel: GrpcChannel, pause: Callable[[float], None], deadline: float
+    ) -> None:
         self._channel = channel
         self._pause = pause
         self._deadline = deadline

@@ -26,7 +26,7 @@ from podwright.controller._core import Core, Entry
 from podwright.controller._exclusive_allocations import lends, open_spec
 from podwright.controller._gcd_division import Division, divide
 from podwright.controller._lease_expiry import MAX_NAME, check_hosts, over
-from podwright.controller._leases import Lease, ancestors, free_subset, mask_of
+from podwright.controller._leases import HeldLease, ancestors, free_subset, mask_of
 from podwright.controller._partition_fit import differences
 from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import does_not_fit, failed, held
@@ -42,7 +42,7 @@ MAX_HOLDER = 200  #: characters
 
 async def acquire(
     core: Core, caller: Caller, request: AcquireRequest, taken: Taken | None = None
-) -> tuple[Entry, PartitionRecord, Lease, bool]:
+) -> tuple[Entry, PartitionRecord, HeldLease, bool]:
     """The partition, as it stands with the lease, the lease, and whether it is new.
 
     taken: devices for a new one, where some are taken already.
@@ -114,7 +114,7 @@ async def _create(
     draft: LeaseRecord,
     asked: str,
     taken: Taken | None = None,
-) -> tuple[Entry, PartitionRecord, Lease, bool]:
+) -> tuple[Entry, PartitionRecord, HeldLease, bool]:
     if taken is None:
         spec = open_spec(core, caller, spec)
     entry = await partitions.begin_create(
@@ -149,7 +149,7 @@ async def _hold(
     entry: Entry,
     draft: LeaseRecord,
     asked: str,
-) -> tuple[Entry, PartitionRecord, Lease, bool]:
+) -> tuple[Entry, PartitionRecord, HeldLease, bool]:
     record = entry.known
     if _must_go(core, caller, request, spec, entry, draft, asked):
         lease = await replace(core, caller, request, renamed(spec, entry.name), entry, draft, asked)
@@ -271,8 +271,8 @@ def _choose(
     core: Core,
     entry: Entry,
     spec: PartitionSpec,
-    parent: Lease | None,
-    others: list[Lease],
+    parent: HeldLease | None,
+    others: list[HeldLease],
     asked: str,
 ) -> tuple[int, int]:
     """Which devices of a fitting partition a lease gets. Raises Held or InvalidRequest."""
@@ -300,7 +300,7 @@ def _choose(
     return at, wanted
 
 
-def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> Lease | None:
+def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> HeldLease | None:
     """Raises InvalidRequest for bad numbers and words; returns the parent lease."""
     if not request.owner:
         check_creator(caller, asked)
@@ -329,7 +329,7 @@ def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> L
     return parent
 
 
-def _within(parent: Lease, spec: PartitionSpec, asked: str) -> PartitionSpec:
+def _within(parent: HeldLease, spec: PartitionSpec, asked: str) -> PartitionSpec:
     partition = parent.record.partition
     if spec.name not in ("", partition):
         raise InvalidRequest(

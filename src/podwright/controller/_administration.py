@@ -18,7 +18,7 @@ from podwright.controller import _users as users
 from podwright.controller._agent_calls import AgentCalls, let_go
 from podwright.controller._cluster_calls import ClusterCalls
 from podwright.controller._discovery import Discovery
-from podwright.controller._heartbeats import Sleep, Watch
+from podwright.controller._heartbeats import Heartbeats, Sleep
 from podwright.controller._records import META
 from podwright.controller._registry import ConnectAgent, Registry
 from podwright.controller._user_calls import UserCalls
@@ -50,7 +50,7 @@ class Administration(AgentCalls, ClusterCalls, UserCalls):
     def _administer(self, machines: Machines, sleep: Sleep) -> None:
         core = self._core
         self._registry = Registry(core, machines.connect)
-        self._watch = Watch(core, self._registry, sleep, silence=machines.silence)
+        self._watch = Heartbeats(core, self._registry, sleep, silence=machines.silence)
         self._users = users.Users(machines.administrators)
         self._discovery = machines.discovery or Discovery((), lambda _: "")
         self._changing = asyncio.Lock()

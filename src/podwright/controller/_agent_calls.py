@@ -11,7 +11,7 @@ from podwright.controller import _registry as registry
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core
 from podwright.controller._discovery import Discovery
-from podwright.controller._heartbeats import Watch
+from podwright.controller._heartbeats import Heartbeats
 from podwright.controller._list_pages import Page, after
 from podwright.controller._machines import check_administrator
 from podwright.controller._registry import AgentRecord, Known, Registry
@@ -46,7 +46,7 @@ class AgentCalls:
 
     _core: Core
     _registry: Registry
-    _watch: Watch
+    _watch: Heartbeats
     _discovery: Discovery
     _changing: asyncio.Lock
 

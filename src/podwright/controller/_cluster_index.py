@@ -167,7 +167,7 @@ class Site:
         return out
 
 
-class Inventory:
+class ClusterIndex:
     """All clusters."""
 
     def __init__(

@@ -26,7 +26,7 @@ from podwright.controller._leases import to_info
 from podwright.controller._own_host import Here
 from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
-from podwright.controller._reconciler import Keeper
+from podwright.controller._reconciler import Reconciler
 from podwright.controller._request_ids import Remembered, Requests
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
@@ -111,7 +111,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
             await self._store.close()
             raise
         self._waiting.load(opened)
-        keeper = Keeper(self._core, self._sleep, self._waiting.sweep)
+        keeper = Reconciler(self._core, self._sleep, self._waiting.sweep)
         self._keeper = asyncio.get_running_loop().create_task(keeper.run())
         self._watch_machines()
         self._state = ""

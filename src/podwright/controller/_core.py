@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
 from podwright.controller._admission import Admission
-from podwright.controller._cluster_index import Inventory, Site
+from podwright.controller._cluster_index import ClusterIndex, Site
 from podwright.controller._journal import Journal
-from podwright.controller._leases import Expiries, Lease
-from podwright.controller._machine_calls import Hardware
+from podwright.controller._leases import Expiries, HeldLease
+from podwright.controller._machine_calls import MachineCalls
 from podwright.controller._records import (
     FenceRecord,
     LeaseRecord,
@@ -52,7 +52,7 @@ class Entry:
         self.site = site
         self.record = record
         self.lock = asyncio.Lock()
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, HeldLease] = {}
         #: What leases left behind that are over, by their ids (`_fences`).
         self.fences: dict[str, FenceRecord] = {}
         self.machines: tuple[str, ...] = ()
@@ -89,12 +89,12 @@ class Core:
     ) -> None:
         self.store = store
         self.journal = Journal(store)
-        self.inventory = Inventory(clusters, allocations)
-        self.hardware = Hardware(drivers, timeout=driver_timeout, silence=self.mark_down)
+        self.inventory = ClusterIndex(clusters, allocations)
+        self.hardware = MachineCalls(drivers, timeout=driver_timeout, silence=self.mark_down)
         self.partitions: dict[str, Entry] = {}
         #: By machine: the partitions that have devices there.
         self._on: dict[str, dict[Entry, None]] = {}
-        self.leases: dict[str, Lease] = {}
+        self.leases: dict[str, HeldLease] = {}
         self.expiries = Expiries()
         #: The partition of each fence, by its lease's id, and the machines that have cut it off.
         self.fences: dict[str, Entry] = {}
@@ -236,14 +236,14 @@ class Core:
 
     # -- leases ------------------------------------------------------------------------------
 
-    def add_lease(self, entry: Entry, record: LeaseRecord) -> Lease:
+    def add_lease(self, entry: Entry, record: LeaseRecord) -> HeldLease:
         """A lease lives, with a full ttl from now."""
-        lease = Lease(record, self.now() + record.ttl)
+        lease = HeldLease(record, self.now() + record.ttl)
         entry.leases[record.id] = self.leases[record.id] = lease
         self.expiries.add(lease, self.leases)
         return lease
 
-    def drop_leases(self, entry: Entry, leases: Iterable[Lease]) -> None:
+    def drop_leases(self, entry: Entry, leases: Iterable[HeldLease]) -> None:
         """Leases are over."""
         held = len(entry.leases)
         for lease in leases:

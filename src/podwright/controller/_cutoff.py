@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from podwright.controller._leases import Lease
+from podwright.controller._leases import HeldLease
 from podwright.controller._records import FenceRecord, LeaseRecord
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ROOT: Final = 0
 
 
-def would_cut_off(core: Core, entry: Entry, lease: Lease) -> bool:
+def would_cut_off(core: Core, entry: Entry, lease: HeldLease) -> bool:
     """Whether all machines of a live lease could keep it from its devices."""
     return all(can_cut_off(core, machine, lease.record) for machine in entry.parts())
 

@@ -21,7 +21,7 @@ from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, Role
 from podwright.controller._core import Core, Entry
 from podwright.controller._cutoff import can_cut_off, in_words, waits_for
-from podwright.controller._leases import Lease
+from podwright.controller._leases import HeldLease
 from podwright.controller._records import FenceRecord, drop_fence, drop_lease, put, put_fence
 from podwright.controller._refusals import fencing
 from podwright.errors import Held
@@ -31,7 +31,7 @@ from podwright.store import Change
 async def end(
     core: Core,
     entry: Entry,
-    ended: Sequence[Lease],
+    ended: Sequence[HeldLease],
     *,
     gone: Collection[str] = (),
     keep: bool = False,
@@ -149,7 +149,7 @@ def overrides(caller: Caller, entry: Entry) -> bool:
     return caller.role is Role.ADMINISTRATOR or made
 
 
-def _fence(lease: Lease, gone: Collection[str], now: float) -> FenceRecord:
+def _fence(lease: HeldLease, gone: Collection[str], now: float) -> FenceRecord:
     known = lease.record.hosts or ("",)
     return FenceRecord(
         lease=lease.record, hosts=tuple(host for host in known if host not in gone), since=now

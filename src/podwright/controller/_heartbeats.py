@@ -16,7 +16,7 @@ from contextlib import suppress
 from podwright.agents import MachineReport
 from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
-from podwright.controller._machine_calls import Fault
+from podwright.controller._machine_calls import MachineFault
 from podwright.controller._registry import Registry
 from podwright.errors import PodwrightError, Unavailable, WrongState
 from podwright.wire import OperationState, ReadyState
@@ -26,7 +26,7 @@ _log = logging.getLogger("podwright.controller")
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class Watch:
+class Heartbeats:
     """One task for each agent. silence: seconds without an answer that are too many.
 
     sleep: how it waits.
@@ -119,7 +119,7 @@ class Watch:
             await entry.lock.acquire()
             try:
                 if not entry.gone and entry.known.ready is ReadyState.ACTIVE:
-                    await steps.break_down(self._core, entry, [Fault(machine, reason, True)])
+                    await steps.break_down(self._core, entry, [MachineFault(machine, reason, True)])
             finally:
                 entry.lock.release()
 
@@ -139,7 +139,7 @@ class Watch:
                     again = await core.hardware.describe(machine)
                     if _forgotten(entry, machine, again):
                         reason = f"machine {machine} has lost its configuration"
-                        await steps.break_down(core, entry, [Fault(machine, reason, False)])
+                        await steps.break_down(core, entry, [MachineFault(machine, reason, False)])
 
 
 def _forgotten(entry: Entry, machine: str, report: MachineReport) -> bool:

@@ -10,7 +10,7 @@ from podwright.controller import _fences as fences
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, Role, check_change
 from podwright.controller._core import Core, Entry
-from podwright.controller._leases import Lease, descendants, to_info
+from podwright.controller._leases import HeldLease, descendants, to_info
 from podwright.controller._records import put_lease
 from podwright.errors import Denied, Fenced, InvalidRequest
 from podwright.wire import LeaseInfo, LeaseRequest
@@ -82,7 +82,7 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
         entry.lock.release()
 
 
-def _all_gone(lease: Lease, hosts: Sequence[str]) -> bool:
+def _all_gone(lease: HeldLease, hosts: Sequence[str]) -> bool:
     """Whether these are all the hosts of a lease; if none is named, all are meant."""
     known = lease.record.hosts
     return not hosts or (bool(known) and set(known) <= set(hosts))
@@ -102,7 +102,7 @@ async def _say_more(
         await fences.confirm(core, entry, request.id, request.hosts)
 
 
-async def expire(core: Core, lease: Lease) -> None:
+async def expire(core: Core, lease: HeldLease) -> None:
     """End a lease whose time has come, unless it was renewed at the last moment."""
     entry = core.partitions.get(lease.record.partition)
     if entry is None:
@@ -123,13 +123,13 @@ async def expire(core: Core, lease: Lease) -> None:
         entry.lock.release()
 
 
-def _goes_on(core: Core, entry: Entry, lease: Lease) -> bool:
+def _goes_on(core: Core, entry: Entry, lease: HeldLease) -> bool:
     """Whether a job's lease, or its partition, decides, which the job's scheduler keeps."""
     parent = core.leases.get(lease.record.parent)
     return bool(entry.known.job) or (parent is not None and not parent.ending)
 
 
-def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> Lease:
+def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> HeldLease:
     """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
     asked = f"{verb} lease {request.id[:80]}"
     lease = core.leases.get(request.id)

@@ -15,7 +15,7 @@ from podwright.wire import LeaseInfo
 
 
 @dataclass(slots=True)
-class Lease:
+class HeldLease:
     """A live lease. ending: its end is under way, so it can no longer be renewed.
 
     late: it was not renewed in time, but what it lies in goes on, and decides: a job's processes
@@ -40,14 +40,14 @@ class Expiries:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def add(self, lease: Lease, leases: Mapping[str, Lease]) -> None:
+    def add(self, lease: HeldLease, leases: Mapping[str, HeldLease]) -> None:
         """Watch a lease. leases: all that live."""
         if len(self._heap) > 2 * len(leases) + self.SPARE:
             self._heap = [entry for entry in self._heap if entry[1] in leases]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (lease.expires, lease.record.id))
 
-    def due(self, now: float, leases: dict[str, Lease]) -> list[Lease]:
+    def due(self, now: float, leases: dict[str, HeldLease]) -> list[HeldLease]:
         """Leases whose end has come; each is named once, unless it is added again."""
         out = []
         while self._heap and self._heap[0][0] <= now:
@@ -67,7 +67,7 @@ def mask_of(first: int, count: int) -> int:
     return ((1 << count) - 1) << first
 
 
-def ancestors(lease: str, leases: dict[str, Lease]) -> set[str]:
+def ancestors(lease: str, leases: dict[str, HeldLease]) -> set[str]:
     """The lease and those it lies in."""
     out: set[str] = set()
     while lease and lease not in out:
@@ -77,9 +77,9 @@ def ancestors(lease: str, leases: dict[str, Lease]) -> set[str]:
     return out
 
 
-def descendants(lease: str, leases: Iterable[Lease]) -> list[Lease]:
+def descendants(lease: str, leases: Iterable[HeldLease]) -> list[HeldLease]:
     """The lease and those that lie in it, parents first."""
-    out: list[Lease] = []
+    out: list[HeldLease] = []
     wanted = {lease}
     # Ids are given in order of time and a child is younger than its parent.
     for candidate in sorted(leases, key=lambda x: x.record.epoch):
@@ -109,7 +109,7 @@ def free_subset(first: int, count: int, wanted: int, taken: int) -> int | None:
     return best[1] if best else None
 
 
-def to_info(lease: Lease, size: int, now: float) -> LeaseInfo:
+def to_info(lease: HeldLease, size: int, now: float) -> LeaseInfo:
     """The lease as others see it. size: devices of its partition."""
     record = lease.record
     whole = record.count == size

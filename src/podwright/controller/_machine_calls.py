@@ -12,7 +12,7 @@ from podwright.errors import PodwrightError, Unavailable
 Parts = Mapping[str, Sequence[int]]  #: machine name -> indices of devices in it
 
 
-class Fault(NamedTuple):
+class MachineFault(NamedTuple):
     """One machine that did not do its part. silent: it did not answer at all."""
 
     machine: str
@@ -27,7 +27,7 @@ class Cut(NamedTuple):
     uid: int
 
 
-class Hardware:
+class MachineCalls:
     """The drivers of all machines.
 
     timeout: seconds for a call. silence: told the name of each machine that did not answer.
@@ -70,7 +70,7 @@ class Hardware:
 
     async def configure(
         self, partition: str, epoch: int, parts: Parts, *, owner: str = ""
-    ) -> list[Fault]:
+    ) -> list[MachineFault]:
         """Join devices into a partition of its owner's. Returns the machines that did not."""
 
         async def join(driver: Driver, devices: Sequence[int]) -> None:
@@ -86,18 +86,18 @@ class Hardware:
             return faults
         return await self._each(parts, join)
 
-    async def reset(self, epoch: int, parts: Parts) -> list[Fault]:
+    async def reset(self, epoch: int, parts: Parts) -> list[MachineFault]:
         """Reset devices. Returns the machines that did not."""
         return await self._each(parts, lambda d, devs: d.reset(epoch, devs))
 
-    async def fence(self, epoch: int, parts: Parts, *, run: str = "") -> list[Fault]:
+    async def fence(self, epoch: int, parts: Parts, *, run: str = "") -> list[MachineFault]:
         """Cut older epochs off from devices, and reset them. Returns the machines that did not.
 
         run: what marks the processes of the launch whose they were.
         """
         return await self._each(parts, lambda d, devs: d.fence(epoch, devs, run))
 
-    async def release(self, epoch: int, parts: Parts) -> list[Fault]:
+    async def release(self, epoch: int, parts: Parts) -> list[MachineFault]:
         """Reset devices and take them out of their partition. Returns the machines that did
         not."""
         if self.fabric is not None and (
@@ -106,7 +106,7 @@ class Hardware:
             return faults
         return await self._each(parts, lambda d, devs: d.release(epoch, devs))
 
-    async def _whole(self, call: Awaitable[None], parts: Parts) -> list[Fault]:
+    async def _whole(self, call: Awaitable[None], parts: Parts) -> list[MachineFault]:
         """One call for all machines: when it fails, none of them has done its part.
 
         It comes before theirs: what a machine says of itself after a crash tells whether a step
@@ -123,7 +123,7 @@ class Hardware:
             reason = f"the fabric between machines failed: {error!r}"
         else:
             return []
-        return [Fault(machine, reason, False) for machine in parts]
+        return [MachineFault(machine, reason, False) for machine in parts]
 
     async def describe(self, machine: str) -> MachineReport:
         """What a machine has. Raises wire.Unavailable when it does not answer in time."""
@@ -141,7 +141,7 @@ class Hardware:
 
     async def _each(
         self, parts: Parts, call: Callable[[Driver, Sequence[int]], Awaitable[None]]
-    ) -> list[Fault]:
+    ) -> list[MachineFault]:
         if len(parts) == 1:  # the common case needs no task
             for machine, devices in parts.items():
                 fault = await self._one(machine, devices, call)
@@ -154,10 +154,10 @@ class Hardware:
         machine: str,
         devices: Sequence[int],
         call: Callable[[Driver, Sequence[int]], Awaitable[None]],
-    ) -> Fault | None:
+    ) -> MachineFault | None:
         driver = self._drivers.get(machine)
         if driver is None:
-            return Fault(machine, f"machine {machine} has no driver", True)
+            return MachineFault(machine, f"machine {machine} has no driver", True)
         scopes = self._under_way.setdefault(machine, {})
         scope = asyncio.timeout(self._timeout)
         scopes[scope] = ""
@@ -165,11 +165,11 @@ class Hardware:
             async with scope:
                 await call(driver, devices)
         except TimeoutError:
-            fault = Fault(machine, scopes[scope] or self._late(machine, self._timeout), True)
+            fault = MachineFault(machine, scopes[scope] or self._late(machine, self._timeout), True)
         except PodwrightError as error:
-            fault = Fault(machine, error.message.rstrip("."), isinstance(error, Unavailable))
+            fault = MachineFault(machine, error.message.rstrip("."), isinstance(error, Unavailable))
         except Exception as error:  # a driver's own fault must not take the controller down
-            fault = Fault(machine, f"machine {machine} failed: {error!r}", False)
+            fault = MachineFault(machine, f"machine {machine} failed: {error!r}", False)
         else:
             return None
         finally:

@@ -30,7 +30,7 @@ TICK: Final = 0.5  #: seconds; a lease that ran out ends within one tick and its
 PROBE: Final = 2.0  #: seconds between questions to a machine that is out of service
 
 
-class Keeper:
+class Reconciler:
     """The timer. `sleep` is how it waits, so that tests can wait virtually.
 
     sweep: what else is due now and then.

@@ -14,7 +14,7 @@ from podwright.agents import MachineReport
 from podwright.controller import _machines as machines
 from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
-from podwright.controller._machine_calls import Fault
+from podwright.controller._machine_calls import MachineFault
 from podwright.controller._records import (
     FENCE,
     LEASE,
@@ -202,7 +202,7 @@ async def _settle(core: Core, entry: Entry, reports: Reports) -> None:
             pass  # its owner, or the automatic reset, decides
         elif silent:
             await steps.break_down(
-                core, entry, [Fault(m, f"machine {m} does not answer", True) for m in silent]
+                core, entry, [MachineFault(m, f"machine {m} does not answer", True) for m in silent]
             )
         elif record.operation is OperationState.IDLE:
             await verify(core, entry, reports)

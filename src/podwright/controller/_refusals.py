@@ -7,7 +7,7 @@ from typing import Any
 
 from podwright.controller._cluster_index import Site
 from podwright.controller._explain import SHOWN, in_words
-from podwright.controller._leases import Lease
+from podwright.controller._leases import HeldLease
 from podwright.controller._partition_fit import Difference
 from podwright.controller._partition_fit import in_words as differences_in_words
 from podwright.controller._records import PartitionRecord
@@ -64,7 +64,7 @@ def _size(site: Site, spec: PartitionSpec) -> int:
     return site.index.size(spec.allocation or None)
 
 
-def held(record: PartitionRecord, leases: Sequence[Lease], asked: str, would_work: str) -> Held:
+def held(record: PartitionRecord, leases: Sequence[HeldLease], asked: str, would_work: str) -> Held:
     """Somebody holds it."""
     names = [holder_of(lease) for lease in leases]
     return Held(
@@ -91,7 +91,7 @@ def fencing(record: PartitionRecord, why: Sequence[str], asked: str) -> Held:
     )
 
 
-def holder_of(lease: Lease) -> str:
+def holder_of(lease: HeldLease) -> str:
     """Who holds a lease, in words."""
     return lease.record.holder or lease.record.owner
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podwright.controller import _steps as steps
 from podwright.controller._core import Core, Entry
-from podwright.controller._leases import Lease
+from podwright.controller._leases import HeldLease
 from podwright.controller._refusals import failed
 from podwright.controller._request_ids import Remembered
 from podwright.errors import NotFound
@@ -37,7 +37,7 @@ async def removed_before(core: Core, known: Remembered, *, wait: bool) -> Empty 
     return None if record.ready is ReadyState.ERROR else Empty()
 
 
-async def acquired_before(core: Core, known: Remembered) -> tuple[Entry, Lease] | None:
+async def acquired_before(core: Core, known: Remembered) -> tuple[Entry, HeldLease] | None:
     """The lease that was given, as nobody else may have its devices; None when it is over.
 
     Raises WrongState when the devices broke meanwhile; then the lease is over, too.

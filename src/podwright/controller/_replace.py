@@ -13,7 +13,7 @@ from podwright.controller._caller import Caller
 from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core, Entry
 from podwright.controller._exclusive_allocations import open_spec
-from podwright.controller._leases import Lease
+from podwright.controller._leases import HeldLease
 from podwright.controller._partitions import make_record, place, whole_lease
 from podwright.controller._records import LeaseRecord, put
 from podwright.controller._refusals import failed
@@ -32,7 +32,7 @@ async def replace(
     entry: Entry,
     draft: LeaseRecord,
     asked: str,
-) -> Lease:
+) -> HeldLease:
     """The lease on the new partition. The entry's lock is held, and nobody has a lease on it.
 
     Raises as creation does; then the old partition stands as it did, unless its machines
@@ -64,7 +64,7 @@ async def _exchange(
     draft: LeaseRecord,
     asked: str,
     taken: Taken,
-) -> Lease:
+) -> HeldLease:
     old, old_site = entry.known, entry.site
     site, placement, _ = taken
     rest = _rest(old_site, old.blocks, site, placement.blocks)

@@ -13,8 +13,8 @@ import msgspec
 
 from podwright.controller._core import Core, Entry
 from podwright.controller._gcd_division import Division
-from podwright.controller._leases import Lease, mask_of
-from podwright.controller._machine_calls import Fault
+from podwright.controller._leases import HeldLease, mask_of
+from podwright.controller._machine_calls import MachineFault
 from podwright.controller._records import (
     LeaseRecord,
     PartitionRecord,
@@ -50,7 +50,7 @@ async def begin_create(
         core.add_lease(entry, lease)
 
 
-async def finish_create(core: Core, entry: Entry) -> list[Fault]:
+async def finish_create(core: Core, entry: Entry) -> list[MachineFault]:
     """Join the devices of a partition that is CREATING."""
     record = entry.known
     faults = await core.hardware.configure(
@@ -73,7 +73,7 @@ async def reset(
     auto: bool = False,
     relocatable: bool = False,
     division: Division | None = None,
-) -> list[Fault]:
+) -> list[MachineFault]:
     """Reset a partition, or the devices of a mask over its routing order.
 
     lease: comes to life with it, and its epoch is that of the reset. keep: it stays from now on,
@@ -107,7 +107,7 @@ async def reset(
     return await finish_reset(core, entry, join=repair)
 
 
-async def finish_reset(core: Core, entry: Entry, *, join: bool) -> list[Fault]:
+async def finish_reset(core: Core, entry: Entry, *, join: bool) -> list[MachineFault]:
     """Reset what is dirty in a partition that is RESETTING, and join all anew if need be.
 
     What is under a lease is never dirty, but for the lease that this reset is for.
@@ -125,7 +125,7 @@ async def finish_reset(core: Core, entry: Entry, *, join: bool) -> list[Fault]:
     return faults
 
 
-async def remove(core: Core, entry: Entry, *, force: bool) -> list[Fault]:
+async def remove(core: Core, entry: Entry, *, force: bool) -> list[MachineFault]:
     """Remove a partition and end all leases on it.
 
     force: although machines do not do their part; their devices go into quarantine. Otherwise
@@ -146,12 +146,12 @@ async def remove(core: Core, entry: Entry, *, force: bool) -> list[Fault]:
     return faults
 
 
-async def release_devices(core: Core, entry: Entry) -> list[Fault]:
+async def release_devices(core: Core, entry: Entry) -> list[MachineFault]:
     """Reset the devices of a partition that is REMOVING and take them out of it."""
     return await core.hardware.release(entry.known.epoch, entry.parts())
 
 
-async def finish_remove(core: Core, entry: Entry, faults: Sequence[Fault]) -> None:
+async def finish_remove(core: Core, entry: Entry, faults: Sequence[MachineFault]) -> None:
     """A partition is gone; devices of faulty machines are kept from everybody."""
     left = quarantines(entry, faults)
     if left:
@@ -163,7 +163,7 @@ async def finish_remove(core: Core, entry: Entry, faults: Sequence[Fault]) -> No
 
 async def take_unreset(
     core: Core, entry: Entry, lease: LeaseRecord, division: Division
-) -> list[Fault]:
+) -> list[MachineFault]:
     """A lease begins on devices as they are.
 
     Its holder takes them dirty or not; they are dirty again when it ends. Joining what is
@@ -187,7 +187,7 @@ async def take_unreset(
     return faults
 
 
-async def break_down(core: Core, entry: Entry, faults: Sequence[Fault]) -> None:
+async def break_down(core: Core, entry: Entry, faults: Sequence[MachineFault]) -> None:
     """A step failed: ERROR, with the reasons."""
     record = move(entry.known, BROKEN, errors=tuple(fault.reason for fault in faults))
     core.tell("Error", entry.name, record.owner, "; ".join(record.errors))
@@ -195,7 +195,7 @@ async def break_down(core: Core, entry: Entry, faults: Sequence[Fault]) -> None:
     core.set(entry, record)
 
 
-async def end_leases(core: Core, entry: Entry, ended: Sequence[Lease]) -> None:
+async def end_leases(core: Core, entry: Entry, ended: Sequence[HeldLease]) -> None:
     """Leases end whose instances are gone: a partition that came with them goes, or their devices
     become dirty."""
     record = entry.known
@@ -217,7 +217,7 @@ async def end_leases(core: Core, entry: Entry, ended: Sequence[Lease]) -> None:
     core.drop_leases(entry, ended)
 
 
-def quarantines(entry: Entry, faults: Sequence[Fault]) -> list[QuarantineRecord]:
+def quarantines(entry: Entry, faults: Sequence[MachineFault]) -> list[QuarantineRecord]:
     """The devices of a partition that lie in faulty machines."""
     if entry.site is None or not faults:
         return []

@@ -7,7 +7,7 @@ import msgspec
 from podwright.controller._cluster_index import Site
 from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._cutoff import waits_for
-from podwright.controller._leases import Lease, mask_of, to_info
+from podwright.controller._leases import HeldLease, mask_of, to_info
 from podwright.controller._list_pages import Page, after, defined_after
 from podwright.controller._records import FenceRecord, PartitionRecord
 from podwright.wire import (
@@ -130,7 +130,7 @@ def _fenced(core: Core, entry: Entry, fence: FenceRecord, size: int) -> LeaseInf
     hosts = [f"host {host}" for host in fence.hosts if host]
     if len(hosts) < len(fence.hosts):
         hosts.append("its hosts")
-    info = to_info(Lease(fence.lease, 0.0), size, 0.0)
+    info = to_info(HeldLease(fence.lease, 0.0), size, 0.0)
     machines = [f"machine {machine}" for machine in waits_for(core, entry, fence)]
     return msgspec.structs.replace(info, state="FENCING", waits_for=[*hosts, *machines])
 

@@ -18,12 +18,12 @@ from podwright.controller import _lease_expiry as ends
 from podwright.controller import _partitions as partitions
 from podwright.controller._caller import Caller, Role, check_change, check_creator
 from podwright.controller._core import Core, Entry
-from podwright.controller._leases import Lease
+from podwright.controller._leases import HeldLease
 from podwright.controller._records import decode
 from podwright.controller._reservation import Taken
 from podwright.controller._spec import asked_for
 from podwright.controller._waiter import WAITER, Waiter, WaiterRecord
-from podwright.controller._waiting_queue import Line
+from podwright.controller._waiting_queue import WaitingQueue
 from podwright.errors import (
     Denied,
     Fenced,
@@ -47,7 +47,7 @@ class Waiting:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._waiters: dict[str, Waiter] = {}
-        self.line = Line(core, self._start)
+        self.line = WaitingQueue(core, self._start)
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -264,7 +264,7 @@ class Waiting:
         waiter.created = True
         return entry
 
-    async def _acquire(self, waiter: Waiter, taken: Taken | None) -> tuple[Entry, Lease]:
+    async def _acquire(self, waiter: Waiter, taken: Taken | None) -> tuple[Entry, HeldLease]:
         request = waiter.record.acquire
         assert request is not None
         entry, _, lease, waiter.created = await acquiring.acquire(

@@ -28,7 +28,7 @@ REPLAN: Final = 5.0  #: seconds after which the place kept for a waiter is thoug
 Key = tuple[Any, ...]
 
 
-class Line:
+class WaitingQueue:
     """Who waits for what. start: begins what a waiter asked for, on devices or without any."""
 
     def __init__(self, core: Core, start: Callable[[Waiter, Taken | None], None]) -> None:

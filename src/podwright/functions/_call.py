@@ -17,7 +17,7 @@ from podwright.errors import NotPicklable, PythonMismatch
 _LONGEST_LINE = 1 << 20
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """What is to be called."""
 
     function: Callable[..., Any]
@@ -45,7 +45,7 @@ def dump_call(
     if not callable(function):
         raise NotPicklable(f"{function!r} is no function", would_work="pass what is to be called")
     try:
-        body: bytes = cloudpickle.dumps(Call(function, tuple(args), dict(kwargs)))
+        body: bytes = cloudpickle.dumps(FunctionCall(function, tuple(args), dict(kwargs)))
     except Exception as error:
         name = getattr(function, "__qualname__", repr(function))
         raise NotPicklable(
@@ -56,7 +56,7 @@ def dump_call(
     return json.dumps(head).encode() + b"\n" + body
 
 
-def load_call(file: BinaryIO, host: str) -> Call:
+def load_call(file: BinaryIO, host: str) -> FunctionCall:
     """The call that was sent. Raises PythonMismatch before anything of it is unpickled."""
     import pickle
 
@@ -72,5 +72,5 @@ def load_call(file: BinaryIO, host: str) -> Call:
         )
     # Modules beside the program that sent it are found here as they are there.
     sys.path += [path for path in head["path"] if path not in sys.path]
-    call: Call = pickle.load(file)
+    call: FunctionCall = pickle.load(file)
     return call

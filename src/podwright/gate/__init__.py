@@ -6,13 +6,13 @@ loaded by that process, not by this package's door.
 """
 
 from podwright.gate._link import (
-    Ask,
     Cancel,
     Done,
     End,
-    Link,
-    Refused,
-    Shown,
+    GateLink,
+    GateRefused,
+    Question,
+    ShownService,
     Word,
     from_server,
     to_server,
@@ -20,14 +20,14 @@ from podwright.gate._link import (
 from podwright.gate._process import Setup, spawn, words
 
 __all__ = [
-    "Ask",
     "Cancel",
     "Done",
     "End",
-    "Link",
-    "Refused",
+    "GateLink",
+    "GateRefused",
+    "Question",
     "Setup",
-    "Shown",
+    "ShownService",
     "Word",
     "from_server",
     "spawn",

@@ -26,9 +26,9 @@ from podwright.errors import (
 )
 from podwright.gate._forward import Forwarder, Hidden
 from podwright.gate._handlers import Handler, handlers
-from podwright.gate._link import Ask, Cancel, Done, End, Link, Refused, Shown
+from podwright.gate._link import Cancel, Done, End, GateLink, GateRefused, Question, ShownService
 from podwright.gate._process import Setup
-from podwright.gate._services import Health, add_services
+from podwright.gate._services import GateHealth, add_services
 from podwright.gate._tls import server_credentials
 from podwright.gate._virm_handlers import Asker
 from podwright.http import Full, Visitors
@@ -64,7 +64,7 @@ class Gate:
     """Serves gRPC at a listening socket, and asks the server at the other end of a link."""
 
     def __init__(
-        self, listener: socket.socket, link: Link[Done | Refused | End], setup: Setup
+        self, listener: socket.socket, link: GateLink[Done | GateRefused | End], setup: Setup
     ) -> None:
         self._setup = setup
         self._link = link
@@ -79,7 +79,7 @@ class Gate:
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._server: Any = None
         self._listening: asyncio.Task[None] | None = None
-        self._health: Health | None = None
+        self._health: GateHealth | None = None
         self._ended = asyncio.Event()
         self._handlers = handlers()
 
@@ -142,10 +142,10 @@ class Gate:
             await ending
         self._ended.set()  # the server has gone, or we have
 
-    async def _ask(self, method: str, request: bytes, shown: Shown) -> bytes:
+    async def _ask(self, method: str, request: bytes, shown: ShownService) -> bytes:
         number = next(self._numbers)
         future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._link.say(Ask(number, method, request, shown))
+        self._link.say(Question(number, method, request, shown))
         try:
             await self._link.drained()
             reply: bytes = await future
@@ -160,12 +160,12 @@ class Gate:
         """Is the server there, and active?"""
         try:
             async with asyncio.timeout(5.0):
-                answer = await self._ask("", b"", Shown())
+                answer = await self._ask("", b"", ShownService())
         except (TimeoutError, PodwrightError):
             return False
         return answer == b"ok"
 
-    def caller(self, shown: Shown) -> Asker:
+    def caller(self, shown: ShownService) -> Asker:
         """How a call's handler asks the server, as whoever called."""
 
         async def ask(method: Method, request: Value) -> Any:
@@ -239,14 +239,14 @@ class Gate:
             self._unfinished.gone(part)
         return b"" if data is None else bytes(data)
 
-    def _shown(self, context: Any, peer: str, said: list[tuple[str, str]]) -> Shown:
+    def _shown(self, context: Any, peer: str, said: list[tuple[str, str]]) -> ShownService:
         if not self._setup.certs:
-            return Shown(metadata=said, peer=peer)
+            return ShownService(metadata=said, peer=peer)
         proven = context.auth_context()
         names = [name.decode() for name in proven.get("x509_subject_alternative_name", ())]
         common = [name.decode() for name in proven.get("x509_common_name", ())]
         found = user_of(names, common[0] if common else "")
-        return Shown(metadata=said, peer=peer, certificate=found)
+        return ShownService(metadata=said, peer=peer, certificate=found)
 
 
 class _Call:

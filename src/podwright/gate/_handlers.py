@@ -9,14 +9,14 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from podwright.errors import InvalidRequest
-from podwright.gate._link import Shown
+from podwright.gate._link import ShownService
 from podwright.gate._virm_handlers import ANSWERS, Answer, Asker
 from podwright.wire import METHODS, Method, messages, munge_payload, virm
 
 #: Makes what asks the server, for whoever showed this.
-Caller = Callable[[Shown], Asker]
+Caller = Callable[[ShownService], Asker]
 #: How to ask, the path, the message, and what was shown. Raises wire.PodwrightError.
-Handler = Callable[[Callable[[Shown], Asker], str, bytes, Shown], Awaitable[bytes]]
+Handler = Callable[[Callable[[ShownService], Asker], str, bytes, ShownService], Awaitable[bytes]]
 
 
 def handlers() -> dict[str, Handler]:
@@ -26,7 +26,7 @@ def handlers() -> dict[str, Handler]:
     return ours | theirs
 
 
-def _proven(path: str, data: bytes, shown: Shown) -> Shown:
+def _proven(path: str, data: bytes, shown: ShownService) -> ShownService:
     """With what a MUNGE credential must have been made for, if one was shown."""
     if any(key == "authorization" and text[:5].lower() == "munge" for key, text in shown.metadata):
         return msgspec.structs.replace(shown, proof=munge_payload(path, data))
@@ -34,7 +34,7 @@ def _proven(path: str, data: bytes, shown: Shown) -> Shown:
 
 
 def _ours(method: Method) -> Handler:
-    async def answer(caller: Caller, path: str, data: bytes, shown: Shown) -> bytes:
+    async def answer(caller: Caller, path: str, data: bytes, shown: ShownService) -> bytes:
         request = messages.decode(method.request, data)
         reply = await caller(_proven(path, data, shown))(method, request)
         return messages.encode(reply)
@@ -43,7 +43,7 @@ def _ours(method: Method) -> Handler:
 
 
 def _theirs(method: virm.VirmMethod, answer_message: Answer) -> Handler:
-    async def answer(caller: Caller, path: str, data: bytes, shown: Shown) -> bytes:
+    async def answer(caller: Caller, path: str, data: bytes, shown: ShownService) -> bytes:
         try:
             message: Any = method.request.FromString(data)
         except DecodeError:

@@ -18,7 +18,7 @@ import msgspec
 MAX_WORD = 8 * 1024 * 1024
 
 
-class Shown(msgspec.Struct, array_like=True):
+class ShownService(msgspec.Struct, array_like=True):
     """Who a caller says it is.
 
     metadata: what `Identity.of_metadata` reads. proof: what a MUNGE credential must carry.
@@ -31,13 +31,13 @@ class Shown(msgspec.Struct, array_like=True):
     peer: str = ""
 
 
-class Ask(msgspec.Struct, array_like=True, tag=0):
+class Question(msgspec.Struct, array_like=True, tag=0):
     """A call. request: the value in MessagePack. method: empty asks whether all is well."""
 
     id: int
     method: str
     request: bytes
-    shown: Shown
+    shown: ShownService
 
 
 class Cancel(msgspec.Struct, array_like=True, tag=1):
@@ -53,7 +53,7 @@ class Done(msgspec.Struct, array_like=True, tag=2):
     reply: bytes
 
 
-class Refused(msgspec.Struct, array_like=True, tag=3):
+class GateRefused(msgspec.Struct, array_like=True, tag=3):
     """Why there is none: PodwrightError.to_json."""
 
     id: int
@@ -66,12 +66,12 @@ class End(msgspec.Struct, array_like=True, tag=4):
     grace: float
 
 
-Word = Ask | Cancel | Done | Refused | End
+Word = Question | Cancel | Done | GateRefused | End
 _T = TypeVar("_T", bound=Word)
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
-class Link(Generic[_T]):
+class GateLink(Generic[_T]):
     """One end. kind: what the other end says. most: bytes of a word that is believed."""
 
     def __init__(
@@ -117,11 +117,13 @@ class Link(Generic[_T]):
         self._writer.close()
 
 
-async def to_server(connection: socket.socket) -> Link[Done | Refused | End]:
+async def to_server(connection: socket.socket) -> GateLink[Done | GateRefused | End]:
     """The gate's end of a pair of sockets."""
-    return Link(*await asyncio.open_unix_connection(sock=connection), Done | Refused | End)
+    return GateLink(*await asyncio.open_unix_connection(sock=connection), Done | GateRefused | End)
 
 
-async def from_server(connection: socket.socket) -> Link[Ask | Cancel]:
+async def from_server(connection: socket.socket) -> GateLink[Question | Cancel]:
     """The server's end of a pair of sockets."""
-    return Link(*await asyncio.open_unix_connection(sock=connection), Ask | Cancel, MAX_WORD)
+    return GateLink(
+        *await asyncio.open_unix_connection(sock=connection), Question | Cancel, MAX_WORD
+    )

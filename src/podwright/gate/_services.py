@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 _LOOK = 1.0
 
 
-class Health:
+class GateHealth:
     """Says of each service whether it serves: the server is there, and active."""
 
     def __init__(self, services: Iterable[str]) -> None:
@@ -40,10 +40,10 @@ class Health:
             await asyncio.sleep(_LOOK)
 
 
-def add_services(server: grpc.aio.Server, paths: Iterable[str]) -> Health:
+def add_services(server: grpc.aio.Server, paths: Iterable[str]) -> GateHealth:
     """Health and reflection of the services that these paths belong to."""
     services = sorted({path.split("/")[1] for path in paths})
-    found = Health(services)
+    found = GateHealth(services)
     health_pb2_grpc.add_HealthServicer_to_server(found.servicer, server)
     names: list[Any] = [*services, health.SERVICE_NAME, reflection.SERVICE_NAME]
     reflection.enable_server_reflection(names, server)

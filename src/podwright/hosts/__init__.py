@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from podwright.hosts._cores import (
-    Core,
     Cores,
+    CpuCore,
     cores_of_sys,
     cores_of_xml,
     read_cores,
@@ -25,7 +25,7 @@ from podwright.hosts._namespaces import (
     HELD,
     HELD_BY_USER,
     NOT_HELD,
-    Held,
+    Holding,
     can_hold,
     fork_held,
     in_words,
@@ -61,7 +61,15 @@ if TYPE_CHECKING:
         RecordedCgroups,
         find_device_cgroups,
     )
-    from podwright.hosts._doctor import OK, PROBLEM, WARNING, Answer, Finding, examine, judge
+    from podwright.hosts._doctor import (
+        OK,
+        PROBLEM,
+        WARNING,
+        DoctorAnswer,
+        DoctorFinding,
+        examine,
+        judge,
+    )
     from podwright.hosts._keys import KEY_TYPES, NoKey, distribute_key, find_key
     from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 
@@ -73,17 +81,17 @@ __all__ = [
     "OK",
     "PROBLEM",
     "WARNING",
-    "Answer",
     "BadHostList",
     "CgroupsV1",
     "CgroupsV2",
     "Copied",
-    "Core",
     "Cores",
+    "CpuCore",
     "DeviceCgroups",
+    "DoctorAnswer",
+    "DoctorFinding",
     "FakeMunge",
-    "Finding",
-    "Held",
+    "Holding",
     "HostsError",
     "Munge",
     "MungeError",
@@ -152,7 +160,7 @@ _LATER = {
         "RecordedCgroups",
         "find_device_cgroups",
     ),
-    "_doctor": ("OK", "PROBLEM", "WARNING", "Answer", "Finding", "examine", "judge"),
+    "_doctor": ("OK", "PROBLEM", "WARNING", "DoctorAnswer", "DoctorFinding", "examine", "judge"),
     "_keys": ("KEY_TYPES", "NoKey", "distribute_key", "find_key"),
     "_munge": ("FakeMunge", "Munge", "MungeError", "Vouched", "Vouches"),
 }

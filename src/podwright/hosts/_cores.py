@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 
-class Core(NamedTuple):
+class CpuCore(NamedTuple):
     """One core. cpus: its hardware threads. node: the NUMA node whose memory is nearest."""
 
     socket: int
@@ -26,7 +26,7 @@ class Cores(NamedTuple):
     memory: the NUMA nodes from which memory may be had; nodes without cores are among them.
     """
 
-    cores: tuple[Core, ...]
+    cores: tuple[CpuCore, ...]
     memory: tuple[int, ...] = (0,)
 
     @property
@@ -80,7 +80,7 @@ def cores_of_sys(root: str = "/") -> Cores | None:
             threads = tuple(t for t in read_list(_siblings(folder)) if t in online)
             seen.update(threads)
             socket = max(int(_read(f"{folder}/physical_package_id")), 0)
-            cores.append(Core(socket, near.get(cpu, 0), threads))
+            cores.append(CpuCore(socket, near.get(cpu, 0), threads))
     except (OSError, ValueError):
         return None
     return Cores(tuple(cores), memory)
@@ -113,7 +113,7 @@ def cores_of_xml(text: str) -> Cores | None:
         top = ElementTree.fromstring(text)
     except ElementTree.ParseError:
         return None
-    found: list[Core] = []
+    found: list[CpuCore] = []
     memory: set[int] = set()
 
     def walk(element: ElementTree.Element, socket: int) -> None:
@@ -128,7 +128,7 @@ def cores_of_xml(text: str) -> Cores | None:
                     if unit.get("type") == "PU"
                 ]
                 nodes = _mask(child.get("nodeset", "0x1")) or [0]
-                found.append(Core(socket, nodes[0], tuple(sorted(threads))))
+                found.append(CpuCore(socket, nodes[0], tuple(sorted(threads))))
             else:
                 walk(child, number if kind in ("Package", "Socket") else socket)
 

@@ -25,7 +25,7 @@ SKEW = 2.0
 LOCKED = 1 << 30
 
 
-class Finding(NamedTuple):
+class DoctorFinding(NamedTuple):
     """What one check found on one host. todo: what to type; empty where nothing is to be done."""
 
     host: str
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
     todo: str = ""
 
 
-class Answer(NamedTuple):
+class DoctorAnswer(NamedTuple):
     """What a host said, or why it could not. before, after: when it was asked, and answered."""
 
     host: str
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 def examine(
     hosts: Sequence[str], environ: Mapping[str, str], *, server: tuple[str, int] | None = None
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Ask all hosts and judge what they say. server: host and port that instances must reach."""
     from podwright.hosts._host_report import facts
 
@@ -59,7 +59,9 @@ def examine(
         return judge(own, ask(hosts, words, environ))
 
 
-def ask(hosts: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> list[Answer]:
+def ask(
+    hosts: Sequence[str], words: Sequence[str], environ: Mapping[str, str]
+) -> list[DoctorAnswer]:
     """The answers of all hosts, asked at the same time; of this host itself without ssh."""
     import json
 
@@ -70,43 +72,45 @@ def ask(hosts: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) 
     for host, way in zip(hosts, ways, strict=True):
         if way is None:
             problem = ("there is no ssh on PATH", "apt-get install openssh-client")
-            answers.append(Answer(host, None, problem))
+            answers.append(DoctorAnswer(host, None, problem))
             continue
         said = next(told)
         lines = [line for line in said.out.splitlines() if line.startswith(MARK)]
         if lines:
             facts = json.loads(lines[-1].removeprefix(MARK))
-            answers.append(Answer(host, facts, before=said.before, after=said.after))
+            answers.append(DoctorAnswer(host, facts, before=said.before, after=said.after))
         else:
-            answers.append(Answer(host, None, explain(host, said.err, said.code)))
+            answers.append(DoctorAnswer(host, None, explain(host, said.err, said.code)))
     return answers
 
 
-def judge(own: Mapping[str, Any], answers: Sequence[Answer]) -> list[Finding]:
+def judge(own: Mapping[str, Any], answers: Sequence[DoctorAnswer]) -> list[DoctorFinding]:
     """Findings from answers, beside the facts of the host that asks."""
     found = []
     for answer in answers:
         if answer.facts is None:
-            found.append(Finding(answer.host, "ssh", PROBLEM, *answer.problem))
+            found.append(DoctorFinding(answer.host, "ssh", PROBLEM, *answer.problem))
         else:
             found += _host(own, answer, answer.facts)
     reached = [answer.facts for answer in answers if answer.facts]
     shared = common_subnet([_subnets(told) for told in (own, *reached)])
     hosts = f"{len(reached)} hosts"
     if shared:
-        found.append(Finding(hosts, "subnet", OK, f"{shared} is on all"))
+        found.append(DoctorFinding(hosts, "subnet", OK, f"{shared} is on all"))
     elif reached:
         todo = "Put all hosts on one network; podwright doctor --json lists those of each"
-        found.append(Finding(hosts, "subnet", PROBLEM, "they share no subnet", todo))
+        found.append(DoctorFinding(hosts, "subnet", PROBLEM, "they share no subnet", todo))
     names = [told["name"] for told in reached]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         todo = "hostnamectl set-hostname NAME, another one on each"
-        found.append(Finding(hosts, "names", PROBLEM, f"several are called {twice[0]}", todo))
+        found.append(DoctorFinding(hosts, "names", PROBLEM, f"several are called {twice[0]}", todo))
     return found
 
 
-def _host(own: Mapping[str, Any], answer: Answer, told: Mapping[str, Any]) -> list[Finding]:
+def _host(
+    own: Mapping[str, Any], answer: DoctorAnswer, told: Mapping[str, Any]
+) -> list[DoctorFinding]:
     import shlex
 
     host, prefix = answer.host, shlex.quote(sys.prefix)
@@ -115,7 +119,7 @@ def _host(own: Mapping[str, Any], answer: Answer, told: Mapping[str, Any]) -> li
     found = []
 
     def say(check: str, good: bool, text: str, todo: str = "", level: str = PROBLEM) -> None:
-        found.append(Finding(host, check, OK if good else level, text, "" if good else todo))
+        found.append(DoctorFinding(host, check, OK if good else level, text, "" if good else todo))
 
     say("ssh", True, f"answers as {told['name']}")
     if told["back"] is not None:

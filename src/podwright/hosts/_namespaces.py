@@ -29,7 +29,7 @@ _MOUNT_POINTS = ("/dev/mqueue", "/sys/fs/pstore")
 HELD, HELD_BY_USER, NOT_HELD = "pid", "user", ""
 
 
-class Held(NamedTuple):
+class Holding(NamedTuple):
     """A child that was forked. how: HELD, HELD_BY_USER or NOT_HELD, and why not."""
 
     pid: int
@@ -37,7 +37,7 @@ class Held(NamedTuple):
     why: str = ""
 
 
-def fork_held(run: Callable[[], int], *, wanted: bool = True) -> Held:
+def fork_held(run: Callable[[], int], *, wanted: bool = True) -> Holding:
     """Fork a child that runs `run` and ends with the code it returns; in a namespace if it can.
 
     Only a subreaper may call it (`become_subreaper`): the child comes to it by way of another.
@@ -47,11 +47,11 @@ def fork_held(run: Callable[[], int], *, wanted: bool = True) -> Held:
     if wanted:
         pid, how, why = _fork_inside(run)
         if pid:
-            return Held(pid, how)
+            return Holding(pid, how)
     pid = os.fork()
     if not pid:
         _run(run)
-    return Held(pid, NOT_HELD, why)
+    return Holding(pid, NOT_HELD, why)
 
 
 def can_hold() -> tuple[str, str, bool]:

@@ -4,18 +4,18 @@ The server's Unix socket and web port, and the hooks of Slurm's service. Who nee
 door of another kind finds `Visitors` here, too.
 """
 
-from podwright.http._door import Door, Handler, Limits, Reply, Request
+from podwright.http._door import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._http_server import HttpServer, more_descriptors
 from podwright.http._visitors import Full, Visitor, Visitors
 
 __all__ = [
-    "Door",
     "Full",
     "Handler",
+    "HttpRequest",
     "HttpServer",
     "Limits",
+    "Listener",
     "Reply",
-    "Request",
     "Visitor",
     "Visitors",
     "more_descriptors",

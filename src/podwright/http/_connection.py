@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from podwright.http._door import Door
+    from podwright.http._door import Listener
 
 #: Seconds, and bytes, for which one that was refused is heard: closing with unread data would
 #: take back what it was told.
@@ -39,7 +39,7 @@ class Connection(HttpToolsProtocol):
     uid, address: of the other end.
     """
 
-    def __init__(self, config: Config, state: ServerState, door: Door) -> None:
+    def __init__(self, config: Config, state: ServerState, door: Listener) -> None:
         super().__init__(config, state, {"connection": self})
         self.door = door
         self.uid: int | None = None
@@ -242,7 +242,7 @@ class Connection(HttpToolsProtocol):
         self.door.held -= size
 
 
-def _too_long(door: Door) -> str:
+def _too_long(door: Listener) -> str:
     return f"the head is too long: it may have {door.limits.head} bytes"
 
 

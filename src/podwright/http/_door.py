@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     pass
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """A whole request. path: without its query, as it was sent. headers: names in lower case.
 
     uid: whose the other end of a Unix socket is. address: of the other end on TCP.
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Handler = Callable[[Request], Awaitable[Reply]]
+Handler = Callable[[HttpRequest], Awaitable[Reply]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Limits:
 
 
 @dataclass
-class Door:
+class Listener:
     """What the connections of one listener share. complain: the body of a refusal that HTTP itself
     makes, by status and problem. held: bytes of bodies now. clock: seconds, never backwards."""
 

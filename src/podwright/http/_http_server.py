@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from podwright.http._door import Door, Handler, Limits, Reply, Request
+from podwright.http._door import Handler, HttpRequest, Limits, Listener, Reply
 
 if TYPE_CHECKING:
     from podwright.http._connection import Connection
@@ -47,7 +47,7 @@ class HttpServer:
         complain: Callable[[int, str], bytes] = lambda status, problem: f"{problem}\n".encode(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.door = Door(handler, limits, complain, clock)
+        self.door = Listener(handler, limits, complain, clock)
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._state: Any = None
@@ -125,7 +125,7 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
         if not event["more_body"]:
             break
     connection.silent_since = math.inf
-    request = Request(
+    request = HttpRequest(
         scope["method"],
         scope["raw_path"].decode("latin-1"),
         scope["query_string"].decode("latin-1"),

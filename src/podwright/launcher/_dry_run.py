@@ -16,7 +16,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
 
     Raises Unavailable where there is no server, InvalidRequest for what can never be granted.
     """
-    from podwright.client import Places, ServerOptions, find_server
+    from podwright.client import LocalServers, ServerOptions, find_server
     from podwright.launcher._lease import VENDORS_ALONE
 
     if plan.offline:
@@ -28,7 +28,7 @@ def would_run(plan: Plan, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
         ServerOptions(host=plan.server_host, port=plan.server_port),
         environ,
         timeout=plan.server_timeout,
-        places=Places(start=_none),
+        places=LocalServers(start=_none),
     )
     try:
         if found.info.apis != VENDORS_ALONE:

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.hosts import Core, Cores, find_program, scattered, write_list
+from podwright.hosts import Cores, CpuCore, find_program, scattered, write_list
 from podwright.launcher._environment import SIMULATED_VARIABLE
 from podwright.launcher._options import Options
-from podwright.launcher._placement import Place, places
+from podwright.launcher._placement import InstancePlace, places
 
 if TYPE_CHECKING:
     from podwright.hosts.gpus import Gpu
@@ -43,7 +43,7 @@ _ASKED = frozenset(
 OF_HOST = frozenset([*_GRANTED, _CUDA, _ROCR, "GPU_DEVICE_ORDINAL"])
 
 
-class Share(NamedTuple):
+class GpuShare(NamedTuple):
     """What one instance gets on its host. cpus: empty where it is bound to none."""
 
     variables: dict[str, str]
@@ -96,7 +96,7 @@ def _hint(count: int) -> str:
     return f"Ask Slurm per node: --gpus-per-node={count}, and not in all or per task"
 
 
-class Placement:
+class InstancePlacement:
     """Asks Slurm where the job's nodes hang, while the launch goes on."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -136,7 +136,7 @@ def simulated(environ: Mapping[str, str]) -> bool:
 
 def shares(
     count: int, each: int, how: str, strategy: str, cores: Cores | None, environ: Mapping[str, str]
-) -> list[Share]:
+) -> list[GpuShare]:
     """What each of `count` instances on this host gets: `each` GPUs. Raises TooFewGpus."""
     gpus, names = _granted(environ)
     if len(gpus) < count * each:
@@ -163,7 +163,7 @@ def shares(
         if simulated(environ):
             variables[SIMULATED_VARIABLE] = "1"
         bound = near[index] if near else _cpus(placed[index])
-        out.append(Share(variables, bound))
+        out.append(GpuShare(variables, bound))
     return out
 
 
@@ -184,7 +184,7 @@ def _granted(environ: Mapping[str, str]) -> tuple[Sequence[Gpu | _Numbered], lis
 
 def _placed(
     strategy: str, cores: Cores | None, count: int, located: bool
-) -> Sequence[Place | None]:
+) -> Sequence[InstancePlace | None]:
     """Places that are chosen before the GPUs. By default cores follow the GPUs, where known."""
     if cores is None or strategy == "disabled" or (located and strategy == "spreadnuma"):
         return [None] * count
@@ -192,7 +192,7 @@ def _placed(
 
 
 def _divided(
-    gpus: Sequence[Gpu | _Numbered], placed: Sequence[Place | None], count: int, each: int
+    gpus: Sequence[Gpu | _Numbered], placed: Sequence[InstancePlace | None], count: int, each: int
 ) -> list[list[int]]:
     """The places of each instance's GPUs: by NUMA node, those near to its cores first."""
     free = sorted(range(len(gpus)), key=lambda n: (gpus[n].node, n))
@@ -222,10 +222,10 @@ def _near(
     return out
 
 
-def _listed(some: Sequence[Core], cores: Cores) -> str:
+def _listed(some: Sequence[CpuCore], cores: Cores) -> str:
     every = len(some) == len(cores.cores)
     return "" if every else write_list(cpu for core in some for cpu in core.cpus)
 
 
-def _cpus(place: Place | None) -> str:
+def _cpus(place: InstancePlace | None) -> str:
     return write_list(place.cpus) if place and place.bound else ""

@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from podwright.hosts import (
-    Held,
+    Holding,
     Process,
     become_subreaper,
     descendants,
@@ -200,7 +200,7 @@ def fork_guardian(
     leash: int = -1,
     spawn: Spawn = spawn,
     held: bool = True,
-) -> Held:
+) -> Holding:
     """Fork the guardian of a run below this process, which must be subreaper.
 
     channel: its end of the line to poprun. output: where mpirun's own words go. close: what it

@@ -22,7 +22,7 @@ from podwright.launcher._environment import (
 from podwright.launcher._exchange import Exchange, Results, append
 from podwright.launcher._exit_cause import Cause
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
-from podwright.launcher._gpus import Placement, simulated
+from podwright.launcher._gpus import InstancePlacement, simulated
 from podwright.launcher._guardian import ENGINE, START, wait_for_end
 from podwright.launcher._host_sweep import sweep_hosts
 from podwright.launcher._hosts import NOWHERE, Remotes
@@ -39,7 +39,7 @@ from podwright.launcher._signals import Interrupted, Signals, signals
 from podwright.launcher._watch import TIMED_OUT, Watch
 
 if TYPE_CHECKING:
-    from podwright.client import Found
+    from podwright.client import FoundServer
     from podwright.launcher._lease import Borrowed, Find, Keeping, Lease
 
 #: In the environment of all instances: how often they were started again.
@@ -306,11 +306,11 @@ class _Run:
             self._lease.hosts = list(dict.fromkeys([*hosts_of(self._plan), *self._unsure]))
             kept.hold(self._lease.holding)
 
-    def _look(self) -> Placement | None:
+    def _look(self) -> InstancePlacement | None:
         """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
         if self._restarts or not self._plan.gpus or len(self._plan.hosts) < 2:
             return None
-        return Placement(self._environ)
+        return InstancePlacement(self._environ)
 
     def _meet(self, folder: RunFolder) -> Remotes:
         """Meet the hosts; of those of a restart, the ones that can be had."""
@@ -456,7 +456,7 @@ def _make_folder(option: str, path: str) -> None:
         raise InvalidRequest(f"{option}: {path}: {error.strerror}") from None
 
 
-def _tcp_address(found: Found) -> tuple[str, str]:
+def _tcp_address(found: FoundServer) -> tuple[str, str]:
     """Host and port where instances reach the server; empty if it has only a socket."""
     host, _, port = found.address.rpartition(":")
     return ("", "") if "/" in host + port else (host.strip("[]"), port)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from podwright.client import Client, Found, ServerOptions, UnixTransport, find_server
+from podwright.client import Client, FoundServer, ServerOptions, UnixTransport, find_server
 from podwright.errors import (
     Fenced,
     Internal,
@@ -30,10 +30,10 @@ _INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
 #: What a controller speaks that knows no leases.
 VENDORS_ALONE = ["virmgrpc"]
 
-Find = Callable[[Plan, Mapping[str, str]], Found]
+Find = Callable[[Plan, Mapping[str, str]], FoundServer]
 
 
-def find(plan: Plan, environ: Mapping[str, str]) -> Found:
+def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
     """The server of a plan, in the design's order."""
     options = ServerOptions(host=plan.server_host, port=plan.server_port, certs=plan.server_certs)
     return find_server(options, environ, timeout=plan.server_timeout)
@@ -63,7 +63,7 @@ def _called(program: Sequence[str]) -> str:
 
 
 def acquire(
-    found: Found,
+    found: FoundServer,
     plan: Plan,
     again: Callable[[PodwrightError], None],
     tell: Callable[[str], None],

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from podwright.hosts import NOT_HELD, Held, become_subreaper, name_process, reap
+from podwright.hosts import NOT_HELD, Holding, become_subreaper, name_process, reap
 from podwright.launcher._channel import Channel
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import (
@@ -72,7 +72,7 @@ class Kept(NamedTuple):
     pid: int
     channel: Channel
     guardian: Channel
-    inner: Held = Held(0, NOT_HELD, "the keeper was ended")
+    inner: Holding = Holding(0, NOT_HELD, "the keeper was ended")
 
     def hold(self, holding: Sequence[object]) -> None:
         """Keep this from now on; give it back if poprun is gone."""
@@ -116,7 +116,7 @@ def start_keeper(
         guardians.close()
         kept = Kept(pid, ours, ours_too)
         if said := ours.one():
-            kept = kept._replace(inner=Held(*said[1:]))
+            kept = kept._replace(inner=Holding(*said[1:]))
         return kept, placed(ours_too, folder, kept.inner.pid)
     code = 1
     try:

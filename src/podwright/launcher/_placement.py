@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import cycle, islice
 from typing import NamedTuple
 
-from podwright.hosts import Core, Cores, write_list
+from podwright.hosts import Cores, CpuCore, write_list
 
 STRATEGIES = ("spreadnuma", "scattersocket", "scatternuma", "close", "disabled")
 #: In an instance's environment: the hardware threads that it is bound to.
@@ -28,7 +28,7 @@ NODES_VARIABLE = "PODWRIGHT_NUMA_NODES"
 FLAGS = ("map-by", "bind-to", "rank-by", "cpu-set", "cpu-list", "rankfile", "npernode", "N")
 
 
-class Place(NamedTuple):
+class InstancePlace(NamedTuple):
     """Where one instance runs. bound: it has to be told; otherwise it is all there is.
 
     memory: the NUMA nodes whose memory it takes first; none, where there is nothing to choose.
@@ -54,7 +54,7 @@ class Place(NamedTuple):
         return f"{self.cores} {word} (CPU {threads}){near}{first}"
 
 
-def places(strategy: str, host: Cores, instances: int) -> tuple[Place, ...]:
+def places(strategy: str, host: Cores, instances: int) -> tuple[InstancePlace, ...]:
     """A place for each of the instances on one host."""
     if not host.cores:
         return ()
@@ -65,11 +65,11 @@ def places(strategy: str, host: Cores, instances: int) -> tuple[Place, ...]:
     return tuple(_place(host, cores) for cores in chosen)
 
 
-def _place(host: Cores, cores: Sequence[Core]) -> Place:
+def _place(host: Cores, cores: Sequence[CpuCore]) -> InstancePlace:
     cpus = tuple(sorted(cpu for core in cores for cpu in core.cpus))
     nodes = tuple(sorted({core.node for core in cores} & set(host.memory)))
     bound = cpus != host.cpus
-    return Place(len(cores), cpus, nodes, bound, near_memory(host, cpus) if bound else ())
+    return InstancePlace(len(cores), cpus, nodes, bound, near_memory(host, cpus) if bound else ())
 
 
 def near_memory(host: Cores, cpus: Collection[int]) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def near_memory(host: Cores, cpus: Collection[int]) -> tuple[int, ...]:
     return tuple(sorted(nodes)) if nodes != set(host.memory) else ()
 
 
-def _nodes_each(host: Cores, instances: int) -> list[list[Core]]:
+def _nodes_each(host: Cores, instances: int) -> list[list[CpuCore]]:
     nodes = host.nodes
     shares = []
     for index in range(instances):
@@ -89,13 +89,13 @@ def _nodes_each(host: Cores, instances: int) -> list[list[Core]]:
     return shares
 
 
-def _order(strategy: str, host: Cores) -> Iterator[Core]:
+def _order(strategy: str, host: Cores) -> Iterator[CpuCore]:
     """The cores in the order in which instances take them."""
     if strategy == "close":
         cores = sorted(host.cores, key=lambda core: (core.socket, core.node, core.cpus))
         yield from cores
         return
-    groups: dict[tuple[int, ...], list[Core]] = {}
+    groups: dict[tuple[int, ...], list[CpuCore]] = {}
     for core in host.cores:
         key = (core.socket,) if strategy == "scattersocket" else (core.socket, core.node)
         groups.setdefault(key, []).append(core)

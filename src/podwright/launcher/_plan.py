@@ -27,7 +27,7 @@ from podwright.launcher._host_selection import choose_hosts
 from podwright.launcher._offline import offline_options
 from podwright.launcher._option_table import LONGEST_FENCE, SHORTEST_FENCE
 from podwright.launcher._options import Options
-from podwright.launcher._placement import FLAGS, Place, places
+from podwright.launcher._placement import FLAGS, InstancePlace, places
 from podwright.launcher._prepare import Preparation, preparation
 from podwright.launcher._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launcher._topology_table import topology_table
@@ -61,7 +61,7 @@ class Instance(NamedTuple):
     replicas: int
     environment: tuple[tuple[str, str], ...]
     mpi_arguments: tuple[str, ...] = ()
-    place: Place | None = None
+    place: InstancePlace | None = None
 
 
 class Plan(NamedTuple):

@@ -59,7 +59,7 @@ from podwright.launcher._instance_wrapper import (
     restore,
 )
 from podwright.launcher._lease_keeper import SLACK, boottime
-from podwright.launcher._relay_protocol import Line
+from podwright.launcher._relay_protocol import RelayLine
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
@@ -85,7 +85,7 @@ OWN_VARIABLES = frozenset(
 
 def main() -> int:
     """The relay's whole life."""
-    line = Line(os.dup(0), os.dup(1), greets=__version__)
+    line = RelayLine(os.dup(0), os.dup(1), greets=__version__)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -116,7 +116,7 @@ def _reasons(error: Exception) -> tuple[str, str, int]:
     return error.args[0], error.args[1], error.args[2]
 
 
-def _hello(line: Line) -> dict[str, Any] | None:
+def _hello(line: RelayLine) -> dict[str, Any] | None:
     """What poprun wants; None if it went away instead."""
     until = time.monotonic() + 60
     while not line.closed and time.monotonic() < until:
@@ -127,13 +127,13 @@ def _hello(line: Line) -> dict[str, Any] | None:
     return None
 
 
-def _wait(line: Line, seconds: float) -> None:
+def _wait(line: RelayLine, seconds: float) -> None:
     poll = select.poll()
     poll.register(line.handle, select.POLLIN)
     poll.poll(seconds * 1000)
 
 
-def _flush(line: Line) -> None:
+def _flush(line: RelayLine) -> None:
     poll = select.poll()
     poll.register(line.writing, select.POLLOUT)
     until = time.monotonic() + 5
@@ -147,7 +147,7 @@ class _Relay:
 
     def __init__(
         self,
-        line: Line,
+        line: RelayLine,
         *,
         name: str,
         owns: Sequence[tuple[int, Mapping[str, str]]],

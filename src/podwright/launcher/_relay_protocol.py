@@ -25,7 +25,7 @@ _MAX_GREETING = 1 << 20
 OUTPUT = "output"
 
 
-class Line:
+class RelayLine:
     """One end. reading, writing: file descriptors; closed: the other end is gone.
 
     greets: this end begins with the mark and its version; the other end then waits for it.

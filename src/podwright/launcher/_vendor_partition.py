@@ -17,7 +17,7 @@ from podwright.errors import InvalidRequest, NotFound, PodwrightError, WrongStat
 from podwright.wire import AcquireRequest, PartitionInfo, ReadyState
 
 
-class Wish(NamedTuple):
+class PartitionWish(NamedTuple):
     """What is to be done about a partition. name: of the one to use. unfit: what does not fit."""
 
     name: str
@@ -25,7 +25,7 @@ class Wish(NamedTuple):
     unfit: str = ""
 
 
-def look(client: Client, request: AcquireRequest) -> Wish:
+def look(client: Client, request: AcquireRequest) -> PartitionWish:
     """What there is for a request. Raises what stands in the way for good."""
     spec = request.spec
     if request.parent:
@@ -44,14 +44,14 @@ def look(client: Client, request: AcquireRequest) -> Wish:
     if found is None:
         if not (request.create or request.update):
             raise NotFound(f"there is no partition {name or 'to use'}")
-        return Wish(name or f"run-{os.urandom(3).hex()}", None)
+        return PartitionWish(name or f"run-{os.urandom(3).hex()}", None)
     unfit = _unfit(found, request)
     if unfit and not request.update:
         raise WrongState(
             f"partition {name} does not fit: {unfit}",
             would_work="Let it be replaced with --update-partition=yes, or ask for what it has",
         )
-    return Wish(name, client.get_partition(name), unfit)
+    return PartitionWish(name, client.get_partition(name), unfit)
 
 
 def borrow(client: Client, request: AcquireRequest) -> tuple[PartitionInfo, bool]:

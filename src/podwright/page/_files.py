@@ -6,7 +6,7 @@ import hashlib
 from importlib.resources import files
 from typing import Final
 
-from podwright.http import Reply, Request
+from podwright.http import HttpRequest, Reply
 
 _KINDS: Final = {
     "html": "text/html; charset=utf-8",
@@ -43,7 +43,7 @@ class Files:
         #: By path: kind, body, tag. Read when somebody first asks.
         self._known: dict[str, tuple[str, bytes, bytes]] = {}
 
-    def answer(self, request: Request) -> Reply | None:
+    def answer(self, request: HttpRequest) -> Reply | None:
         """A file, or None where there is none of that path."""
         path = request.path
         if path == "/" or path.split("/")[1] in VIEWS:

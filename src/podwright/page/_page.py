@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from podwright.errors import Denied, InvalidRequest, PodwrightError, Unauthenticated
-from podwright.http import Reply, Request
+from podwright.http import HttpRequest, Reply
 from podwright.page._files import Files
 from podwright.page._live import Live
 from podwright.page._sessions import Sessions
@@ -118,7 +118,7 @@ class Page:
         self._sessions: Sessions[Who] = Sessions()
         self._views: dict[str, Live] = {}
 
-    async def answer(self, request: Request) -> Reply | None:
+    async def answer(self, request: HttpRequest) -> Reply | None:
         """The answer, or None for what is not the page's."""
         try:
             return await self._answer(request)
@@ -133,7 +133,7 @@ class Page:
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request) -> Reply | None:
+    async def _answer(self, request: HttpRequest) -> Reply | None:
         if request.method in ("GET", "HEAD"):
             if request.path == "/live":
                 return self._live(request)
@@ -151,7 +151,7 @@ class Page:
                 return await self._act(request)
         return None
 
-    def _who(self, request: Request) -> Who | None:
+    def _who(self, request: HttpRequest) -> Who | None:
         cookie = _cookie(request)
         who = self._sessions.caller(cookie) if cookie else None
         if who is not None and not self._server.known(who):
@@ -159,7 +159,7 @@ class Page:
             who = None
         return who or self._server.anonymous()
 
-    def _me(self, request: Request) -> dict[str, object]:
+    def _me(self, request: HttpRequest) -> dict[str, object]:
         who = self._who(request)
         return {
             "name": who.name if who else "",
@@ -168,7 +168,7 @@ class Page:
             **self._server.describe(),
         }
 
-    def _live(self, request: Request) -> Reply:
+    def _live(self, request: HttpRequest) -> Reply:
         who = self._who(request)
         if who is None:
             raise Unauthenticated(
@@ -184,7 +184,7 @@ class Page:
             self._views[name] = view
         return Reply(200, view.events(), "text/event-stream", self._files.headers)
 
-    async def _log_in(self, request: Request) -> Reply:
+    async def _log_in(self, request: HttpRequest) -> Reply:
         _own_origin(request)
         asked = _decoded(request, _Login)
         if asked.token:
@@ -205,7 +205,7 @@ class Page:
         said = {"name": who.name, "role": who.role.value}
         return self._json(said, (b"set-cookie", self._cookie(cookie, 12 * 3600)))
 
-    async def _act(self, request: Request) -> Reply:
+    async def _act(self, request: HttpRequest) -> Reply:
         _own_origin(request)
         who = self._sessions.caller(_cookie(request))
         if who is None or not self._server.known(who):
@@ -228,7 +228,7 @@ class Page:
         return said.encode()
 
 
-def _cookie(request: Request) -> str:
+def _cookie(request: HttpRequest) -> str:
     try:
         jar = http.cookies.SimpleCookie(request.header("cookie")[:4096])
     except http.cookies.CookieError:
@@ -236,7 +236,7 @@ def _cookie(request: Request) -> str:
     return jar[COOKIE].value if COOKIE in jar else ""
 
 
-def _own_origin(request: Request) -> None:
+def _own_origin(request: HttpRequest) -> None:
     """Raises wire.Denied for what another site's page, or none, has sent."""
     origin = urllib.parse.urlsplit(request.header("origin"))
     site = request.header("sec-fetch-site")
@@ -253,7 +253,7 @@ def _own_origin(request: Request) -> None:
         )
 
 
-def _decoded(request: Request, kind: type[Any]) -> Any:
+def _decoded(request: HttpRequest, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(request.body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

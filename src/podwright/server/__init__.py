@@ -7,7 +7,7 @@ from podwright.server._certificates import (
     make_user_certificate,
     renew_certificates,
 )
-from podwright.server._hardware import Hardware
+from podwright.server._hardware import ServedHardware
 from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._init import make_store
 from podwright.server._server import Server
@@ -16,9 +16,9 @@ from podwright.server._sockets import SocketPlace
 
 __all__ = [
     "TOKEN_TTL",
-    "Hardware",
     "Identity",
     "Options",
+    "ServedHardware",
     "Server",
     "SocketPlace",
     "back_up",

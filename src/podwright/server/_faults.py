@@ -19,13 +19,13 @@ from podwright.store import Change
 if TYPE_CHECKING:
     import sqlite3
 
-    from podwright.server._hardware import Hardware
+    from podwright.server._hardware import ServedHardware
 
 VARIABLE = "PODWRIGHT_FAULT"
 _KINDS = ("commit", "driver", "statement")
 
 
-class Fault:
+class KillPoint:
     """Counts one kind of step, and kills this process at the nth. Nothing is counted unarmed."""
 
     def __init__(self, kind: str, nth: int, *, after: bool) -> None:
@@ -33,7 +33,7 @@ class Fault:
         self._armed = False
 
     @classmethod
-    def asked(cls, environ: Mapping[str, str]) -> Fault | None:
+    def asked(cls, environ: Mapping[str, str]) -> KillPoint | None:
         """The fault that the environment asks for. Raises wire.InvalidRequest."""
         text = environ.get(VARIABLE, "")
         if not text:
@@ -47,7 +47,7 @@ class Fault:
             )
         return cls(kind, int(number), after=when == "after")
 
-    def arm(self, hardware: Hardware) -> None:
+    def arm(self, hardware: ServedHardware) -> None:
         """Count from now on. Raises wire.Denied unless all the hardware is simulated."""
         if not all(cluster.simulated for cluster in hardware.clusters):
             raise Denied(
@@ -103,7 +103,7 @@ def die() -> None:
 class _Store:
     """A store whose commits are counted."""
 
-    def __init__(self, inner: Any, fault: Fault) -> None:
+    def __init__(self, inner: Any, fault: KillPoint) -> None:
         self._inner, self._fault = inner, fault
 
     def __getattr__(self, name: str) -> Any:
@@ -119,7 +119,7 @@ class _Store:
 class _Driver:
     """A driver whose calls are counted, but for those that only look."""
 
-    def __init__(self, inner: Driver, fault: Fault) -> None:
+    def __init__(self, inner: Driver, fault: KillPoint) -> None:
         self._inner, self._fault = inner, fault
 
     def __getattr__(self, name: str) -> Any:

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from podwright.errors import Internal, InvalidRequest, PodwrightError, Unavailable
-from podwright.gate import Ask, Done, End, Link, Refused, Setup, Shown, from_server, spawn
+from podwright.gate import (
+    Done,
+    End,
+    GateLink,
+    GateRefused,
+    Question,
+    Setup,
+    ShownService,
+    from_server,
+    spawn,
+)
 from podwright.server._calls import Calls
 from podwright.server._identity import ANONYMOUS
 from podwright.server._web import listen
@@ -48,7 +58,7 @@ class GrpcFront:
         self._apart = apart
         self._listener: socket.socket | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._link: Link[Any] | None = None
+        self._link: GateLink[Any] | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ending = False
         self.gates = 0  #: that were started
@@ -135,11 +145,11 @@ class GrpcFront:
             if saying is not None:
                 await saying
 
-    async def _hear(self, link: Link[Any]) -> None:
+    async def _hear(self, link: GateLink[Any]) -> None:
         """Begin one call in each turn of the loop, so that all others have theirs between."""
         try:
             while (word := await link.hear()) is not None:
-                if isinstance(word, Ask):
+                if isinstance(word, Question):
                     task = asyncio.create_task(self._answer(link, word))
                     self._tasks[word.id] = task
                 elif (begun := self._tasks.get(word.id)) is not None:
@@ -148,20 +158,20 @@ class GrpcFront:
         finally:
             link.close()
 
-    async def _answer(self, link: Link[Any], ask: Ask) -> None:
+    async def _answer(self, link: GateLink[Any], ask: Question) -> None:
         try:
             reply = await self._reply(ask)
         except PodwrightError as refusal:
-            link.say(Refused(ask.id, refusal.to_json()))
+            link.say(GateRefused(ask.id, refusal.to_json()))
         except Exception:
             _log.exception("%s failed", ask.method)
-            link.say(Refused(ask.id, Internal("the server failed", asked=ask.method).to_json()))
+            link.say(GateRefused(ask.id, Internal("the server failed", asked=ask.method).to_json()))
         else:
             link.say(Done(ask.id, reply))
         finally:
             self._tasks.pop(ask.id, None)
 
-    async def _reply(self, ask: Ask) -> bytes:
+    async def _reply(self, ask: Question) -> bytes:
         if not ask.method:
             return self._calls.health()["status"].encode()
         method = METHODS.get(ask.method)
@@ -170,7 +180,7 @@ class GrpcFront:
         if ask.method == "AnnounceAgent":  # a hint, which anybody may give
             caller = ANONYMOUS
         else:
-            shown: Shown = ask.shown
+            shown: ShownService = ask.shown
             caller = await self._calls.identity.of_metadata(
                 shown.metadata, shown.proof, shown.certificate
             )

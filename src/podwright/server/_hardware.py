@@ -45,7 +45,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True)
-class Hardware:
+class ServedHardware:
     """The clusters to serve. nothing_found: simulated only because there was nothing else.
 
     news: what the store does not know yet. local: drivers of the server's own machine.
@@ -87,7 +87,7 @@ class Hardware:
             await store.commit([Put(_KIND, _KEY, msgspec.json.encode(self.source))])
 
 
-def detect() -> Hardware | None:
+def detect() -> ServedHardware | None:
     """The accelerators of this machine; None where it has none, or nothing to read them by, or
     where a job of Slurm's runs this: then they are Slurm's to give.
 
@@ -107,7 +107,7 @@ def detect() -> Hardware | None:
         return None
     domain = LinkDomain("nvl0", (driver.machine,))
     cluster = Cluster(name, driver.family, (domain,), simulated=driver.simulated)
-    return Hardware((cluster,), Source(local=True), local={name: driver})
+    return ServedHardware((cluster,), Source(local=True), local={name: driver})
 
 
 def choose(
@@ -116,7 +116,7 @@ def choose(
     preset_name: str | None = None,
     files: Sequence[Path] = (),
     fallback: bool = True,
-) -> Hardware:
+) -> ServedHardware:
     """What to serve. records: what the store holds; it wins over presets and detection.
 
     fallback: a simulated pod where nothing else is; without it an administrator defines clusters.
@@ -131,8 +131,8 @@ def choose(
         if found := detect():
             return found
         if not fallback:
-            return Hardware((), Source(), news=False)
-        return Hardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
+            return ServedHardware((), Source(), news=False)
+        return ServedHardware((preset(DEFAULT_PRESET),), Source(preset=DEFAULT_PRESET), True)
     named = _from_files(files) if preset_name is None else _from_preset(preset_name)
     if stored is None:
         return named
@@ -147,7 +147,7 @@ def choose(
     return named if named.source != stored.source else stored
 
 
-def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
+def _stored(records: Mapping[tuple[str, str], bytes]) -> ServedHardware | None:
     body = records.get((_KIND, _KEY))
     if body is None:
         return None
@@ -163,16 +163,16 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> Hardware | None:
     clusters = _from_preset(source.preset).clusters if source.preset else source.clusters
     # A family's rules are the program's, not the store's: a newer one may know better.
     ours = tuple(replace(c, family=family_named(c.family.name) or c.family) for c in clusters)
-    return Hardware(ours, source, news=False)
+    return ServedHardware(ours, source, news=False)
 
 
 def _in_use(records: Mapping[tuple[str, str], bytes]) -> bool:
     return any(kind in ("partition", "lease", "quarantine") for kind, _ in records)
 
 
-def _from_preset(name: str) -> Hardware:
+def _from_preset(name: str) -> ServedHardware:
     try:
-        return Hardware((preset(name),), Source(preset=name))
+        return ServedHardware((preset(name),), Source(preset=name))
     except ValueError:
         close = difflib.get_close_matches(name.lower(), presets(), n=1)
         raise InvalidRequest(
@@ -181,7 +181,7 @@ def _from_preset(name: str) -> Hardware:
         ) from None
 
 
-def _from_files(files: Sequence[Path]) -> Hardware:
+def _from_files(files: Sequence[Path]) -> ServedHardware:
     clusters: list[Cluster] = []
     seen: set[str] = set()
     for path in files:
@@ -200,4 +200,4 @@ def _from_files(files: Sequence[Path]) -> Hardware:
             )
         seen |= names
         clusters.append(cluster)
-    return Hardware(tuple(clusters), Source(clusters=tuple(clusters)))
+    return ServedHardware(tuple(clusters), Source(clusters=tuple(clusters)))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.http import HttpServer, Limits, Reply, Request
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.server._calls import Calls
 from podwright.wire import METHODS, Method, Value
 
@@ -65,7 +65,7 @@ class HttpFront:
         """Accept no more, let calls under way end within `grace` seconds, close the rest."""
         await self.server.stop(grace)
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: HttpRequest) -> Reply:
         route = self._routes.get(request.path)
         if route is None:
             if request.path != "/healthz":

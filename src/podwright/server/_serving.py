@@ -21,8 +21,8 @@ from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
 from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
-from podwright.server._faults import Fault
-from podwright.server._hardware import Hardware, choose
+from podwright.server._faults import KillPoint
+from podwright.server._hardware import ServedHardware, choose
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
 from podwright.server._local_launches import ThisHost
@@ -88,7 +88,7 @@ class Options:
     administrators: frozenset[str] = frozenset()
 
 
-async def serve(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
+async def serve(options: Options, ready: Callable[[Server, ServedHardware], None]) -> None:
     """Serve until a signal, idleness, or the store's failure, which is raised.
 
     ready: called once all answers. Raises wire.PodwrightError when it cannot begin.
@@ -132,10 +132,10 @@ async def _take(lock: Lock, options: Options) -> bool:
             await asyncio.sleep(0.02)
 
 
-async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], None]) -> None:
+async def _serve_shared(options: Options, ready: Callable[[Server, ServedHardware], None]) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
-    fault = Fault.asked(os.environ)
+    fault = KillPoint.asked(os.environ)
     store = PostgresStore(
         str(options.storage), owner=owner_name(options.host, options.port), ttl=LEASE
     )
@@ -144,7 +144,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
     standby = Standby()
     server = _server_for(options, cast(Controller, standby), store)
 
-    def chosen(opened: Opened) -> Hardware:
+    def chosen(opened: Opened) -> ServedHardware:
         hardware = _chosen(opened.records, options)
         if fault is not None:
             fault.arm(hardware)
@@ -152,7 +152,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
             server.make_secure()
         return hardware
 
-    def drivers(hardware: Hardware) -> Mapping[str, Driver]:
+    def drivers(hardware: ServedHardware) -> Mapping[str, Driver]:
         found = hardware.drivers()
         return found if fault is None else fault.drivers(found)
 
@@ -170,7 +170,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, Hardware], No
     )
 
 
-def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> Hardware:
+def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> ServedHardware:
     return choose(records, preset_name=options.preset, files=options.files, fallback=options.user)
 
 
@@ -252,11 +252,11 @@ async def _reopened(
 
 
 async def _serve(
-    options: Options, file: Path, ready: Callable[[Server, Hardware], None], lock: Lock
+    options: Options, file: Path, ready: Callable[[Server, ServedHardware], None], lock: Lock
 ) -> bool:
     stop = asyncio.Event()
     _on_signals(stop)
-    fault = Fault.asked(os.environ)
+    fault = KillPoint.asked(os.environ)
     store = SQLiteStore(file, connect=fault.connect() if fault else None)
     records = (await store.open()).records if file.exists() else {}  # noqa: ASYNC240 (one look)
     try:

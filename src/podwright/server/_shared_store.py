@@ -20,7 +20,7 @@ from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, Internal, PodwrightError, Unavailable
 from podwright.server._collection import start_without_collection
-from podwright.server._hardware import Hardware
+from podwright.server._hardware import ServedHardware
 from podwright.server._standby import Standby
 from podwright.store import Opened, Store, Turn
 
@@ -131,12 +131,12 @@ async def serve_shared(
     store: SharedStore,
     server: Server,
     standby: Standby,
-    choose: Callable[[Opened], Hardware],
-    ready: Callable[[Server, Hardware], None],
+    choose: Callable[[Opened], ServedHardware],
+    ready: Callable[[Server, ServedHardware], None],
     stop: asyncio.Event,
     until_end: Callable[[Callable[[], PodwrightError | None]], Awaitable[None]],
     machines: Machines,
-    drivers: Callable[[Hardware], Mapping[str, Driver]] = Hardware.drivers,
+    drivers: Callable[[ServedHardware], Mapping[str, Driver]] = ServedHardware.drivers,
     visible: Visible | None = None,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby`, not started.

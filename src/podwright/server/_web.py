@@ -17,7 +17,7 @@ import msgspec
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.hosts import is_loopback
-from podwright.http import HttpServer, Limits, Reply, Request
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.page import BODY, Page
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
@@ -99,7 +99,7 @@ class WebFront:
             await self.page.close()
         await self.server.stop(1.0)
 
-    async def _answer(self, request: Request) -> Reply:
+    async def _answer(self, request: HttpRequest) -> Reply:
         if self.page is not None and self._is_here(request):
             answer = await self.page.answer(request)
             if answer is not None:
@@ -108,7 +108,7 @@ class WebFront:
         more = ((b"cache-control", b"no-store"), (b"connection", b"close"))
         return reply._replace(headers=(*reply.headers, *more))
 
-    async def _reply(self, request: Request) -> Reply:
+    async def _reply(self, request: HttpRequest) -> Reply:
         if request.method not in ("GET", "HEAD"):
             return refusal(405, "it is to be read only", (b"allow", b"GET, HEAD"))
         if not self._is_here(request):
@@ -119,12 +119,12 @@ class WebFront:
             body = msgspec.json.encode(error.to_json(), enc_hook=str)
             return Reply(STATUS.get(error.code, 500), body)
 
-    def _is_here(self, request: Request) -> bool:
+    def _is_here(self, request: HttpRequest) -> bool:
         """A web page whose name was made to point here must not read what is here."""
         name = _name(request)
         return name in self._names or name.replace(".", "").isdigit()
 
-    async def _found(self, request: Request) -> Reply:
+    async def _found(self, request: HttpRequest) -> Reply:
         path = request.path
         if path == "/healthz":
             return await self._health()
@@ -160,7 +160,7 @@ def _as_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _name(request: Request) -> str:
+def _name(request: HttpRequest) -> str:
     host = request.header("host")
     return host if host.endswith("]") else host.rpartition(":")[0] or host
 

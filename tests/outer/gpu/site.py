@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from podwright.slurm.gpus.configure import make_inventory
-from podwright.slurm.gpus.templates import Wishes, of_inventory, render
+from podwright.slurm.gpus.templates import TemplateWishes, of_inventory, render
 from tests.outer.lab import HostsLab, SlurmLab
 
 GPUS = 2
@@ -33,8 +33,8 @@ class ScriptSite:
         self.bin = lab.folder / "bin"
         self.bin.mkdir()
 
-    def template(self, name: str, wishes: Wishes | None = None) -> str:
-        wishes = wishes or Wishes()
+    def template(self, name: str, wishes: TemplateWishes | None = None) -> str:
+        wishes = wishes or TemplateWishes()
         fit = of_inventory(make_inventory({"nodes": [_NODES]}), wishes)
         return render(name, fit._replace(version=(22, 5)), wishes)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus.templates import TEMPLATES, Wishes
+from podwright.slurm.gpus.templates import TEMPLATES, TemplateWishes
 from tests.outer.gpu.site import ScriptSite, executable, script_site, stand_ins
 from tests.outer.lab import Job
 
@@ -73,8 +73,10 @@ def test_vllm_answers_each_shard_once(site: ScriptSite) -> None:
     assert answers == [f"some/model on 2: {n}" for n in range(8)]
 
 
-@pytest.mark.parametrize("wishes", [Wishes(), Wishes(type="h100", memory=70, partition="main")])
-def test_slurm_takes_every_script(site: ScriptSite, wishes: Wishes) -> None:
+@pytest.mark.parametrize(
+    "wishes", [TemplateWishes(), TemplateWishes(type="h100", memory=70, partition="main")]
+)
+def test_slurm_takes_every_script(site: ScriptSite, wishes: TemplateWishes) -> None:
     for name in TEMPLATES:
         if name != "pipeline":
             text = site.template(name, wishes)
@@ -113,7 +115,9 @@ def test_shards_that_are_done_stay_done(site: ScriptSite) -> None:
 def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
     good = site.program("good.sh", "#!/bin/sh\ntrue\n")
     bad = site.program("bad.sh", "#!/bin/sh\nexit 3\n")
-    script = site.lab.write("out/pipeline.sh", site.template("pipeline", Wishes(partition="main")))
+    script = site.lab.write(
+        "out/pipeline.sh", site.template("pipeline", TemplateWishes(partition="main"))
+    )
     done = site.lab.run("bash", str(script), good, bad, good)
     assert done.returncode == 0, done.stderr
     jobs = [int(line.split()[0]) for line in done.stdout.splitlines()]
@@ -123,7 +127,7 @@ def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
 
 def test_gpu_memory_is_looked_at(site: ScriptSite) -> None:
     program = site.program("ranks.py", RANKS)
-    text = site.template("torchrun", Wishes(memory=80))
+    text = site.template("torchrun", TemplateWishes(memory=80))
     assert '--constraint="gpumem80g"' in text
     executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 81559\n")
     state, _, said = site.run(text, program)

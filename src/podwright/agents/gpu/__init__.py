@@ -1,9 +1,9 @@
 """Machines with real GPUs behind the driver seam."""
 
-from podwright.agents.gpu._cgroup_socket import Door
+from podwright.agents.gpu._cgroup_socket import CgroupSocket
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._fabric_manager import FabricManager
-from podwright.agents.gpu._guards import Files, Guard, Held, Keeper
+from podwright.agents.gpu._guards import Files, Guard, HeldPartition, Upkeep
 from podwright.agents.gpu._imex_channel import Imex
 from podwright.agents.gpu._local_driver import family_of, may_have_gpus, open_machine
 from podwright.agents.gpu._machine import GpuMachine
@@ -11,17 +11,17 @@ from podwright.agents.gpu._nmx import Nmx
 from podwright.agents.gpu._racks import Racks
 
 __all__ = [
+    "CgroupSocket",
     "Cgroups",
-    "Door",
     "FabricManager",
     "Files",
     "GpuMachine",
     "Guard",
-    "Held",
+    "HeldPartition",
     "Imex",
-    "Keeper",
     "Nmx",
     "Racks",
+    "Upkeep",
     "family_of",
     "may_have_gpus",
     "open_machine",

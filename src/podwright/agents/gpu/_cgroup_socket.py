@@ -18,7 +18,7 @@ from podwright.hosts import peer_of
 _LONGEST = 4096
 
 
-class Door:
+class CgroupSocket:
     """Answers at a listening socket."""
 
     def __init__(self, machine: GpuMachine) -> None:

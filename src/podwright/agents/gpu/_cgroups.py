@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from podwright.agents.gpu._guards import Held
+from podwright.agents.gpu._guards import HeldPartition
 from podwright.errors import Internal, InvalidRequest, WrongState
 from podwright.hosts import DeviceCgroups
 from podwright.hosts.gpus import Gpu
@@ -76,7 +76,7 @@ class Cgroups:
                     del self._own[name]
                     self._remove(name, self._patience)
 
-    def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
+    def keep(self, held: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Keeper.keep`."""
         wanted = {one.partition: {gpu.uuid for gpu in one.gpus} for one in held}
         there = self._groups.names()

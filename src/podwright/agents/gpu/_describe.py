@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from podwright.hosts.gpus import Gpu, Health, Holder
+from podwright.hosts.gpus import Gpu, GpuUser, Health
 
 
-def names(holders: Sequence[Holder]) -> str:
+def names(holders: Sequence[GpuUser]) -> str:
     """Who holds a GPU, in words."""
     words = [f"process {h.pid} of {h.user or 'a user'} ({h.command or '?'})" for h in holders[:3]]
     more = len(holders) - 3
     return ", ".join(words) + (f" and {more} more" if more > 0 else "")
 
 
-def attributes(gpu: Gpu, version: str, health: Health, holders: Sequence[Holder]) -> dict[str, str]:
+def attributes(
+    gpu: Gpu, version: str, health: Health, holders: Sequence[GpuUser]
+) -> dict[str, str]:
     """What `vipu list ipu-attrs` and `gc-info --device-info` show of a GPU."""
     links = max((n for n in gpu.links if n > 0), default=0)
     ecc = None

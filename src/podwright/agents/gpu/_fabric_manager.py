@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.agents.gpu._guards import Held
+from podwright.agents.gpu._guards import HeldPartition
 from podwright.agents.gpu._reset import run
 from podwright.errors import Internal, InvalidRequest
 from podwright.hosts.gpus import Gpu
@@ -96,7 +96,7 @@ class FabricManager:
             if other.active and other.gpus & indices:
                 self._tell("-d", other.id)
 
-    def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
+    def keep(self, held: Sequence[HeldPartition]) -> Mapping[str, str]:
         """See `Keeper.keep`.
 
         Partitions that are active and nobody's are told of, and left as they are.

@@ -32,7 +32,7 @@ class Guard(Protocol):
         ...
 
 
-class Held(NamedTuple):
+class HeldPartition(NamedTuple):
     """A partition that the machine is in, and those of its GPUs that are here."""
 
     partition: str
@@ -41,10 +41,10 @@ class Held(NamedTuple):
 
 
 @runtime_checkable
-class Keeper(Protocol):
+class Upkeep(Protocol):
     """A guard that looks after what it set up: others may have undone it meanwhile."""
 
-    def keep(self, held: Sequence[Held]) -> Mapping[str, str]:
+    def keep(self, held: Sequence[HeldPartition]) -> Mapping[str, str]:
         """These partitions are all that there are: let what they need stand, and nothing else.
 
         Called whenever the machine is looked at, and before each change. Returns what is wrong

@@ -19,7 +19,7 @@ from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._describe import attributes, names
-from podwright.agents.gpu._guards import Files, Guard, Held, Keeper, user_number
+from podwright.agents.gpu._guards import Files, Guard, HeldPartition, Upkeep, user_number
 from podwright.errors import (
     Denied,
     Fenced,
@@ -31,7 +31,7 @@ from podwright.errors import (
 )
 from podwright.fabric import Family, Machine
 from podwright.hosts import kill_all, marked, processes
-from podwright.hosts.gpus import Gpu, Holder, Library, LibraryError, divided
+from podwright.hosts.gpus import Gpu, GpuUser, Library, LibraryError, divided
 from podwright.wire import RUN_VARIABLE
 
 _T = TypeVar("_T")
@@ -222,24 +222,26 @@ class GpuMachine:
             raise Denied(f"partition {partition} is user {held.owner}'s", asked=asked)
         await self._call(lambda: guard.enter(partition, pid))
 
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[HeldPartition]:
         found: dict[str, list[int]] = {}
         for index, device in enumerate(self.devices):
             if device.partition:
                 found.setdefault(device.partition, []).append(index)
         return [
-            Held(name, self.devices[some[0]].owner, tuple(self.gpus[index] for index in some))
+            HeldPartition(
+                name, self.devices[some[0]].owner, tuple(self.gpus[index] for index in some)
+            )
             for name, some in found.items()
         ]
 
     # -- inside, in the thread ---------------------------------------------------------------
 
-    def _keep(self, held: Sequence[Held]) -> dict[str, str]:
+    def _keep(self, held: Sequence[HeldPartition]) -> dict[str, str]:
         """What is wrong with GPUs of partitions, and cannot be mended, by UUID."""
         wrong: dict[str, str] = {}
         said: list[str] = []
         for guard in self._guards:
-            if isinstance(guard, Keeper):
+            if isinstance(guard, Upkeep):
                 try:
                     wrong.update(guard.keep(held))
                 except PodwrightError as error:  # what runs goes on; the next look may mend it
@@ -268,7 +270,7 @@ class GpuMachine:
         whole = self._parts[gpu.index].whole
         return self._libraries[gpu.vendor], whole.index - self._first[gpu.vendor]
 
-    def _holders(self, gpu: Gpu) -> tuple[Holder, ...]:
+    def _holders(self, gpu: Gpu) -> tuple[GpuUser, ...]:
         library, index = self._asked(gpu)
         found, part = library.holders(index), self._parts[gpu.index].part
         return tuple(h for h in found if h.slice in ("", part)) if part else found
@@ -322,7 +324,7 @@ class GpuMachine:
         strict = any(isinstance(guard, Cgroups | Files) for guard in self._guards)
         return "agent" if strict and os.geteuid() == 0 else ""
 
-    def _end(self, held: Sequence[Held], gpus: Sequence[Gpu], run: str) -> None:
+    def _end(self, held: Sequence[HeldPartition], gpus: Sequence[Gpu], run: str) -> None:
         """End the processes of a launch: those in the group of a partition all of whose GPUs here
         these are, those that carry the launch's mark, and those of the owner that hold one."""
         there = processes()

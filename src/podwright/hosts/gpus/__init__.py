@@ -4,14 +4,14 @@ from podwright.hosts.gpus._divided import Device, divided
 from podwright.hosts.gpus._library import (
     STANDINS,
     Condition,
+    GpuUser,
     Health,
-    Holder,
     Library,
     LibraryError,
     Sample,
 )
 from podwright.hosts.gpus._open import open_libraries
-from podwright.hosts.gpus._take import Found, take_gpus, take_inventory
+from podwright.hosts.gpus._take import TakenInventory, take_gpus, take_inventory
 from podwright.hosts.gpus._values import (
     PATHS,
     BadInventory,
@@ -30,16 +30,16 @@ __all__ = [
     "BadInventory",
     "Condition",
     "Device",
-    "Found",
     "Gpu",
+    "GpuUser",
     "Health",
-    "Holder",
     "Inventory",
     "Library",
     "LibraryError",
     "Nic",
     "Sample",
     "Slice",
+    "TakenInventory",
     "divided",
     "near_cores",
     "open_libraries",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import Condition, Health, Holder, LibraryError, Sample
+from podwright.hosts.gpus._library import Condition, GpuUser, Health, LibraryError, Sample
 from podwright.hosts.gpus._nvml import short_type
 from podwright.hosts.gpus._pci import short_bus
 from podwright.hosts.gpus._standin_amd import VARIABLE, AmdStandIn
@@ -127,7 +127,7 @@ class AmdSmi:
     def forget(self, index: int) -> None:
         """See `Library.forget`: nothing is kept of what was heard."""
 
-    def holders(self, index: int) -> tuple[Holder, ...]:
+    def holders(self, index: int) -> tuple[GpuUser, ...]:
         """See `Library.holders`."""
         found = self._try(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
         return tuple(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-from podwright.hosts.gpus._library import Holder
+from podwright.hosts.gpus._library import GpuUser
 from podwright.hosts.gpus._pci import read_line
 
 
-def holder(pid: int, memory: int | None, part: str = "", root: str = "/") -> Holder:
+def holder(pid: int, memory: int | None, part: str = "", root: str = "/") -> GpuUser:
     """The process with what is known of it."""
     folder = os.path.join(root, "proc", str(pid))
     try:
         uid = os.stat(folder).st_uid
     except OSError:
-        return Holder(pid, "", "", memory, part)
-    return Holder(pid, _name(uid), read_line(os.path.join(folder, "comm")), memory, part)
+        return GpuUser(pid, "", "", memory, part)
+    return GpuUser(pid, _name(uid), read_line(os.path.join(folder, "comm")), memory, part)
 
 
 def _name(uid: int) -> str:

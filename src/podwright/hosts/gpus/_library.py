@@ -29,7 +29,7 @@ class Health(NamedTuple):
     xid: int = 0
 
 
-class Holder(NamedTuple):
+class GpuUser(NamedTuple):
     """A process that uses a GPU. memory: MiB; None where it is not told. user: empty if unknown."""
 
     pid: int
@@ -92,7 +92,7 @@ class Library(Protocol):
         """How one does."""
         ...
 
-    def holders(self, index: int) -> tuple[Holder, ...]:
+    def holders(self, index: int) -> tuple[GpuUser, ...]:
         """Who uses it."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from podwright.hosts._cores import write_list
 from podwright.hosts.gpus._holders import holder
-from podwright.hosts.gpus._library import Condition, Health, Holder, LibraryError, Sample
+from podwright.hosts.gpus._library import Condition, GpuUser, Health, LibraryError, Sample
 from podwright.hosts.gpus._nvml_condition import read_condition
 from podwright.hosts.gpus._pci import read_line, short_bus
 from podwright.hosts.gpus._standin import VARIABLE, StandIn
@@ -221,7 +221,7 @@ class Nvml:
         self._hear()
         self._xids.pop(index, None)
 
-    def holders(self, index: int) -> tuple[Holder, ...]:
+    def holders(self, index: int) -> tuple[GpuUser, ...]:
         """See `Library.holders`."""
         lib, handle = self._lib, self._handles[index]
         found = {}

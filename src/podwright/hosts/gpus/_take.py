@@ -18,7 +18,7 @@ from podwright.hosts.gpus._pci import near_cpus, numa_node, pci_folder, read_lin
 from podwright.hosts.gpus._values import Gpu, Inventory
 
 
-class Found(NamedTuple):
+class TakenInventory(NamedTuple):
     """The GPUs of this machine, by PCI address in each vendor's own order. libraries: to be
     closed by the caller. notes: what could not be read."""
 
@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
 def take_gpus(
     environ: Mapping[str, str], root: str = "/", libraries: Sequence[Library] | None = None
-) -> Found:
+) -> TakenInventory:
     """The GPUs, and the libraries that tell of them. libraries: to ask, in place of those that
     answer here."""
     notes: list[str] = []
@@ -46,7 +46,7 @@ def take_gpus(
         except LibraryError as error:
             notes.append(f"{library.vendor}: {error}")
     cores = cores_of_sys(root) or Cores(())
-    return Found(locate(renumbered(gpus), cores, root), opened, drivers, notes)
+    return TakenInventory(locate(renumbered(gpus), cores, root), opened, drivers, notes)
 
 
 def take_inventory(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from podwright.hosts._cores import Core, Cores, read_list
+from podwright.hosts._cores import Cores, CpuCore, read_list
 from podwright.hosts.gpus._values import Gpu
 
 #: What each vendor's runtime reads, and what says the same in other words.
@@ -66,7 +66,7 @@ def visible(
     return tuple(found)
 
 
-def near_cores(gpus: Sequence[Located], cores: Cores) -> tuple[Core, ...]:
+def near_cores(gpus: Sequence[Located], cores: Cores) -> tuple[CpuCore, ...]:
     """The cores beside these GPUs; all, where nothing tells."""
     cpus = {cpu for gpu in gpus for cpu in read_list(gpu.cpus)}
     nodes = {gpu.node for gpu in gpus if gpu.node >= 0}

@@ -16,7 +16,7 @@ from podwright.slurm.site.files import read
 
 
 @dataclass
-class Plan:
+class FileChanges:
     """Files with what they should hold (None: they go), links, moves (from, to), and folders that
     are made where there are none, each with its owner's uid."""
 
@@ -26,7 +26,7 @@ class Plan:
     folders: dict[Path, int] = field(default_factory=dict)
 
 
-def shown(plan: Plan) -> str:
+def shown(plan: FileChanges) -> str:
     """What would change, as a diff with words for links and moves."""
     out = [f"move {a} to {b}\n" for a, b in plan.moves]
     for folder, uid in plan.folders.items():
@@ -50,7 +50,7 @@ def shown(plan: Plan) -> str:
     return "".join(out).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def carry_out(plan: Plan) -> None:
+def carry_out(plan: FileChanges) -> None:
     """Carry it out, what Slurm reads last. Raises Unavailable with what could not be written."""
     try:
         for folder, uid in plan.folders.items():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.hosts import Core, Cores
+from podwright.hosts import Cores, CpuCore
 from podwright.hosts.gpus import Gpu, near_cores, visible
 from podwright.slurm.gpus.binding import Task, Verdict, job_options, judge, read_tasks
 from podwright.slurm.gpus.requests import parse_request
@@ -59,7 +59,7 @@ def test_a_file_that_permissions_shut_is_no_gpu(tmp_path: Path) -> None:
 
 
 def test_cores_near_a_gpu() -> None:
-    cores = Cores(tuple(Core(n // 4, n // 4, (n,)) for n in range(8)), (0, 1))
+    cores = Cores(tuple(CpuCore(n // 4, n // 4, (n,)) for n in range(8)), (0, 1))
     assert [c.cpus[0] for c in near_cores(GPUS[2:3], cores)] == [4, 5, 6, 7]
     unknown = [Gpu(0, "nvidia", "", "", "", "", 0, node=0)]
     assert [c.cpus[0] for c in near_cores(unknown, cores)] == [0, 1, 2, 3]

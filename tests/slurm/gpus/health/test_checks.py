@@ -9,7 +9,7 @@ import pytest
 from podwright.hosts.gpus import read_inventories
 from podwright.hosts.gpus._standin_amd import VARIABLE as AMD
 from podwright.slurm.gpus.health import LEVELS, XIDS, Settings, all_checks, reason, xid
-from podwright.slurm.gpus.health._settings import Check, Expect, Script
+from podwright.slurm.gpus.health._settings import Check, Expect, SiteScript
 from tests.slurm.gpus.health.node import Node, like
 
 
@@ -181,12 +181,12 @@ def test_a_site_switches_bounds_and_extends(node: Node, tmp_path: Path) -> None:
             "ecc": Check(level="off"),
         },
         scripts=(
-            Script("fine", ("true",)),
-            Script("quota", ("sh", "-c", "echo scratch is full; exit 2")),
-            Script("fans", ("sh", "-c", "echo fan 3 is slow; exit 1")),
-            Script("typo", ("/no/such/program",)),
-            Script("crash", ("sh", "-c", "kill -SEGV $$")),
-            Script("slow", ("sleep", "600"), timeout=0.2),
+            SiteScript("fine", ("true",)),
+            SiteScript("quota", ("sh", "-c", "echo scratch is full; exit 2")),
+            SiteScript("fans", ("sh", "-c", "echo fan 3 is slow; exit 1")),
+            SiteScript("typo", ("/no/such/program",)),
+            SiteScript("crash", ("sh", "-c", "kill -SEGV $$")),
+            SiteScript("slow", ("sleep", "600"), timeout=0.2),
         ),
     )
     assert sorted(node.found(said)) == [

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.fabriclog import Report, judge, read_log
+from podwright.slurm.gpus.fabriclog import FabricReport, judge, read_log
 from podwright.slurm.gpus.fabriclog._read_log import transport_of
 
 HERE = Path(__file__).parent / "nccl"
 
 
-def report(name: str) -> Report:
+def report(name: str) -> FabricReport:
     return read_log((HERE / name).read_text().splitlines())
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.submission import Places, configure, take_back
-from podwright.slurm.site.changes import Plan, carry_out
+from podwright.slurm.site.changes import FileChanges, carry_out
 
 OWN = "-- the site's\nfunction slurm_job_submit() return slurm.SUCCESS end\n"
 PODS = "-- Podwright's part of job_submit: turns --ipus into licences\n"
@@ -64,4 +64,4 @@ def test_what_was_compiled_must_be_there(places: Places) -> None:
 
 
 def test_nothing_to_take_back_is_no_plan(places: Places) -> None:
-    assert take_back(places.slurm_conf) == Plan()
+    assert take_back(places.slurm_conf) == FileChanges()

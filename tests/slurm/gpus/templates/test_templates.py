@@ -15,7 +15,14 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import make_inventory
 from podwright.slurm.gpus.lint import Site, lint, read_script
 from podwright.slurm.gpus.requests import Shape
-from podwright.slurm.gpus.templates import TEMPLATES, Fit, Wishes, of_inventory, of_slurm, render
+from podwright.slurm.gpus.templates import (
+    TEMPLATES,
+    Fit,
+    TemplateWishes,
+    of_inventory,
+    of_slurm,
+    render,
+)
 
 INVENTORY: dict[str, Any] = {
     "nodes": [
@@ -45,8 +52,8 @@ SITES = {
     "small": Fit(gpus=1, cores=4, version=(22, 5), sizes=(40, 80)),
 }
 WISHES = {
-    "plain": Wishes(),
-    "all": Wishes(nodes=4, partition="train", type="h100", memory=40, image="a#b/c:1"),
+    "plain": TemplateWishes(),
+    "all": TemplateWishes(nodes=4, partition="train", type="h100", memory=40, image="a#b/c:1"),
 }
 
 
@@ -66,7 +73,7 @@ def test_lint_finds_nothing_and_a_shell_reads_it(name: str, site: str, wish: str
 
 def test_the_inventory_names_gpus_adapters_and_switches() -> None:
     inventory = make_inventory(INVENTORY)
-    wishes = Wishes(nodes=4, type="h100", memory=40)
+    wishes = TemplateWishes(nodes=4, type="h100", memory=40)
     text = render("torchrun", of_inventory(inventory, wishes), wishes)
     for line in (
         "#SBATCH --nodes=4",
@@ -84,7 +91,7 @@ def test_the_inventory_names_gpus_adapters_and_switches() -> None:
 
 def network(count: int, version: tuple[int, int] | None, **site: Any) -> list[str]:
     """The lines of a script that keep its nodes together."""
-    wishes = Wishes(nodes=count, partition=site.pop("partition", ""))
+    wishes = TemplateWishes(nodes=count, partition=site.pop("partition", ""))
     text = render("torchrun", of_inventory(make_inventory(site), wishes, version), wishes)
     return re.findall(r"^#SBATCH (--(?:switches|segment).*)", text, re.M)
 
@@ -138,7 +145,7 @@ def test_slurms_own_leaves_are_counted() -> None:
     )
     fit = of_slurm(None, "TopologyPlugin = topology/tree\n", "", said)
     assert fit.groups == (2, 1)
-    assert "--switches=2@01:00:00" in render("torchrun", fit, Wishes(nodes=3))
+    assert "--switches=2@01:00:00" in render("torchrun", fit, TemplateWishes(nodes=3))
     said = "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"
     fit = of_slurm(None, "TopologyPlugin = topology/block\n", "", said)
     assert fit.groups == (4,)
@@ -146,7 +153,7 @@ def test_slurms_own_leaves_are_counted() -> None:
 
 def test_more_nodes_than_there_are_is_refused() -> None:
     inventory = make_inventory(INVENTORY)
-    wishes = Wishes(nodes=5, type="h100")
+    wishes = TemplateWishes(nodes=5, type="h100")
     with pytest.raises(InvalidRequest, match=r"--nodes=5: there are 4 such nodes"):
         render("torchrun", of_inventory(inventory, wishes), wishes)
     render("sweep", of_inventory(inventory, wishes), wishes)
@@ -155,20 +162,20 @@ def test_more_nodes_than_there_are_is_refused() -> None:
 def test_what_no_node_has_is_refused() -> None:
     inventory = make_inventory(INVENTORY)
     with pytest.raises(InvalidRequest, match=r"there are nodes with 8 h100 of 80 GiB; .*2 t4"):
-        of_inventory(inventory, Wishes(memory=141))
+        of_inventory(inventory, TemplateWishes(memory=141))
     with pytest.raises(InvalidRequest, match="--gpu-type=v100"):
-        of_inventory(inventory, Wishes(type="v100"))
-    assert of_inventory(inventory, Wishes()).gpus == 2  # the commonest
+        of_inventory(inventory, TemplateWishes(type="v100"))
+    assert of_inventory(inventory, TemplateWishes()).gpus == 2  # the commonest
     with pytest.raises(InvalidRequest, match="the sizes that nodes name in a feature are: 40 GiB"):
-        render("torchrun", Fit(sizes=(40,)), Wishes(memory=80))
-    assert "--constraint" not in render("torchrun", Fit(), Wishes(memory=80, type="h100"))
+        render("torchrun", Fit(sizes=(40,)), TemplateWishes(memory=80))
+    assert "--constraint" not in render("torchrun", Fit(), TemplateWishes(memory=80, type="h100"))
 
 
 def test_slurm_itself_says_what_fits() -> None:
     config = "TopologyPlugin = topology/tree\n"
     fit = of_slurm(Shape(gpus=4, sockets=2, cores_per_socket=16), config, "ib,gpumem40g\ngpumem80g")
     assert (fit.gpus, fit.cores, fit.topology, fit.sizes) == (4, 32, "tree", (40, 80))
-    assert '"gpumem40g|gpumem80g"' in render("inference", fit, Wishes(memory=30))
+    assert '"gpumem40g|gpumem80g"' in render("inference", fit, TemplateWishes(memory=30))
     assert of_slurm(None, "", "") == Fit()
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from podwright.cli import podwright
 from podwright.slurm.pods.service import Fixed, Pod, Site, dump
-from podwright.slurm.pods.setup._check_cluster import Cluster
+from podwright.slurm.pods.setup._check_cluster import ServedCluster
 from podwright.slurm.pods.setup._check_static import shelf
 from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
 from tests.slurm.pods.ways.test_setup import partition
@@ -76,7 +76,7 @@ def test_a_slurm_without_us_keeps_none_of_our_promises(
     assert "jobs without devices run as ever" in capsys.readouterr().err
 
 
-class Told(Cluster):
+class Told(ServedCluster):
     """A site whose server has these partitions."""
 
     there: tuple[PartitionInfo, ...] = ()

@@ -11,7 +11,7 @@ from podwright.slurm.gpus.binding._task_probe import MARK
 from podwright.slurm.gpus.requests import Request
 
 
-class Seen(NamedTuple):
+class TaskSeen(NamedTuple):
     """One GPU of a task, as the machine knows it; only a number, where nothing tells more."""
 
     number: int
@@ -33,7 +33,7 @@ class Task(NamedTuple):
     on_node: str
     cpus: str
     all_cpus: int
-    gpus: tuple[Seen, ...]
+    gpus: tuple[TaskSeen, ...]
     simulated: bool = False
     notes: tuple[str, ...] = ()
 
@@ -62,16 +62,16 @@ def read_tasks(text: str) -> list[Task]:
         _, mark, body = line.partition(MARK)
         if mark:
             data = json.loads(body)
-            gpus = tuple(Seen(**gpu) for gpu in data.pop("gpus")) or _numbered(data["variable"])
+            gpus = tuple(TaskSeen(**gpu) for gpu in data.pop("gpus")) or _numbered(data["variable"])
             notes = tuple(data.pop("notes"))
             found.append(Task(**data, gpus=gpus, notes=notes))
     return sorted(found)
 
 
-def _numbered(variable: str | None) -> tuple[Seen, ...]:
+def _numbered(variable: str | None) -> tuple[TaskSeen, ...]:
     """Without a library that knows them, GPUs are what the variable counts."""
     words = (variable or "").split(",")
-    return tuple(Seen(int(word)) for word in words if word.isdigit())
+    return tuple(TaskSeen(int(word)) for word in words if word.isdigit())
 
 
 def judge(tasks: Iterable[Task], request: Request) -> dict[int, Verdict]:

@@ -16,7 +16,7 @@ from podwright.slurm.gpus.configure._lines import Row, fold, logical, names_in, 
 _MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 
 
-class Room(NamedTuple):
+class NodeShare(NamedTuple):
     """What a node has for jobs. memory: MiB, 0 where nobody says. threads: of a core."""
 
     gpus: int
@@ -35,7 +35,7 @@ class Room(NamedTuple):
         return max(self.cpus // self.threads // self.gpus, 1) * self.threads
 
 
-def rooms(inventory: Inventory, text: str, path: str) -> dict[str, Room]:
+def rooms(inventory: Inventory, text: str, path: str) -> dict[str, NodeShare]:
     """What each node of the inventory has; the rest by slurm.conf. Raises InvalidRequest."""
     rows: dict[str, Row] = {}
     common: Row = {}
@@ -55,7 +55,7 @@ def rooms(inventory: Inventory, text: str, path: str) -> dict[str, Room]:
         cores = kind.sockets * kind.cores_per_socket
         cores -= kind.core_spec_count or _number(row, "CoreSpecCount")
         threads = kind.threads_per_core
-        found[name] = Room(len(kind.gpus), max(cores, 1) * threads, max(memory, 0), threads)
+        found[name] = NodeShare(len(kind.gpus), max(cores, 1) * threads, max(memory, 0), threads)
     return found
 
 
@@ -65,7 +65,7 @@ def _number(row: Row, key: str) -> int:
 
 
 def cluster_defaults(
-    found: Mapping[str, Room], now: Mapping[str, str], *, memory: bool
+    found: Mapping[str, NodeShare], now: Mapping[str, str], *, memory: bool
 ) -> dict[str, str]:
     """Settings of the whole cluster: what fits on each of its nodes; the site's own stay.
 
@@ -79,7 +79,11 @@ def cluster_defaults(
 
 
 def partition_defaults(
-    found: Mapping[str, Room], nodes: Iterable[str], row: Row, now: Mapping[str, str], memory: bool
+    found: Mapping[str, NodeShare],
+    nodes: Iterable[str],
+    row: Row,
+    now: Mapping[str, str],
+    memory: bool,
 ) -> dict[str, str]:
     """Settings of a partition, where its nodes have more for each GPU than the poorest node."""
     mine = {key.lower(): v for key, v in row.items()}
@@ -90,7 +94,7 @@ def partition_defaults(
     return {key: number for key, number in own.items() if every.get(key) != number}
 
 
-def _shares(found: Iterable[Room], now: Mapping[str, str], *, memory: bool) -> dict[str, str]:
+def _shares(found: Iterable[NodeShare], now: Mapping[str, str], *, memory: bool) -> dict[str, str]:
     those = list(found)
     told = {word.partition("=")[0].lower() for word in now.get("jobdefaults", "").split(",")}
     told |= now.keys()
@@ -103,7 +107,9 @@ def _shares(found: Iterable[Room], now: Mapping[str, str], *, memory: bool) -> d
     return out
 
 
-def memory_notes(found: Mapping[str, Room], now: Mapping[str, str], *, memory: bool) -> list[str]:
+def memory_notes(
+    found: Mapping[str, NodeShare], now: Mapping[str, str], *, memory: bool
+) -> list[str]:
     """What an administrator should hear of memory."""
     silent = [name for name, room in found.items() if not room.memory_per_gpu]
     if silent and not memory:

@@ -11,7 +11,7 @@ from podwright.slurm.gpus.configure import _gates as gates
 from podwright.slurm.gpus.configure import _imex as imex
 from podwright.slurm.gpus.configure import _sampling as samples
 from podwright.slurm.gpus.configure._defaults import (
-    Room,
+    NodeShare,
     cluster_defaults,
     memory_notes,
     partition_defaults,
@@ -33,7 +33,7 @@ from podwright.slurm.gpus.configure._lines import (
     with_rows,
 )
 from podwright.slurm.gpus.configure._topology import Topology, plan_topology, topology_notes
-from podwright.slurm.site.changes import Plan
+from podwright.slurm.site.changes import FileChanges
 from podwright.slurm.site.edit import WAS, changed, commented, joined, settings, undone
 from podwright.slurm.site.files import read
 from podwright.slurm.site.releases import Version, release_of
@@ -65,7 +65,7 @@ def configure(
     version: Version,
     wishes: Wishes,
     resolve: Callable[[str], str] = imex.resolved,
-) -> tuple[Plan, list[str]]:
+) -> tuple[FileChanges, list[str]]:
     """The plan, and what an administrator should hear. Raises InvalidRequest."""
     etc = conf.parent
     base = undone(read(conf), MARK)
@@ -88,7 +88,7 @@ def configure(
         return own
 
     text = _partitions(text, inventory, str(conf), more)
-    plan = Plan()
+    plan = FileChanges()
     domains = imex.imex_texts(etc, base, inventory, resolve) if wishes.imex else {}
     notes += imex.notes([*domains], inventory)
     plan.texts.update(dict.fromkeys(imex.known(etc)))
@@ -111,9 +111,9 @@ def configure(
     return plan, notes
 
 
-def take_back(conf: Path) -> Plan:
+def take_back(conf: Path) -> FileChanges:
     """The plan that undoes it, byte for byte. Raises InvalidRequest."""
-    plan = Plan()
+    plan = FileChanges()
     plan.texts.update(
         dict.fromkeys((*imex.known(conf.parent), *gates.known(conf), *samples.known(conf)))
     )
@@ -190,7 +190,7 @@ def _settings(
     topology: Topology,
     version: Version,
     wishes: Wishes,
-    found: Mapping[str, Room],
+    found: Mapping[str, NodeShare],
 ) -> dict[str, str]:
     shared = sorted({name for kind in inventory.kinds() for name in kind.shared_gres})
     out = {"GresTypes": joined(now.get("grestypes", ""), "gpu", *shared)}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.fabriclog._read_log import Pair, Report
+from podwright.slurm.gpus.fabriclog._read_log import FabricReport, Pair
 
 
 @dataclass(frozen=True)
-class Finding:
+class FabricFinding:
     """One thing to mend: an id, what was seen, and what to set or do."""
 
     id: str
@@ -28,7 +28,7 @@ _LIBFABRIC = ("AWS Libfabric", "Libfabric", "OFI")
 _NO_GPUDIRECT = ("g4dn", "g5", "g6")
 
 
-def judge(report: Report) -> list[Finding]:
+def judge(report: FabricReport) -> list[FabricFinding]:
     """The findings of a report, worst first; empty where nothing is seen that could be mended."""
     far = [p for p in report.pairs if report.between_hosts(p)]
     near = [p for p in report.pairs if not report.between_hosts(p)]
@@ -49,7 +49,7 @@ def judge(report: Report) -> list[Finding]:
     return [finding for finding in found if finding]
 
 
-def not_known(report: Report) -> list[str]:
+def not_known(report: FabricReport) -> list[str]:
     """What the log does not tell, though a verdict would need it; empty where it tells all."""
     far = [p for p in report.pairs if report.between_hosts(p)]
     out = []
@@ -76,7 +76,7 @@ def _off(value: str | None) -> bool:
     return value is not None and value.strip().lower() not in ("0", "", "no", "false")
 
 
-def _sockets(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None:
+def _sockets(report: FabricReport, pairs: list[Pair], *, said: bool) -> FabricFinding | None:
     """said: no connection between the hosts is in the log, so what NCCL chose stands for it."""
     # Before 2.6 NCCL did not name what it chose, but did say that it found no adapter.
     chosen = said and (report.networks or ["Socket"] * report.no_adapter) == ["Socket"]
@@ -101,14 +101,14 @@ def _sockets(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None
         )
     else:
         remedy = "export NCCL_IB_HCA=the adapters' names and NCCL_IB_DISABLE=0"
-    return Finding("tcp", problem, remedy, len(pairs))
+    return FabricFinding("tcp", problem, remedy, len(pairs))
 
 
-def _provider(report: Report) -> Finding | None:
+def _provider(report: FabricReport) -> FabricFinding | None:
     names = report.provider.split(";")
     if not report.provider or "efa" in names or not {"tcp", "sockets", "net"}.intersection(names):
         return None
-    return Finding(
+    return FabricFinding(
         "tcp",
         f"the plugin for EFA found no EFA and took {report.provider}",
         "see that `fi_info -p efa` lists adapters inside the job (in a container: "
@@ -117,11 +117,11 @@ def _provider(report: Report) -> Finding | None:
     )
 
 
-def _no_gpudirect_efa(report: Report, pairs: list[Pair]) -> Finding | None:
+def _no_gpudirect_efa(report: FabricReport, pairs: list[Pair]) -> FabricFinding | None:
     if not pairs or report.platform.startswith(_NO_GPUDIRECT):
         return None
     where = f" ({report.platform})" if report.platform else ""
-    return Finding(
+    return FabricFinding(
         "no-gpudirect",
         f"EFA did not read the GPUs' memory{where}: data passed through host memory",
         "use libfabric 1.18 and aws-ofi-nccl 1.7 or newer, with FI_EFA_USE_DEVICE_RDMA=1 on p4d. "
@@ -130,7 +130,7 @@ def _no_gpudirect_efa(report: Report, pairs: list[Pair]) -> Finding | None:
     )
 
 
-def _one_adapter(report: Report) -> Finding | None:
+def _one_adapter(report: FabricReport) -> FabricFinding | None:
     """Several ranks of a host send through one of its adapters, and the others stand idle."""
     there = report.cards or len(report.adapters)
     crowded = []
@@ -149,7 +149,7 @@ def _one_adapter(report: Report) -> Finding | None:
     )
     if hca:
         remedy += f"; NCCL_IB_HCA={hca} must name all of them"
-    return Finding("one-adapter", problem, remedy, len(report.sends))
+    return FabricFinding("one-adapter", problem, remedy, len(report.sends))
 
 
 #: Bits of NVML's fabric health mask (nvml.h): the field's first bit, and what TRUE means.
@@ -162,7 +162,7 @@ _HEALTH = (
 _CONFIGURATION = {2: "wrong system id", 3: "wrong rack", 4: "no partition", 5: "NVLinks missing"}
 
 
-def _rack(report: Report) -> Finding | None:
+def _rack(report: FabricReport) -> FabricFinding | None:
     ill: dict[str, list[str]] = {}
     for one in report.fabric:
         words = [text for bit, text in _HEALTH if one.health >> bit & 3 == 1]
@@ -180,7 +180,7 @@ def _rack(report: Report) -> Finding | None:
         f"{word} ({', '.join(gpus[:4])}{', …' * (len(gpus) > 4)})" if gpus else word
         for word, gpus in ill.items()
     )
-    return Finding(
+    return FabricFinding(
         "rack-fabric",
         f"the NVLink fabric of the rack is not well: {said}",
         "see `nvidia-smi -q -d FABRIC` (`nvidia-smi -q | grep -A8 Fabric`) on those nodes, and "
@@ -189,7 +189,7 @@ def _rack(report: Report) -> Finding | None:
     )
 
 
-def _no_gpudirect(report: Report, pairs: list[Pair], *, said: bool) -> Finding | None:
+def _no_gpudirect(report: FabricReport, pairs: list[Pair], *, said: bool) -> FabricFinding | None:
     """said: no connection between the hosts is in the log, so what the driver offers stands."""
     named = {name.partition(":")[0] for name in report.adapters}
     none_can = said and bool(named) and named <= set(report.gpudirect_off)
@@ -208,21 +208,21 @@ def _no_gpudirect(report: Report, pairs: list[Pair], *, said: bool) -> Finding |
         remedy = "export NCCL_NET_GDR_LEVEL=SYS, and NCCL_IB_HCA=the adapters near the GPUs"
     else:
         remedy = "export NCCL_NET_GDR_LEVEL=SYS and see that nvidia_peermem is loaded"
-    return Finding("no-gpudirect", problem, remedy, len(pairs))
+    return FabricFinding("no-gpudirect", problem, remedy, len(pairs))
 
 
-def _near_network(report: Report, pairs: list[Pair]) -> Finding | None:
+def _near_network(report: FabricReport, pairs: list[Pair]) -> FabricFinding | None:
     if not pairs:
         return None
     problem = "ranks on one host talk over the network instead of NVLink or PCIe"
     if _off(report.settings.get("NCCL_P2P_DISABLE")):
-        return Finding(
+        return FabricFinding(
             "near-network",
             f"{problem}: NCCL_P2P_DISABLE is set",
             "unset NCCL_P2P_DISABLE",
             len(pairs),
         )
-    return Finding("near-network", problem, _VISIBLE, len(pairs))
+    return FabricFinding("near-network", problem, _VISIBLE, len(pairs))
 
 
 _VISIBLE = (
@@ -231,7 +231,7 @@ _VISIBLE = (
 )
 
 
-def _near_memory(report: Report, pairs: list[Pair]) -> Finding | None:
+def _near_memory(report: FabricReport, pairs: list[Pair]) -> FabricFinding | None:
     if not pairs:
         return None
     problem = "ranks on one host talk through shared memory instead of NVLink or PCIe"
@@ -246,4 +246,4 @@ def _near_memory(report: Report, pairs: list[Pair]) -> Finding | None:
         remedy = "switch PCIe ACS off on the nodes, and see `nvidia-smi topo -p2p r`"
     else:
         remedy = f"{_VISIBLE}; where that is so already, see `nvidia-smi topo -p2p r`"
-    return Finding("near-memory", problem, remedy, len(pairs))
+    return FabricFinding("near-memory", problem, remedy, len(pairs))

@@ -66,7 +66,7 @@ class Fabric:
 
 
 @dataclass
-class Report:
+class FabricReport:
     """All that the log says. `hosts` maps ranks to host names where the log tells.
 
     library: NCCL or RCCL. world: as it counts ranks; nodes: hosts; 0 where it does not say. on: the
@@ -132,9 +132,9 @@ def transport_of(via: str) -> tuple[str, bool]:
     return words[0], "GDRDMA" in words
 
 
-def read_log(lines: Iterable[str]) -> Report:
+def read_log(lines: Iterable[str]) -> FabricReport:
     """The report of one log, or of several joined; InvalidRequest where NCCL says nothing."""
-    report = Report()
+    report = FabricReport()
     found: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]] = {}
     spoke = False
     for line in lines:
@@ -169,7 +169,7 @@ def read_log(lines: Iterable[str]) -> Report:
     return report
 
 
-def _one_name(report: Report) -> set[str]:
+def _one_name(report: FabricReport) -> set[str]:
     seen: set[tuple[str, str]] = set()
     out = set()
     for rank, host in report.hosts.items():
@@ -181,7 +181,7 @@ def _one_name(report: Report) -> set[str]:
 
 
 def _add(
-    report: Report,
+    report: FabricReport,
     found: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]],
     hop: re.Match[str],
     host: str,
@@ -206,7 +206,7 @@ def _add(
     found[key][1].add(hop["channel"])
 
 
-def _note(report: Report, text: str, host: str, level: str) -> None:
+def _note(report: FabricReport, text: str, host: str, level: str) -> None:
     rank = _RANK.search(text)
     if rank and host:
         report.hosts.setdefault(int(rank["rank"]), host)
@@ -239,7 +239,7 @@ def _note(report: Report, text: str, host: str, level: str) -> None:
         report.warnings.append(text)
 
 
-def _plugin_of_aws(report: Report, text: str) -> None:
+def _plugin_of_aws(report: FabricReport, text: str) -> None:
     if provider := _PROVIDER.search(text):
         report.provider = provider[1]
     if platform := _PLATFORM.search(text):

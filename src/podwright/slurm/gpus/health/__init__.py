@@ -3,7 +3,7 @@
 from podwright.slurm.gpus.health._at_slurm import Checked, check
 from podwright.slurm.gpus.health._findings import LEVELS, Finding, Report, reason
 from podwright.slurm.gpus.health._gate import Outcome
-from podwright.slurm.gpus.health._settings import PLACE, Script, Settings, read_settings
+from podwright.slurm.gpus.health._settings import PLACE, Settings, SiteScript, read_settings
 from podwright.slurm.gpus.health._show import checks, prometheus, text
 from podwright.slurm.gpus.health._state import FOLDER, forget, forgotten, replace
 from podwright.slurm.gpus.health._table import Check, all_checks, run
@@ -19,8 +19,8 @@ __all__ = [
     "Finding",
     "Outcome",
     "Report",
-    "Script",
     "Settings",
+    "SiteScript",
     "all_checks",
     "check",
     "checks",

@@ -15,8 +15,8 @@ import msgspec
 from podwright.hosts.gpus import (
     Condition,
     Gpu,
+    GpuUser,
     Health,
-    Holder,
     Inventory,
     Library,
     LibraryError,
@@ -40,7 +40,7 @@ class SeenGpu(NamedTuple):
     condition: Condition
     sample: Sample
     link: kernel.Link
-    holders: tuple[tuple[Holder, str], ...] = ()
+    holders: tuple[tuple[GpuUser, str], ...] = ()
     xids: tuple[kernel.Told, ...] = ()
     error: str = ""
 

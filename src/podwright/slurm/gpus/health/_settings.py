@@ -61,7 +61,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore: tuple[str, ...] = ()
 
 
-class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SiteScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A site's own check. It ends with 0: fine; 1: warn; 2: fail, with words about it in its first
     line. Whatever else it does is a fault of the script, which warns and never drains.
     timeout: seconds."""
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inventory: str = ""
     expect: Expect = Expect()
     checks: dict[str, Check] = {}
-    scripts: tuple[Script, ...] = ()
+    scripts: tuple[SiteScript, ...] = ()
     allowed: tuple[str, ...] = (
         *("nvidia-persiste", "nv-hostengine", "dcgm", "dcgm-exporter", "nvidia-smi"),
         *("nvidia-cuda-mps", "nv-fabricmanage", "Xorg", "gnome-shell", "amd-smi", "rocm-smi"),

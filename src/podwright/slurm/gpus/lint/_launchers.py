@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint._shell import CLOSE, OPEN, Command, Place
+from podwright.slurm.gpus.lint._shell import CLOSE, OPEN, ShellCommand, WordPlace
 from podwright.slurm.gpus.requests import Given, known, parse_options
 
 # Words in front of a program, and how many words of their own they take.
@@ -77,7 +77,7 @@ class Launch(NamedTuple):
     by: str
     line: int
     last: int
-    place: Place
+    place: WordPlace
     step: tuple[Given, ...] = ()
     options: Mapping[str, str] = {}
     program: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Launch(NamedTuple):
         return next((one for one in reversed(self.step) if one.name in names), None)
 
 
-def launch_of(command: Command) -> Launch | None:
+def launch_of(command: ShellCommand) -> Launch | None:
     """What this command starts; None for echo, cd and whatever else starts no program."""
     words = list(command.words)
     by, foreign = "", False

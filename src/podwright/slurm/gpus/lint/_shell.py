@@ -33,7 +33,7 @@ _BODIES = {
 }
 
 
-class Place(NamedTuple):
+class WordPlace(NamedTuple):
     """Where a command stands."""
 
     loop: int = 0  # the line of the innermost loop around it, 0 for none
@@ -44,13 +44,13 @@ class Place(NamedTuple):
     quoted: bool = False  # in the text that a shell of its own runs: sh -c "…"
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """One command: the words with values put in, its lines, `set_before` (A=1 command)."""
 
     words: tuple[str, ...]
     line: int
     last: int
-    place: Place = Place()
+    place: WordPlace = WordPlace()
     set_before: tuple[tuple[str, str], ...] = ()
     reads: str = ""  # the text of its here-document
 
@@ -62,7 +62,7 @@ class Assignment(NamedTuple):
     value: str
     line: int
     exported: bool
-    place: Place
+    place: WordPlace
 
 
 class Shell:
@@ -72,7 +72,7 @@ class Shell:
     """
 
     def __init__(self) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[ShellCommand] = []
         self.assignments: list[Assignment] = []
         self.sums: list[tuple[int, str]] = []
         self.comments: set[int] = set()
@@ -128,14 +128,14 @@ class _Reader:
         self,
         source: bytes,
         offset: int = 0,
-        place: Place | None = None,
+        place: WordPlace | None = None,
         depth: int = 0,
         *,
         later: bool = False,
     ) -> None:
         self.source, self.offset, self.depth = source, offset, depth
         self.later = later  # a shell within a task: what it expands is none of the batch shell's
-        self.place = place or Place()
+        self.place = place or WordPlace()
         self.found = Shell()
         self.values: dict[str, str] = {}
         self.lists: dict[str, list[str]] = {}
@@ -177,7 +177,7 @@ class _Reader:
 
     # Statements
 
-    def _walk(self, node: Node, place: Place) -> None:
+    def _walk(self, node: Node, place: WordPlace) -> None:
         kind = node.type
         if kind == "comment":
             self.found.comments.add(self._line(node))
@@ -207,7 +207,7 @@ class _Reader:
                 continue  # done above
             self._walk(child, here)
 
-    def _redirected(self, node: Node, place: Place) -> None:
+    def _redirected(self, node: Node, place: WordPlace) -> None:
         body = ""
         for child in node.children:
             if child.type == "heredoc_redirect":
@@ -218,7 +218,7 @@ class _Reader:
                 for inner in child.children:
                     self._walk(inner, place)
 
-    def _assign(self, node: Node, place: Place) -> None:
+    def _assign(self, node: Node, place: WordPlace) -> None:
         pairs = [node] if node.type == "variable_assignment" else node.children
         exported = node.type == "declaration_command" and (
             self._text(node.children[0]) == "export"
@@ -259,7 +259,7 @@ class _Reader:
                 Assignment(name, value, self._line(pair), exported or was, place)
             )
 
-    def _command(self, node: Node, place: Place, body: str = "") -> None:
+    def _command(self, node: Node, place: WordPlace, body: str = "") -> None:
         before: list[tuple[str, str]] = []
         words: list[str] = []
         for child in node.children:
@@ -271,11 +271,11 @@ class _Reader:
             elif child.is_named and "redirect" not in child.type:
                 words += self._words(child)
         last = node.end_point[0] + 1 + self.offset
-        command = Command(tuple(words), self._line(node), last, place, tuple(before), body)
+        command = ShellCommand(tuple(words), self._line(node), last, place, tuple(before), body)
         self.found.commands.append(command)
         self._inner(command)
 
-    def _inner(self, command: Command) -> None:
+    def _inner(self, command: ShellCommand) -> None:
         """The commands in the text that `sh -c` or eval runs."""
         text = inner_text(command.words)
         if text is None or self.depth >= _MAX_DEPTH:

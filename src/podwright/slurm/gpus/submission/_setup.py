@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.site.changes import Plan
+from podwright.slurm.site.changes import FileChanges
 from podwright.slurm.site.edit import WAS, changed, joined, settings, undone
 from podwright.slurm.site.files import read
 
@@ -34,7 +34,7 @@ class Places(NamedTuple):
     socket: Path
 
 
-def configure(places: Places, level: str) -> Plan:
+def configure(places: Places, level: str) -> FileChanges:
     """The plan of `warn` or `refuse`. Raises InvalidRequest where it cannot work."""
     conf, etc = places.slurm_conf, places.slurm_conf.parent
     if not places.library.exists():
@@ -53,7 +53,7 @@ def configure(places: Places, level: str) -> Plan:
         .replace("@LIBRARY@", str(places.library))
         .replace("@MS@", str(PATIENCE))
     )
-    plan = Plan()
+    plan = FileChanges()
     script = _there(etc) or _place(etc)
     if script.exists() and not _is_lint(script):
         plan.moves.append((script, etc / _OWN))
@@ -66,9 +66,9 @@ def configure(places: Places, level: str) -> Plan:
     return plan
 
 
-def take_back(conf: Path) -> Plan:
+def take_back(conf: Path) -> FileChanges:
     """The plan that undoes it, byte for byte. Raises InvalidRequest."""
-    plan = Plan()
+    plan = FileChanges()
     etc = conf.parent
     script = _there(etc)
     if script and (etc / _OWN).exists():

@@ -1,13 +1,13 @@
 """Job scripts that run, fitted to a site."""
 
-from podwright.slurm.gpus.templates._fit import Fit, Wishes, of_inventory, of_slurm
+from podwright.slurm.gpus.templates._fit import Fit, TemplateWishes, of_inventory, of_slurm
 from podwright.slurm.gpus.templates._render import TEMPLATES, Template, all_templates, render
 
 __all__ = [
     "TEMPLATES",
     "Fit",
     "Template",
-    "Wishes",
+    "TemplateWishes",
     "all_templates",
     "of_inventory",
     "of_slurm",

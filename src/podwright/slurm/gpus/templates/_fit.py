@@ -13,7 +13,7 @@ from podwright.slurm.gpus.requests import Shape
 from podwright.slurm.site.releases import OLDEST, Version
 
 
-class Wishes(NamedTuple):
+class TemplateWishes(NamedTuple):
     """What the user said. memory: GiB that a GPU must have."""
 
     nodes: int = 2
@@ -39,7 +39,9 @@ class Fit(NamedTuple):
     sizes: tuple[int, ...] = ()
 
 
-def of_inventory(inventory: Inventory, wishes: Wishes, version: Version | None = None) -> Fit:
+def of_inventory(
+    inventory: Inventory, wishes: TemplateWishes, version: Version | None = None
+) -> Fit:
     """From an inventory: the commonest kind of node that has what is wished for."""
     mine = next((set(p.nodes) for p in inventory.partitions if p.name == wishes.partition), None)
     inside = {
@@ -113,7 +115,7 @@ def of_slurm(shape: Shape | None, config: str, features: str, network: str = "")
     return common._replace(gpus=shape.gpus, cores=shape.cores, nodes=shape.nodes)
 
 
-def _asked(wishes: Wishes) -> str:
+def _asked(wishes: TemplateWishes) -> str:
     said = [f"--gpu-type={wishes.type}"] if wishes.type else []
     return " ".join([*said, *([f"--gpu-memory={wishes.memory}"] if wishes.memory else [])])
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from podwright import plugins
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.templates._fit import Fit, Wishes
+from podwright.slurm.gpus.templates._fit import Fit, TemplateWishes
 from podwright.slurm.site.releases import OLDEST, release_of
 
 #: By name, what each is for.
@@ -40,7 +40,7 @@ class Template(NamedTuple):
 _ON_ONE = ("sweep", "inference", "pipeline", "vllm")
 
 
-def render(name: str, fit: Fit, wishes: Wishes) -> str:
+def render(name: str, fit: Fit, wishes: TemplateWishes) -> str:
     """The script. Raises InvalidRequest for a wish that the site cannot fulfil."""
     added = None if name in TEMPLATES else plugins.load(plugins.TEMPLATES, name, Template)
     nodes = 1 if name in _ON_ONE or (added and added.one_node) else wishes.nodes
@@ -83,7 +83,7 @@ def _text(name: str) -> str:
     return files("podwright.slurm.gpus.templates").joinpath(name).read_text()
 
 
-def _head(fit: Fit, wishes: Wishes, nodes: int) -> str:
+def _head(fit: Fit, wishes: TemplateWishes, nodes: int) -> str:
     lines = []
     if wishes.partition:
         lines.append(f"#SBATCH --partition={wishes.partition}")
@@ -117,7 +117,7 @@ def _together(fit: Fit, nodes: int) -> list[str]:
     ]
 
 
-def _constraint(fit: Fit, wishes: Wishes) -> list[str]:
+def _constraint(fit: Fit, wishes: TemplateWishes) -> list[str]:
     """Slurm counts no GPU memory: a feature stands for it, or a type that has it."""
     enough = [size for size in fit.sizes if size >= wishes.memory]
     if wishes.type and not enough:
@@ -138,7 +138,7 @@ def _constraint(fit: Fit, wishes: Wishes) -> list[str]:
     ]
 
 
-def _memory(wishes: Wishes, nodes: int) -> str:
+def _memory(wishes: TemplateWishes, nodes: int) -> str:
     if not wishes.memory:
         return ""
     # nvidia-smi counts MiB, of which a part is the driver's own.

@@ -21,17 +21,17 @@ from podwright.slurm.pods.service._serve import serve
 from podwright.slurm.pods.service._server_address import addresses, reach, socket_of
 from podwright.slurm.pods.service._service import Service
 from podwright.slurm.pods.service._sweep import Sweep
-from podwright.slurm.pods.service._vipu_server import Server, ThreadedServer
+from podwright.slurm.pods.service._vipu_server import JobServer, ThreadedServer
 from podwright.slurm.pods.service._work import Work, native_work
 
 __all__ = [
     "Asked",
     "Fixed",
+    "JobServer",
     "Line",
     "Listed",
     "Mapped",
     "Pod",
-    "Server",
     "Service",
     "Site",
     "Sweep",

@@ -14,7 +14,7 @@ from typing import Final
 from podwright.placement.line import Blocks, block
 from podwright.slurm.pods.service._job_start import Life, life
 from podwright.slurm.pods.service._pods import Line, Pod
-from podwright.slurm.pods.service._vipu_server import Server
+from podwright.slurm.pods.service._vipu_server import JobServer
 from podwright.wire import PartitionInfo
 
 _NAME: Final = re.compile(r"slurm_(\d+)")
@@ -157,7 +157,7 @@ class Book:
 
     # -- what the server says ----------------------------------------------------------------
 
-    async def refresh(self, server: Server) -> None:
+    async def refresh(self, server: JobServer) -> None:
         """Take over what the server has, but for what changed while it was asked."""
         began = self.tick()
         devices = await server.devices(self.pod.cluster, self.pod.allocation)

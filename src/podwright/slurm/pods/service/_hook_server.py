@@ -18,7 +18,7 @@ import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import MungeError, Vouches
-from podwright.http import HttpServer, Limits, Reply, Request
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.slurm.pods.service._job_request import Asked
 from podwright.slurm.pods.service._standby import PATH as ROLE
 
@@ -135,20 +135,23 @@ class Front:
         await asyncio.gather(*(server.stop(seconds) for server in self._servers))
 
     async def _start(
-        self, listener: socket.socket, handler: Callable[[Request], Awaitable[Reply]], most: Limits
+        self,
+        listener: socket.socket,
+        handler: Callable[[HttpRequest], Awaitable[Reply]],
+        most: Limits,
     ) -> None:
         server = HttpServer(handler, most)
         await server.start(listener)
         self._servers.append(server)
 
-    async def _local(self, request: Request) -> Reply:
+    async def _local(self, request: HttpRequest) -> Reply:
         if self._uids is not None and request.uid not in self._uids:
             return _said(403, f"user {request.uid} is not Slurm's\n")
         if (request.method, request.path) == ("GET", "/slurm.v1/State"):
             return Reply(200, msgspec.json.encode(self._answers.state()) + b"\n")
         return await self._answer(request, None)
 
-    async def _remote(self, request: Request) -> Reply:
+    async def _remote(self, request: HttpRequest) -> Reply:
         if (request.method, request.path) == ("GET", ROLE):
             return _said(200, f"{self._answers.role()}\n")
         reply = await self._answer(request, self._proofs)
@@ -156,7 +159,7 @@ class Front:
             return reply
         return await self._proofs.signed(reply, request.header("authorization"))
 
-    async def _answer(self, request: Request, proofs: Proofs | None) -> Reply:
+    async def _answer(self, request: HttpRequest, proofs: Proofs | None) -> Reply:
         handler = self._methods.get(request.path)
         if request.method != "POST" or handler is None:
             return _said(404, f"there is no {request.method} {request.path[:80]}\n")

@@ -32,7 +32,7 @@ from podwright.slurm.pods.service._pods import HET_WAIT, Site
 from podwright.slurm.pods.service._queue import Listed, Listing, listed
 from podwright.slurm.pods.service._retry_limit import Tries
 from podwright.slurm.pods.service._sync import Counts
-from podwright.slurm.pods.service._vipu_server import Server
+from podwright.slurm.pods.service._vipu_server import JobServer
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionSpec, ReadyState
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("podwright.slurm")
 CLOSE_S = 10.0
 
 
-class Figures(msgspec.Struct):
+class ServiceFigures(msgspec.Struct):
     """What happened since the start. waited: jobs that waited in their prolog, for shape;
     waited_s: seconds of that. refused: jobs that were sent away. swept: partitions that a hook
     should have ended. held: jobs whose request and licences differ. proven: steps that
@@ -66,7 +66,7 @@ class Service:
     def __init__(
         self,
         site: Site,
-        server: Server,
+        server: JobServer,
         slurm: Slurm,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -76,7 +76,7 @@ class Service:
         self.slurm = slurm
         self.clock = clock
         self.books = {pod.type: Book(pod) for pod in site.pods}
-        self.figures = Figures()
+        self.figures = ServiceFigures()
         self.counts = Counts(slurm, self.hidden)
         self.changed = asyncio.Condition()
         self.het = Heterogeneous(site, slurm, self.books, self.counts, clock)

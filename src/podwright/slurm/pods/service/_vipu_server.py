@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 _V = TypeVar("_V", bound=Value)
 
 
-class Server(Protocol):
+class JobServer(Protocol):
     """What the service asks of the server. Everything raises wire.PodwrightError."""
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 
 from podwright.errors import PodwrightError
-from podwright.slurm.pods.setup._check_cluster import SLEEP, Check, Cluster, is_root
+from podwright.slurm.pods.setup._check_cluster import SLEEP, Check, ServedCluster, is_root
 from podwright.wire import ReadyState
 
 
-def promises(cluster: Cluster) -> dict[str, Check]:
+def promises(cluster: ServedCluster) -> dict[str, Check]:
     """What native mode promises of such jobs, and how to see whether it is so."""
     pod = cluster.site.pods[0]
     found: dict[str, Check] = {
@@ -33,7 +33,7 @@ def promises(cluster: Cluster) -> dict[str, Check]:
     return found
 
 
-def _forged(cluster: Cluster, block: str, licence: str) -> str:
+def _forged(cluster: ServedCluster, block: str, licence: str) -> str:
     """What is typed with -L gains nothing: alone, or beside a request. Root may type anything."""
     user = "nobody" if is_root() else None
     for words in (["podwright_job:1"], [block], [f"{licence};{block}"], [block, "--ipus=1"]):
@@ -43,7 +43,7 @@ def _forged(cluster: Cluster, block: str, licence: str) -> str:
     return ""
 
 
-def _unequal(cluster: Cluster) -> str:
+def _unequal(cluster: ServedCluster) -> str:
     """Devices of one part are never counted for another."""
     parts = ["--ipus=1", "-n1", ":", "--ipus=2", "-n1"]
     code, said = cluster.ask("sbatch", "--parsable", "-o", "/dev/null", *parts, stdin=SLEEP)
@@ -68,7 +68,7 @@ def _unequal(cluster: Cluster) -> str:
         cluster.ask("scancel", first)
 
 
-def _requeued(cluster: Cluster) -> str:
+def _requeued(cluster: ServedCluster) -> str:
     def back(job: str) -> str:
         code, said = cluster.ask("scontrol", "requeue", job)
         if code:
@@ -85,7 +85,7 @@ def _requeued(cluster: Cluster) -> str:
     return _changed(cluster, back, restarts=1)
 
 
-def _reconfigured(cluster: Cluster) -> str:
+def _reconfigured(cluster: ServedCluster) -> str:
     def read(job: str) -> str:
         code, said = cluster.ask("scontrol", "hold", job)
         if not code:
@@ -98,7 +98,7 @@ def _reconfigured(cluster: Cluster) -> str:
 
 
 def _changed(
-    cluster: Cluster, change: Callable[[str], str], *, restarts: int = 0, held: bool = False
+    cluster: ServedCluster, change: Callable[[str], str], *, restarts: int = 0, held: bool = False
 ) -> str:
     """A job to which something happens runs in the end, with its own partition, ready.
 

@@ -22,7 +22,7 @@ Check = Callable[[], str]
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ServedCluster:
     """The site and its Slurm. wait_s: how long a small job may take, beside others' jobs."""
 
     site: Site

@@ -17,7 +17,7 @@ from typing import Final
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import slurm_uid
-from podwright.slurm.pods.setup._check_cluster import Check, Cluster, is_root
+from podwright.slurm.pods.setup._check_cluster import Check, ServedCluster, is_root
 from podwright.slurm.pods.setup._native import SUBMIT, Places, backfill_window, native
 from podwright.slurm.site.files import read
 
@@ -25,7 +25,7 @@ _TRUSTED: Final = re.compile(r"^local trusted = \{ ([\d, ]+) \}", re.M)
 _FIELD: Final = re.compile(r"^(\w+)(?:\[\d+\])?\s*=\s*(.*?)\s*$")
 
 
-def promises(cluster: Cluster, folder: Path) -> dict[str, Check]:
+def promises(cluster: ServedCluster, folder: Path) -> dict[str, Check]:
     """What must be so before any job is tried."""
     found: dict[str, Check] = {
         "Slurm runs with what configure wrote": partial(_configured, cluster, folder),
@@ -39,7 +39,7 @@ def promises(cluster: Cluster, folder: Path) -> dict[str, Check]:
     return found
 
 
-def _running(cluster: Cluster) -> dict[str, list[str]]:
+def _running(cluster: ServedCluster) -> dict[str, list[str]]:
     """Slurm's settings in force by lower-case key; newer ones have several of some."""
     found: dict[str, list[str]] = {}
     for line in cluster.lines("scontrol", "show", "config"):
@@ -48,7 +48,7 @@ def _running(cluster: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def _configured(cluster: Cluster, folder: Path) -> str:
+def _configured(cluster: ServedCluster, folder: Path) -> str:
     now = _running(cluster)
     if not now:
         return cluster.ask("scontrol", "show", "config")[1][:200] or "scontrol says nothing"
@@ -65,7 +65,7 @@ def _configured(cluster: Cluster, folder: Path) -> str:
     return _counted(cluster)
 
 
-def _counted(cluster: Cluster) -> str:
+def _counted(cluster: ServedCluster) -> str:
     """Slurm has all licences of the site, as many as there are."""
     total: dict[str, int] = {}
     for line in cluster.lines("scontrol", "--oneliner", "show", "licenses"):
@@ -81,7 +81,7 @@ def _counted(cluster: Cluster) -> str:
     return ""
 
 
-def _written(cluster: Cluster, folder: Path) -> str:
+def _written(cluster: ServedCluster, folder: Path) -> str:
     """`configure` would change nothing: no line of ours was edited, no script is of another
     release. Where lines of a file stand does not matter."""
     conf = Path(*_running(cluster).get("slurm_conf", [])[:1])
@@ -106,7 +106,7 @@ def _lines(path: Path) -> list[str]:
     return sorted(read(path).splitlines()) if path.exists() else []
 
 
-def _window(cluster: Cluster) -> str:
+def _window(cluster: ServedCluster) -> str:
     now = _running(cluster).get("schedulerparameters", [""])
     least = backfill_window(",".join(now))
     if cluster.site.window_s >= least:
@@ -117,7 +117,7 @@ def _window(cluster: Cluster) -> str:
     )
 
 
-def _reached(cluster: Cluster) -> str:
+def _reached(cluster: ServedCluster) -> str:
     """PrologSlurmctld and EpilogSlurmctld run as SlurmUser: as that user the door is tried."""
     site = cluster.site
     if site.listen and not Path(site.socket).parent.exists():

@@ -10,11 +10,11 @@ from podwright.errors import PodwrightError, Unavailable
 from podwright.slurm.pods.service import parse_licences
 from podwright.slurm.pods.service._job_start import JOB
 from podwright.slurm.pods.service._sync import RESERVATION
-from podwright.slurm.pods.setup._check_cluster import Cluster
+from podwright.slurm.pods.setup._check_cluster import ServedCluster
 from podwright.wire import PartitionInfo, ReadyState
 
 
-def shelf(cluster: Cluster) -> str:
+def shelf(cluster: ServedCluster) -> str:
     """The reservation hides those that nobody can use, of each size as many as there are.
 
     What is not named there is not hidden: Slurm takes no reservation of nothing, and the service
@@ -35,7 +35,7 @@ def shelf(cluster: Cluster) -> str:
     return why
 
 
-def _hidden(cluster: Cluster) -> dict[str, int]:
+def _hidden(cluster: ServedCluster) -> dict[str, int]:
     """What Slurm's reservation hides. Raises Unavailable."""
     code, said = cluster.ask("scontrol", "--oneliner", "show", "reservation", RESERVATION)
     found = re.search(r"\bLicenses=(\S+)", said)
@@ -47,7 +47,7 @@ def _hidden(cluster: Cluster) -> dict[str, int]:
     return parse_licences(found[1])
 
 
-def _differ(cluster: Cluster, hidden: Mapping[str, int]) -> str:
+def _differ(cluster: ServedCluster, hidden: Mapping[str, int]) -> str:
     with cluster.partitions() as partitions:
         there = partitions()
     away = Counter(

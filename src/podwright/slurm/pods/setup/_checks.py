@@ -17,7 +17,7 @@ from podwright.slurm.pods.service import Site
 from podwright.slurm.pods.service._pods import HET_WAIT
 from podwright.slurm.pods.setup import _check_changes as changes
 from podwright.slurm.pods.setup import _check_files as files
-from podwright.slurm.pods.setup._check_cluster import SLEEP, Check, Cluster
+from podwright.slurm.pods.setup._check_cluster import SLEEP, Check, ServedCluster
 from podwright.slurm.pods.setup._check_static import shelf
 from podwright.wire import ReadyState
 
@@ -34,11 +34,11 @@ def promises(site: Site, folder: Path, wait_s: float = 60.0) -> dict[str, Check]
 
     folder: where `configure` wrote. wait_s: how long a small job may take.
     """
-    cluster = Cluster(site, wait_s)
+    cluster = ServedCluster(site, wait_s)
     return {**files.promises(cluster, folder), **_jobs(cluster)}
 
 
-def _jobs(cluster: Cluster) -> dict[str, Check]:
+def _jobs(cluster: ServedCluster) -> dict[str, Check]:
     site = cluster.site
     plain: dict[str, Check] = {"jobs without devices run as ever": partial(_plain, cluster)}
     if site.mode == "host-mapping":
@@ -97,40 +97,40 @@ def _jobs(cluster: Cluster) -> dict[str, Check]:
     }
 
 
-def _reservation(cluster: Cluster) -> str:
+def _reservation(cluster: ServedCluster) -> str:
     code, said = cluster.ask("scontrol", "show", "reservation", "podwright")
     return said[:200] if code or HET_WAIT not in said else ""
 
 
-def _refused(cluster: Cluster, option: str, why: str) -> str:
+def _refused(cluster: ServedCluster, option: str, why: str) -> str:
     code, said = cluster.ask("sbatch", "--test-only", option, "--wrap=true")
     return "" if code and why in said else f"it was not: {said[:200]}"
 
 
-def _runs(cluster: Cluster, option: str, *names: str) -> str:
+def _runs(cluster: ServedCluster, option: str, *names: str) -> str:
     code, said = cluster.ask("srun", option, "-n1", "sh", "-c", _NAME)
     found = said.split()[:1] or [""]
     good = not code and any(found[0].startswith(name) for name in names)
     return "" if good else said[:200] or "none in its environment"
 
 
-def _server(cluster: Cluster, option: str) -> str:
+def _server(cluster: ServedCluster, option: str) -> str:
     """A program on a node reaches the server where its job was told."""
     code, said = cluster.ask("srun", option, "-n1", "bash", "-c", _KNOCK)
     return "" if not code and said.endswith("answers") else said[-300:] or "nothing was said"
 
 
-def _allocated(cluster: Cluster, host: str) -> str:
+def _allocated(cluster: ServedCluster, host: str) -> str:
     code, said = cluster.ask("srun", "-w", host, "-n1", "sh", "-c", "echo $PODWRIGHT_ALLOCATION")
     return "" if not code and said.startswith("c") else said[:200] or "none in its environment"
 
 
-def _plain(cluster: Cluster, *options: str) -> str:
+def _plain(cluster: ServedCluster, *options: str) -> str:
     code, said = cluster.ask("srun", "-n1", *options, "true")
     return said[:200] if code else ""
 
 
-def _lives(cluster: Cluster) -> str:
+def _lives(cluster: ServedCluster) -> str:
     """A partition's life beside that of its job, which ends when it is told to."""
     command = ["srun", f"--immediate={cluster.wait_s:.0f}", "--ipus=1", "-n1"]
     command += ["sh", "-c", f"{_NAME}; read end"]
@@ -162,7 +162,7 @@ def _lives(cluster: Cluster) -> str:
     return ""
 
 
-def _each(cluster: Cluster, *options: str) -> str:
+def _each(cluster: ServedCluster, *options: str) -> str:
     """Two jobs of one submission: a partition each, at the same time."""
     code, said = cluster.ask("sbatch", "--parsable", "-o", "/dev/null", *options, stdin=SLEEP)
     if code:

@@ -13,7 +13,7 @@ from typing import Final
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import Site, dump, slurm_uid, socket_of
 from podwright.slurm.pods.service._pods import MARK
-from podwright.slurm.site.changes import Plan
+from podwright.slurm.site.changes import FileChanges
 from podwright.slurm.site.edit import OURS, changed, joined, settings, undone, with_line
 from podwright.slurm.site.files import included, lines, read
 
@@ -47,12 +47,12 @@ class Places:
         return self.slurm_conf.parent
 
 
-def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan:
+def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> FileChanges:
     """The plan of a site's mode. Raises InvalidRequest for a site that it cannot be added to."""
     conf = read(places.slurm_conf)
     base = undone(conf, path=str(places.slurm_conf))
     now = settings(base)
-    plan = Plan()
+    plan = FileChanges()
     wanted = _wanted(places, site, now)
     _check_includes(places, base, wanted)
     if not site.listen:
@@ -79,9 +79,9 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> Plan
     return plan
 
 
-def undo(places: Places) -> Plan:
+def undo(places: Places) -> FileChanges:
     """The plan that takes it back. Raises InvalidRequest where Slurm would not start after it."""
-    plan = Plan()
+    plan = FileChanges()
     conf = read(places.slurm_conf)
     _check_weights(places, conf)
     plan.texts[places.slurm_conf] = undone(conf, path=str(places.slurm_conf))
@@ -128,7 +128,7 @@ def is_ours(script: Path) -> bool:
     return read(script).startswith("-- Podwright's part of ")
 
 
-def _script(plan: Plan, path: Path, text: str | None) -> None:
+def _script(plan: FileChanges, path: Path, text: str | None) -> None:
     """One script of ours before the site's own, which is moved aside; None: as it was."""
     site = path.with_suffix(".site.lua")
     ours = path.exists() and is_ours(path)

@@ -19,7 +19,7 @@ from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailab
 from podwright.slurm.pods.service import Asked, Site, Tries
 from podwright.slurm.pods.service._job_start import Life
 from podwright.slurm.pods.service._queue import Listed, Listing
-from podwright.slurm.pods.ways._partition_leases import Caller
+from podwright.slurm.pods.ways._partition_leases import ServerCaller
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
@@ -33,7 +33,7 @@ class Way(ABC):
     def __init__(
         self,
         site: Site,
-        server: Caller,
+        server: ServerCaller,
         slurm: Slurm,
         *,
         clock: Callable[[], float] = time.monotonic,

@@ -31,7 +31,7 @@ TTL: Final = 3600.0
 _V = TypeVar("_V", bound=Value)
 
 
-class Caller(Protocol):
+class ServerCaller(Protocol):
     """What the ways ask of the server; ThreadedServer is one. Raises wire.PodwrightError."""
 
     async def call(self, method: str, request: Value, reply: type[_V]) -> _V:
@@ -47,7 +47,7 @@ def holder(lease: LeaseInfo) -> Life | None:
 
 
 async def partitions(
-    server: Caller, cluster: str = "", allocation: str = ""
+    server: ServerCaller, cluster: str = "", allocation: str = ""
 ) -> list[PartitionInfo]:
     """Partitions with their leases."""
     request = ListRequest(cluster=cluster, allocation=allocation)
@@ -55,7 +55,7 @@ async def partitions(
 
 
 async def acquire(
-    server: Caller, name: str, size: int, asked: Asked, who: Life
+    server: ServerCaller, name: str, size: int, asked: Asked, who: Life
 ) -> tuple[LeaseInfo, PartitionInfo]:
     """A lease for a job. size: devices of a reconfigurable partition; 0: all of it."""
     request = AcquireRequest(
@@ -69,7 +69,7 @@ async def acquire(
     return reply.lease, reply.partition
 
 
-async def release(server: Caller, lease: LeaseInfo) -> None:
+async def release(server: ServerCaller, lease: LeaseInfo) -> None:
     """A lease ends, if it has not yet."""
     try:
         await server.call("Release", LeaseRequest(id=lease.id, epoch=lease.epoch), Empty)
@@ -77,7 +77,7 @@ async def release(server: Caller, lease: LeaseInfo) -> None:
         return
 
 
-async def renew(server: Caller, lease: LeaseInfo) -> None:
+async def renew(server: ServerCaller, lease: LeaseInfo) -> None:
     """A lease goes on. One that is over is the next look's matter."""
     try:
         await server.call("Renew", LeaseRequest(id=lease.id, epoch=lease.epoch), LeaseInfo)

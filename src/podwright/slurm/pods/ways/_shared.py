@@ -15,12 +15,12 @@ from typing import Any
 
 from podwright.errors import Held, NotFound, PodwrightError, Unavailable, WrongState
 from podwright.placement.line import Blocks, bits
-from podwright.slurm.pods.service import Asked, Server, Service, Site, ThreadedServer, comment
+from podwright.slurm.pods.service import Asked, JobServer, Service, Site, ThreadedServer, comment
 from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._job_start import Life
 from podwright.slurm.pods.service._work import Native
 from podwright.slurm.pods.ways._partition_leases import (
-    Caller,
+    ServerCaller,
     acquire,
     handed,
     holder,
@@ -35,13 +35,13 @@ from podwright.wire import LeaseInfo, ReadyState
 class SharedBook(Book):
     """Who holds which part of the partition. leases: by job."""
 
-    def __init__(self, pod: Any, partition: str, server: Caller) -> None:
+    def __init__(self, pod: Any, partition: str, server: ServerCaller) -> None:
         super().__init__(pod)
         self._partition, self._server = partition, server
         self.blocks = Blocks((1 << pod.devices) - 1)
         self.leases: dict[int, LeaseInfo] = {}
 
-    async def refresh(self, server: Server) -> None:
+    async def refresh(self, server: JobServer) -> None:
         """Take over what the server has, but for what changed while it was asked."""
         began = self.tick()
         found = await partitions(self._server, self.pod.cluster, self.pod.allocation)
