@@ -31,8 +31,9 @@ $(VENV)/.dev: $(VENV)/.demo requirements/dev.lock
 demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up
 	@$(BIN)/python examples/demo.py
 
-check: $(VENV)/.dev  ## Layers, style and types
+check: $(VENV)/.dev  ## Layers, names, style and types
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tools.names
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
