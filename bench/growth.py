@@ -112,6 +112,8 @@ def _takeover(folder: Path, place: str) -> dict[str, object]:
     cluster = _cluster_file(folder, BEHIND)
     words = ("--storage", place)
     with _server(folder / "one", "--cluster-file", str(cluster), *words) as (client, first):
+        while not _is_active(client):  # it begins as one that stands by
+            time.sleep(0.01)
         _fill(client)
         with _server(folder / "two", *words) as (standby, _):
             first.kill()
@@ -128,6 +130,14 @@ def _takeover(folder: Path, place: str) -> dict[str, object]:
 def _answers(client: Client) -> bool:
     try:
         client.get_server_info()
+    except PodwrightError:
+        return False
+    return True
+
+
+def _is_active(client: Client) -> bool:
+    try:
+        client.list_clusters()
     except PodwrightError:
         return False
     return True

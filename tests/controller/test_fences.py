@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -253,7 +254,10 @@ async def test_a_release_speaks_for_the_hosts_it_names_alone(bare: World) -> Non
     assert await leases(bare) == []
 
 
-async def test_an_administrator_forces_and_nobody_else(bare: World) -> None:
+async def test_an_administrator_forces_and_nobody_else(
+    bare: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "podwright.events")
     await bare.create("p1", 4, caller=ALICE)
     for force in (bare.remove, bare.reset):
         await acquire(bare, "p1")
@@ -277,6 +281,12 @@ async def test_an_administrator_forces_and_nobody_else(bare: World) -> None:
     assert [what for what, _ in told] == ["LeaseEnd", "Fencing", "Fenced"]
     assert "without word from its hosts" in told[1][1]
     assert told[2][1] == f"{reply.lease.id}: by force of root, not waiting for ag1"
+    said_in_log = [(r.levelname, r.getMessage()) for r in caplog.records][-3:]
+    assert [level for level, _ in said_in_log] == ["WARNING", "WARNING", "INFO"]
+    lost, fencing, fenced = (text for _, text in said_in_log)
+    assert lost.startswith(f"a launch on partition p1 of {ALICE.name} is fenced: lease ")
+    assert fencing == f"partition p1 of {ALICE.name} is FENCING: {told[1][1]}"
+    assert fenced == f"a fence on partition p1 of {ALICE.name} is over: {told[2][1]}"
     await acquire(bare, "p1")
     await bare.remove("p1", force=True)
     assert await bare.names() == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +16,7 @@ import pytest
 from podwright.client import Client, UnixTransport
 from podwright.errors import Unavailable
 from podwright.wire import AcquireRequest, PartitionSpec
+from tests.outer.postgres import USER, Postgres
 
 pytestmark = pytest.mark.outer
 
@@ -93,3 +96,53 @@ def until(holds: Callable[[], bool], seconds: float = 300) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_postgresqls_disk_too(postgres: Postgres, tmp_path: Path) -> None:
+    """The database's own file system; what PostgreSQL logs ahead is on another."""
+    place = Path(tempfile.mkdtemp(prefix="podwright-full-", dir="/tmp"))
+    place.chmod(0o755)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(place)], check=True)
+    try:
+        space = place / "space"
+        space.mkdir()
+        shutil.chown(space, USER, USER)
+        name = place.name.replace("-", "_")
+        postgres.admin(f"CREATE TABLESPACE {name} LOCATION '{space}'")
+        postgres.admin(f"CREATE DATABASE {name} TABLESPACE {name}")
+        _reads_on(postgres.place(name), place, tmp_path / "s")
+        postgres.admin(f"DROP DATABASE {name} WITH (FORCE)")
+        postgres.admin(f"DROP TABLESPACE {name}")
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+        place.rmdir()
+
+
+def _reads_on(storage: str, place: Path, where: Path) -> None:
+    words = ["-m", "podwright.cli.vipu_server", "--preset", "pod64", "--api-port", "0"]
+    words += ["--storage", storage, "--socket", str(where)]
+    with (
+        subprocess.Popen([sys.executable, *words], stderr=subprocess.PIPE, text=True) as process,
+        Client(UnixTransport(str(where))) as client,
+    ):
+        assert process.stderr is not None
+        until(partial(creates, client, "p0"))
+        fill(place)
+        made = 0
+        for made in range(64):  # what the pages have room for
+            if not creates(client, f"x{made}"):
+                break
+        else:
+            raise AssertionError("it was never full")
+        names = {p.name for p in client.list_partitions()}
+        assert {"p0", *(f"x{n}" for n in range(made))} <= names
+        with pytest.raises(Unavailable, match=r"disk of the store .* full"):
+            client.remove_partition("p0")
+        (place / "filler").unlink()
+        until(partial(creates, client, "after"))
+        assert names <= {p.name for p in client.list_partitions()}
+        process.terminate()
+        assert process.wait(300) == 0
+        log = process.stderr.read()
+        assert "read only: " in log
+        assert "serving as before" in log

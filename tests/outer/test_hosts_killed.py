@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.launcher._relay import SILENCE
 from tests.launcher.test_killed import DEAF, sets
 from tests.outer.lab import HostsLab
 
@@ -38,6 +39,10 @@ THERE = {
     "far script": "/shim ",
 }
 PARTS = (*HERE, *THERE)
+#: Counts, on a host's own /tmp; and how far it is.
+COUNTING = """echo up
+while :; do i=$((i + 1)); echo $i >/tmp/n; mv /tmp/n /tmp/c; sleep 0.05; done"""
+COUNTED = "cat /tmp/c 2>/dev/null || echo 0"
 MARKS = ("podwright", "prted", "prterun", "tests.launcher.alone", "sleep 1000", "/shim ")
 
 
@@ -48,8 +53,8 @@ class Pair:
         self.lab, self.hosts = lab, (one, other)
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self, *options: str) -> None:
-        words = ["--num-replicas=2", "--num-instances=2", "--grace=1", "sh", "-c", DEAF]
+    def start(self, *options: str, program: str = DEAF) -> None:
+        words = ["--num-replicas=2", "--num-instances=2", "--grace=1", "sh", "-c", program]
         line = ["-m", "tests.launcher.alone", f"--host={','.join(self.hosts)}", *options, *words]
         self.process = subprocess.Popen(
             self.lab.place(self.hosts[0]).wrap(
@@ -64,6 +69,7 @@ class Pair:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0,  # as a shell has it: Ctrl-Z stops none that nobody could wake
         )
 
     def up(self) -> None:
@@ -101,21 +107,20 @@ class Pair:
         self.process.send_signal(signal.SIGCONT)
         self.signal(["poprun"], signal.SIGCONT)
 
-    def left(self, *, processes: bool = False) -> list[str]:
-        """What there is of the launch on its hosts; processes: of nothing else."""
+    def left(self) -> list[str]:
+        """What there is of the launch on its hosts."""
         found = []
         for host in self.hosts:
             for _, name, words in self._processes(host):
                 if any(mark in f"{name} {words}" for mark in MARKS):
                     found.append(f"{host}: {name} {words[:80]}")
-            if not processes:
-                listed = self.lab.exec(host, "ls", "/tmp", "/dev/shm").stdout.split()
-                found += [f"{host}: {name}" for name in listed if name.startswith("podwright-run")]
+            listed = self.lab.exec(host, "ls", "/tmp", "/dev/shm").stdout.split()
+            found += [f"{host}: {name}" for name in listed if name.startswith("podwright-run")]
         return found
 
-    def leaves_nothing(self, *, processes: bool = False) -> None:
+    def leaves_nothing(self) -> None:
         until = time.monotonic() + 300
-        while left := self.left(processes=processes):
+        while left := self.left():
             assert time.monotonic() < until, left
             time.sleep(0.2)
 
@@ -123,6 +128,18 @@ class Pair:
         """What the server was asked, renewals aside."""
         said = self.lab.exec(self.hosts[0], "cat", "/tmp/calls").stdout.split()
         return [word.strip('"') for word in said if word != '"Renew"']
+
+    def counts(self) -> list[int]:
+        """How far the instance of each host has counted."""
+        return [int(self.lab.exec(host, "sh", "-c", COUNTED).stdout) for host in self.hosts]
+
+    def count_on(self) -> list[int]:
+        """Once both have counted on; how far."""
+        before, until = self.counts(), time.monotonic() + 300
+        while any(a <= b for a, b in zip(self.counts(), before, strict=True)):
+            assert time.monotonic() < until, (before, self.counts())
+            time.sleep(0.1)
+        return self.counts()
 
     def clear(self) -> None:
         for host in self.hosts:
@@ -193,3 +210,25 @@ def test_any_set_that_is_stopped(pairs: list[Pair], batch: list[tuple[str, ...]]
         pair.leaves_nothing()
         assert pair.calls() == ["Acquire", "Release"], parts
         pair.clear()
+
+
+def test_ctrl_z_stops_both_hosts_for_as_long_as_it_takes_and_fg_goes_on(pairs: list[Pair]) -> None:
+    """Longer than a relay waits for a poprun that says nothing."""
+    pair = pairs[0]
+    pair.start(program=COUNTING)
+    pair.up()
+    pair.count_on()
+    pair.signal(["poprun"], signal.SIGTSTP)
+    time.sleep(1.0)
+    stopped = pair.counts()
+    time.sleep(SILENCE + 2.0)
+    assert pair.counts() == stopped
+    pair.wake()
+    pair.count_on()
+    pair.signal(["poprun"], signal.SIGTERM)
+    assert pair.process
+    pair.process.communicate(timeout=300)
+    assert pair.process.returncode == 128 + signal.SIGTERM
+    pair.leaves_nothing()
+    assert pair.calls() == ["Acquire", "Release"]
+    pair.clear()

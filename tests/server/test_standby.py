@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,7 @@ from podwright.server import _shared_store as shared
 from podwright.server._hardware import Source
 from podwright.server._serving import Options, _machines
 from podwright.server._standby import Standby
-from podwright.store import MemoryStore, Opened, Turn
+from podwright.store import Change, MemoryStore, Opened, Turn
 from tests.server.fakes import Http
 
 
@@ -29,6 +30,17 @@ class SharedMemory(MemoryStore):
     failure: Exception | None = None
     snatched = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        #: Tells all handles whether the disk is full.
+        self.full = asyncio.Event()
+
+    def anew(self) -> SharedMemory:
+        """Another handle of ours."""
+        other = SharedMemory()
+        other._disk, other.full = self._disk, self.full
+        return other
+
     async def turn(self) -> Turn:
         if self.failure is not None:
             raise self.failure
@@ -38,11 +50,21 @@ class SharedMemory(MemoryStore):
         if self.snatched:  # somebody was quicker between our look and our step
             self.snatched, self.left = False, 5.0
             raise AlreadyExists("another server is active", holder="a third one")
+        self._check_room()
         return await super().open()
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        self._check_room()
+        await super().commit(changes)
+
+    def _check_room(self) -> None:
+        if self.full.is_set():
+            raise Unavailable("the disk of the store is full", full=True)
 
     async def renew(self) -> None:
         if self.failure is not None:
             raise self.failure
+        self._check_room()
 
 
 class Life:
@@ -68,6 +90,7 @@ class Life:
                 self.stop,
                 self._until_end,
                 _machines(Options(storage="x", socket=Path("x")), lambda: False),
+                anew=self.store.anew,
             )
         )
 
@@ -91,6 +114,7 @@ class Life:
 async def life(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Life:
     monkeypatch.setattr(shared, "_RENEW", 0.01)
     monkeypatch.setattr(shared, "_POLL", 0.01)
+    monkeypatch.setattr(shared, "_LOOK_AGAIN", 0.01)
     return Life(folder)
 
 
@@ -99,7 +123,10 @@ async def ask(http: Http) -> wire.ServerInfo:
     return info
 
 
-async def test_it_refuses_and_names_the_active_one_then_takes_over(life: Life) -> None:
+async def test_it_refuses_and_names_the_active_one_then_takes_over(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     life.begin()
     http = await life.http()
     await life.until(lambda: life.standby.active)
@@ -119,6 +146,9 @@ async def test_it_refuses_and_names_the_active_one_then_takes_over(life: Life) -
     info = await ask(http)
     assert (info.standby, info.active, info.clusters) == (False, "", ["pod4"])
     assert life.server.calls.health() == {"status": "ok"}
+    said = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
+    assert ("podwright.server", "WARNING", "standing by; active is the other one") in said
+    assert ("podwright.events", "INFO", "active from now on, epoch 1") in said
     http.close()
     life.stop.set()
     await life.task
@@ -156,6 +186,45 @@ async def test_a_lease_that_ran_out_silences_it(life: Life) -> None:
     assert life.server.calls.health()["status"] == "standby"
     life.store.held = True
     assert (await http.post("ListPartitions"))[0] == 200
+    http.close()
+    life.stop.set()
+    await life.task
+
+
+async def test_while_its_disk_is_full_it_reads_on(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    life.store.left = 0.0
+    life.begin()
+    await life.until(lambda: life.ready)
+    http = await life.http()
+
+    async def create(name: str) -> tuple[int, str]:
+        spec = wire.PartitionSpec(name=name, size=1)
+        status, body = await http.post("CreatePartition", wire.CreateRequest(spec=spec))
+        return status, str(body.get("message", ""))
+
+    for turn in (1, 2):  # as often as the disk is full
+        assert (await create(f"p{turn}"))[0] == 200
+        life.store.full.set()
+        status, said = await create("x")
+        assert (status, "disk of the store is full" in said) == (503, True)
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            status, body = await http.post("ListPartitions")
+            assert status == 200
+            assert len(body["partitions"]) == turn
+            assert (await create("x"))[0] == 503
+        life.store.full.clear()
+        async with asyncio.timeout(60):
+            while (await create("after"))[0] != 200:  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(0.01)
+        removed, _ = await http.post("RemovePartition", wire.RemoveRequest(name="after"))
+        assert removed == 200
+    said_in_log = [r.getMessage() for r in caplog.records if r.name == "podwright.events"]
+    assert said_in_log.count("the store can be written again: serving as before") == 2
+    assert len([line for line in said_in_log if line.startswith("read only: ")]) == 2
     http.close()
     life.stop.set()
     await life.task

@@ -43,7 +43,7 @@ MAX_CALLS, MAX_CALLS_EACH = 1024, 512
 #: Requests that have begun and are not yet whole: of all, of one connection; and seconds that one
 #: may take.
 MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
-_SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY})
+_SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE),

@@ -14,6 +14,7 @@ from podwright.errors import Denied, Internal, PodwrightError, Unavailable
 from podwright.server._figures import Figures
 from podwright.server._identity import Identity
 from podwright.server._standby import Standby
+from podwright.server._traces import Traces
 from podwright.wire import METHODS, Method, ServerInfo, Value, joined, next_page
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Calls:
         self.last_end = clock()
         self.count = 0
         self.figures = Figures()
+        self.traces: Traces | None = None
         self._gate: Callable[[], PodwrightError | None] = lambda: None
         self._table = self._bound(controller)
 
@@ -69,6 +71,16 @@ class Calls:
 
         What changes something is the controller's to finish, even when the caller has gone.
         """
+        if self.traces is None:
+            return await self._carried_out(caller, method, request)
+        with self.traces.call(method.name, caller) as refused:
+            try:
+                return await self._carried_out(caller, method, request)
+            except PodwrightError as error:
+                refused(error.code)
+                raise
+
+    async def _carried_out(self, caller: Caller, method: Method, request: Value) -> Any:
         if self._ending:
             raise Unavailable("the server is ending", asked=method.name, would_work="try again")
         if (refusal := self._gate()) is not None and method.name != "GetServerInfo":

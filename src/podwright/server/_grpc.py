@@ -33,6 +33,7 @@ from podwright.gate import (
 )
 from podwright.server._calls import Calls
 from podwright.server._identity import ANONYMOUS
+from podwright.server._traces import TRACE_PARENT
 from podwright.server._web import listen
 from podwright.wire import METHODS, read_certificates
 
@@ -181,6 +182,8 @@ class GrpcFront:
             caller = ANONYMOUS
         else:
             shown: ShownService = ask.shown
+            if self._calls.traces is not None:
+                TRACE_PARENT.set(dict(shown.metadata).get("traceparent", ""))
             caller = await self._calls.identity.of_metadata(
                 shown.metadata, shown.proof, shown.certificate
             )

@@ -15,6 +15,7 @@ import msgspec
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.server._calls import Calls
+from podwright.server._traces import TRACE_PARENT
 from podwright.wire import METHODS, Method, Value
 
 #: Connections of one uid; root's scheduler may open many, a runaway loop may not open all.
@@ -77,6 +78,8 @@ class HttpFront:
             return refusal(405, "POST to it", (b"allow", b"POST"))
         method, decoder = route
         assert request.uid is not None
+        if self._calls.traces is not None:
+            TRACE_PARENT.set(request.header("traceparent"))
         try:
             caller = await self._calls.identity.of_uid(request.uid, "unix")
             value = _decoded(decoder, method, request.body)

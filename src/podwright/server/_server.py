@@ -19,6 +19,7 @@ from podwright.server._http import IDLE_SECONDS, HttpFront
 from podwright.server._identity import Identity
 from podwright.server._metrics import Gauge
 from podwright.server._sockets import SocketPlace
+from podwright.server._traces import Traces
 from podwright.server._web import WebFront
 from podwright.wire import ServerInfo
 
@@ -39,7 +40,8 @@ class Server:
     own, as vipu-server has it; else on this loop. web: where HTTP answers that
     is read only, host and port; None: nowhere.
     connection_idle: seconds until a silent connection to the socket is closed.
-    counters: what else GetServerInfo counts. clock: seconds, never backwards.
+    counters: what else GetServerInfo counts. clock: seconds, never backwards. traces: spans of
+    calls go there.
     Raises wire.InvalidRequest for a host beyond loopback.
     """
 
@@ -60,6 +62,7 @@ class Server:
         web: tuple[str, int] | None = None,
         counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
+        traces: Traces | None = None,
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
@@ -93,6 +96,7 @@ class Server:
         self._clock = clock
         self._counters = counters
         self.calls = Calls(controller, identity, self._describe, clock=clock)
+        self.calls.traces = traces
         self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
         self._web = WebFront(self.calls, self._totals, self._gauges)
         self._grpc: GrpcFront | None = None
@@ -138,6 +142,8 @@ class Server:
             finally:
                 if self._place is not None:
                     self._place.release()
+                if self.calls.traces is not None:
+                    await self.calls.traces.close()
         return self.controller.idle
 
     def adopt(self, controller: Controller, gate: Callable[[], PodwrightError | None]) -> None:

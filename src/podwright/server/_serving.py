@@ -30,6 +30,7 @@ from podwright.server._server import Server
 from podwright.server._shared_store import LEASE, owner_name, serve_shared
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
+from podwright.server._traces import open_traces
 from podwright.store import Opened, PostgresStore, SQLiteStore, Store, storage_file
 
 _log = logging.getLogger("podwright.server")
@@ -136,11 +137,13 @@ async def _serve_shared(options: Options, ready: Callable[[Server, ServedHardwar
     stop = asyncio.Event()
     _on_signals(stop)
     fault = KillPoint.asked(os.environ)
-    store = PostgresStore(
-        str(options.storage), owner=owner_name(options.host, options.port), ttl=LEASE
-    )
-    if fault is not None:
-        store = fault.store(store)
+    owner = owner_name(options.host, options.port)
+
+    def open_anew() -> PostgresStore:
+        store = PostgresStore(str(options.storage), owner=owner, ttl=LEASE)
+        return store if fault is None else fault.store(store)
+
+    store = open_anew()
     standby = Standby()
     server = _server_for(options, cast(Controller, standby), store)
 
@@ -167,6 +170,7 @@ async def _serve_shared(options: Options, ready: Callable[[Server, ServedHardwar
         _machines(options, lambda: server.calls.identity.secure),
         drivers,
         options.visible,
+        open_anew,
     )
 
 
@@ -219,6 +223,7 @@ def _server_for(
         apart=True,
         web=options.web,
         counters=lambda: {"commits": store.commits},
+        traces=open_traces(os.environ),
     )
 
 

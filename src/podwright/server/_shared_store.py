@@ -3,6 +3,8 @@
 Both answer from the start, the standby with refusals alone. When the active one lets the lease
 go, or it runs out, the standby opens the store. From then on the store refuses every commit of
 the old server, and machines refuse its calls; it notices at its next renewal and ends.
+Where the database's disk is full, the active one reads on as long as it can renew its lease, and
+opens the store anew until that can be written.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ _events = logging.getLogger("podwright.events")
 LEASE = 2.5
 _RENEW = 0.7
 _POLL = 0.25
+#: Seconds until it is tried again whether a full disk has room.
+_LOOK_AGAIN = 2.0
 
 
 class SharedStore(Store, Protocol):
@@ -45,6 +49,10 @@ class SharedStore(Store, Protocol):
 
     async def renew(self) -> None:
         """Move the end of our lease."""
+        ...
+
+    async def close(self) -> None:
+        """Let go."""
         ...
 
     @property
@@ -62,7 +70,7 @@ class Active:
     """The right to the store, from the turn on. failure: why it is over."""
 
     def __init__(self, store: SharedStore, standby: Standby) -> None:
-        self._store = store
+        self.store = store
         self._standby = standby
         self._renewal: asyncio.Task[None] | None = None
         self.failure: PodwrightError | None = None
@@ -76,11 +84,11 @@ class Active:
         reached = False
         while not stop.is_set():
             try:
-                turn = await self._store.turn()
+                turn = await self.store.turn()
                 reached = True
                 self._stands_by(turn.owner if turn.left else "")
                 if not turn.left:
-                    opened = await self._store.open()
+                    opened = await self.store.open()
                     self._renewal = asyncio.create_task(self._renew())
                     return opened
             except AlreadyExists as error:
@@ -96,7 +104,7 @@ class Active:
 
     def refusal(self) -> PodwrightError | None:
         """Why no call may be answered now: we may have been asleep while another took over."""
-        if self._store.held:
+        if self.store.held:
             return None
         return Unavailable(
             "this server's lease on its store has run out",
@@ -109,6 +117,12 @@ class Active:
             _log.warning("standing by; active is %s", active)
         self._standby.active = active
 
+    async def switch(self, store: SharedStore) -> None:
+        """Another handle of the store, which was opened since, is ours now."""
+        await self.end()
+        self.store = store
+        self._renewal = asyncio.create_task(self._renew())
+
     async def end(self) -> None:
         """Renew no more."""
         if self._renewal is not None:
@@ -119,9 +133,10 @@ class Active:
         while self.failure is None:
             await asyncio.sleep(_RENEW)
             try:
-                await self._store.renew()
+                await self.store.renew()
             except PodwrightError as error:
-                self.failure = error
+                if not error.data.get("full"):  # else there may be room before the lease is over
+                    self.failure = error
             except Exception as error:  # whatever it is: without a lease nothing may be answered
                 _log.exception("the lease on the store is renewed no more")
                 self.failure = Internal(f"the lease on the store is not renewed: {error}")
@@ -138,11 +153,13 @@ async def serve_shared(
     machines: Machines,
     drivers: Callable[[ServedHardware], Mapping[str, Driver]] = ServedHardware.drivers,
     visible: Visible | None = None,
+    anew: Callable[[], SharedStore] | None = None,
 ) -> None:
     """Stand by, then serve. server: one that serves `standby`, not started.
 
     until_end: returns when we are told to stop, or when what it asks names a failure, which
-    is raised here. drivers: those of the hardware.
+    is raised here. drivers: those of the hardware. anew: another handle of the same store, for
+    when a full disk has room again; without it the server ends when the disk is full.
     """
     active = Active(store, standby)
     failure: PodwrightError | None = None
@@ -154,14 +171,19 @@ async def serve_shared(
         _events.info("active from now on, epoch %d", opened.epoch)
         with start_without_collection():
             hardware = choose(opened)
-            controller = Controller(
-                store,
-                hardware.clusters,
-                drivers(hardware),
-                version=__version__,
-                machines=machines,
-                visible=visible,
-            )
+            its_drivers = drivers(hardware)
+
+            def make(store: Store) -> Controller:
+                return Controller(
+                    store,
+                    hardware.clusters,
+                    its_drivers,
+                    version=__version__,
+                    machines=machines,
+                    visible=visible,
+                )
+
+            controller = make(store)
             await controller.start(opened)
         server.adopt(controller, active.refusal)
         await hardware.remember(store)
@@ -170,11 +192,57 @@ async def serve_shared(
         def failed() -> PodwrightError | None:
             return controller.failure or active.failure
 
-        await until_end(failed)
-        failure = failed()
+        while True:
+            await until_end(failed)
+            failure = failed()
+            if failure is None or controller.read_only is None or anew is None:
+                break
+            _events.error("read only: %s", failure.message)
+            failure = None  # told to stop meanwhile, it ends well
+            again = await _reopened(active, anew, make, stop)
+            if again is None:
+                break
+            old, controller = controller, again
+            server.adopt(controller, active.refusal)
+            _events.info("the store can be written again: serving as before")
+            await old.close()
     finally:
         await active.end()
         await server.stop(0.0 if failure else 5.0)
-        await store.close()
+        await active.store.close()
     if failure is not None:
         raise failure
+
+
+async def _reopened(
+    active: Active,
+    anew: Callable[[], SharedStore],
+    make: Callable[[Store], Controller],
+    stop: asyncio.Event,
+) -> Controller | None:
+    """A controller over the store once that can be written; None when told to stop.
+
+    Raises wire.PodwrightError where another server has it now, or it fails in another way.
+    """
+    tried: SharedStore | None = None
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _LOOK_AGAIN)
+            return None
+        if active.failure is not None:
+            raise active.failure
+        store = anew()
+        try:
+            opened = await store.open()
+            await active.switch(store)
+            if tried is not None:  # it holds nothing any more
+                await tried.close()
+            tried = store
+            controller = make(store)
+            await controller.start(opened)
+        except Unavailable as error:
+            if not error.data.get("full"):
+                raise
+            continue
+        return controller
+    return None
