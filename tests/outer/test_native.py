@@ -18,7 +18,8 @@ import pytest
 from podwright.hosts import Munge
 from podwright.http import Reply
 from podwright.slurm.pods.service import Asked, Site
-from podwright.slurm.pods.service._hook_server import Front, Proofs
+from podwright.slurm.pods.service._hook_identity import Proofs
+from podwright.slurm.pods.service._hook_server import Front
 from podwright.slurm.pods.service._serve import proofs
 from tests.outer.lab import ALICE, Release, SlurmLab, poll
 from tests.outer.lab._folder import new_folder, remove

@@ -80,6 +80,13 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--munge-socket", metavar="PATH", default="", help="if not MUNGE's usual")
     parser.add_argument(
+        "--key",
+        metavar="FILE",
+        default="",
+        help="by which hooks and steps prove themselves over TCP instead of by MUNGE; made where "
+        "there is none (default: hook.key in --folder where slurm.conf says auth/slurm)",
+    )
+    parser.add_argument(
         "--on-failure",
         choices=("stay", "requeue", "relocate"),
         default="stay",
@@ -223,10 +230,24 @@ def _site(arguments: argparse.Namespace) -> Any:
         room_s=arguments.room_after,
         unsaid=_unsaid(arguments, what.get("pods", ())),
         listen=arguments.listen or setup.far_door(conf),
+        key=_key(arguments),
         slurm_user=setup.slurm_user(conf),
         **door,
         **what,
     )
+
+
+def _key(arguments: argparse.Namespace) -> str:
+    """The file of the key; empty: MUNGE is there."""
+    from pathlib import Path
+
+    from podwright.slurm.pods import setup
+
+    if arguments.key:
+        return str(Path(arguments.key).absolute())
+    if not setup.without_munge(Path(arguments.slurm_conf)):
+        return ""
+    return str(Path(arguments.folder).absolute() / "hook.key")
 
 
 def _unsaid(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:

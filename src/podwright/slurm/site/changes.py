@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import secrets
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -18,12 +19,14 @@ from podwright.slurm.site.files import read
 @dataclass
 class FileChanges:
     """Files with what they should hold (None: they go), links, moves (from, to), and folders that
-    are made where there are none, each with its owner's uid."""
+    are made where there are none, each with its owner's uid. secrets: files with a random key, made
+    where there are none and never shown, each with its owner's uid."""
 
     texts: dict[Path, str | None] = field(default_factory=dict)
     links: dict[Path, Path] = field(default_factory=dict)
     moves: list[tuple[Path, Path]] = field(default_factory=list)
     folders: dict[Path, int] = field(default_factory=dict)
+    secrets: dict[Path, int] = field(default_factory=dict)
 
 
 def shown(plan: FileChanges) -> str:
@@ -32,6 +35,9 @@ def shown(plan: FileChanges) -> str:
     for folder, uid in plan.folders.items():
         if not folder.exists():
             out.append(f"make {folder} for user {uid}\n")
+    for path, uid in plan.secrets.items():
+        if not path.exists():
+            out.append(f"make {path}, a key for user {uid}\n")
     moved = {a for a, _ in plan.moves}
     for path, target in plan.links.items():
         if not (path.is_symlink() and path.readlink() == target):
@@ -55,6 +61,8 @@ def carry_out(plan: FileChanges) -> None:
     try:
         for folder, uid in plan.folders.items():
             _make(folder, uid)
+        for path, uid in plan.secrets.items():
+            _make_key(path, uid)
         for path, target in plan.links.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
@@ -83,6 +91,17 @@ def _make(folder: Path, uid: int) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     os.chown(folder, uid, -1)
+
+
+def _make_key(path: Path, uid: int) -> None:
+    """A key of this user's, where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(number, "w") as file:
+            if os.geteuid() == 0:
+                os.fchown(number, uid, -1)
+            file.write(secrets.token_hex(32) + "\n")
 
 
 def _replace(path: Path, text: str) -> None:

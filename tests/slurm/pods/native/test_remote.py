@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podwright.errors import Unavailable
 from podwright.hosts import FakeMunge, MungeError
-from podwright.slurm.pods.service._hook_server import REMOTE, Front, Proofs
+from podwright.http import Reply
+from podwright.slurm.pods.service._hook_identity import CLOCKS_S, KeyProofs, Proofs, read_key, sign
+from podwright.slurm.pods.service._hook_server import REMOTE, Front
 from podwright.slurm.pods.service._standby import Role, ask_role
 from tests.whole.hostile import Hand
 
@@ -150,3 +155,54 @@ async def test_whoever_asks_learns_which_service_is_active_and_nothing_else(door
     assert await ask_role(f"127.0.0.1:{door.port}") is Role.STANDBY
     assert (await door.raw(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")).startswith("404")
     assert door.asked == []
+
+
+KEY = b"0123456789abcdef"
+
+
+async def test_without_munge_a_key_signs_the_whole_request_once() -> None:
+    now = [1000.0]
+    proofs = KeyProofs(KEY, lambda: now[0])
+
+    def shown(key: bytes = KEY, at: str = "1000", nonce: str = "a", body: bytes = BODY) -> str:
+        return f"Podwright {at} {nonce} {sign(key, at, nonce, '/slurm.v1/JobBegins', body)}"
+
+    async def problem(said: str, path: str = "JobBegins") -> str:
+        return await proofs.problem(said, f"/slurm.v1/{path}", BODY)
+
+    assert await problem(shown()) == ""
+    assert "shown before" in await problem(shown())
+    for said in ("", "MUNGE x", "Podwright 1 2", f"Podwright x a {'0' * 64}"):
+        assert "needs a signature" in await problem(said)
+    for said in (shown(b"another key here"), shown(nonce="b", body=b"{}"), shown(nonce="b")[:-1]):
+        assert "another key or request" in await problem(said)
+    assert "another key or request" in await problem(shown(nonce="b"), "JobEnded")
+    now[0] += CLOCKS_S + 1
+    assert "another time" in await problem(shown(nonce="c"))
+    now[0] += 1
+    assert await problem(shown(at="1302", nonce="a")) == "", "it was forgotten with its time"
+    assert await problem(shown(at="1303", nonce="d")) == ""
+
+
+async def test_an_answer_is_signed_with_the_request_that_it_answers() -> None:
+    reply = Reply(200, b"yes\n", "text/plain", ((b"connection", b"close"),))
+    good = (await KeyProofs(KEY).signed(reply, "Podwright 1000 a 0f")).headers[-1]
+    mac = hmac.new(KEY, b"200\n1000 a 0f\nyes\n", "sha256").hexdigest()
+    assert good == (b"authentication-info", f"Podwright {mac}".encode())
+    for other, shown in ((reply._replace(status=400), "1000 a 0f"), (reply, "1000 b 0f")):
+        assert (await KeyProofs(KEY).signed(other, f"Podwright {shown}")).headers[-1] != good
+
+
+def test_a_key_is_nobodys_but_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "hook.key"
+    with pytest.raises(Unavailable, match="No such file"):
+        read_key(path)
+    path.write_text("short\n")
+    path.chmod(0o600)
+    with pytest.raises(Unavailable, match="too short"):
+        read_key(path)
+    path.write_bytes(KEY + b"\nmore")
+    assert read_key(path) == KEY
+    path.chmod(0o640)
+    with pytest.raises(Unavailable, match="can be read by others"):
+        read_key(path)

@@ -108,6 +108,17 @@ static int connect_tcp(const char *address, long long deadline)
 const char *munge_socket;
 char http_problem[512];
 
+const char *no_credential(void)
+{
+	return hook_key ? " (no signature: is the key readable, and OpenSSL's libcrypto here?)"
+			: " (no MUNGE credential for TCP: is munged running?)";
+}
+
+static const char *scheme(void)
+{
+	return hook_key ? "Podwright" : "MUNGE";
+}
+
 static uid_t trusted[TRUSTED_MAX];
 static int trusted_count;
 
@@ -182,10 +193,10 @@ static char *credential(const char *body)
  * zero byte. Its word is the payload of a credential that counts once. */
 static bool vouched(const char *head, const char *proof, const struct answer *said)
 {
-	static const char name[] = "\r\nAuthentication-Info: MUNGE ";
+	char name[64], shown[REQUEST_MAX + ANSWER_MAX], before[REQUEST_MAX];
+	int named = snprintf(name, sizeof name, "\r\nAuthentication-Info: %s ", scheme());
 	const char *at = strcasestr(head, name);
-	char shown[REQUEST_MAX + ANSWER_MAX], before[REQUEST_MAX];
-	size_t length = at ? strcspn(at + sizeof name - 1, "\r") : 0;
+	size_t length = at ? strcspn(at + named, "\r") : 0;
 	int begins = snprintf(before, sizeof before, "%d\n%s\n", said->status, proof), size = 0;
 	struct munge m;
 	void *payload = NULL;
@@ -193,11 +204,14 @@ static bool vouched(const char *head, const char *proof, const struct answer *sa
 	gid_t gid;
 	bool good;
 
-	if (!length || length >= sizeof shown || begins < 0 || (size_t)begins >= sizeof before ||
-	    !munge_begin(&m))
+	if (!length || length >= sizeof shown || begins < 0 || (size_t)begins >= sizeof before)
 		return false;
-	memcpy(shown, at + sizeof name - 1, length);
+	memcpy(shown, at + named, length);
 	shown[length] = '\0';
+	if (hook_key)
+		return key_vouches(shown, before, said);
+	if (!munge_begin(&m))
+		return false;
 	good = m.decode(shown, m.context, &payload, &size, &uid, &gid) == 0 && payload &&
 	       is_trusted(uid) && (size_t)size == (size_t)begins + said->length &&
 	       memcmp(payload, before, (size_t)begins) == 0 &&
@@ -278,13 +292,14 @@ int http_post(const char *address, const char *path, const char *body, long long
 	out->body[0] = '\0';
 	if (!local && strncmp(address, "tcp:", 4) != 0)
 		return -1;
-	if (!local && !(proof = credential(body)))
+	if (!local && !(proof = hook_key ? key_credential(path, body) : credential(body)))
 		return NO_CREDENTIAL;
 	length = snprintf(request, sizeof request,
 			  "POST %s HTTP/1.0\r\nHost: podwright\r\nContent-Type: application/json\r\n"
-			  "Content-Length: %zu\r\n%s%s%s\r\n%s",
-			  path, strlen(body), proof ? "Authorization: MUNGE " : "",
-			  proof ? proof : "", proof ? "\r\n" : "", body);
+			  "Content-Length: %zu\r\n%s%s%s%s%s\r\n%s",
+			  path, strlen(body), proof ? "Authorization: " : "",
+			  proof ? scheme() : "", proof ? " " : "", proof ? proof : "",
+			  proof ? "\r\n" : "", body);
 	if (length < 0 || (size_t)length >= sizeof request) {
 		free(proof);
 		return -1;
@@ -307,8 +322,8 @@ int http_post(const char *address, const char *path, const char *body, long long
 	}
 	if (result == NOT_VOUCHED) {
 		snprintf(http_problem, sizeof http_problem,
-			 "%s: what answered there is not Podwright's service by MUNGE, it said %d: "
-			 "%.200s", address, out->status, out->body);
+			 "%s: what answered there is not Podwright's service by %s, it said %d: "
+			 "%.200s", address, scheme(), out->status, out->body);
 		out->status = 0;
 		out->length = 0;
 		out->body[0] = '\0';

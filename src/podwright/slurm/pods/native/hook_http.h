@@ -30,12 +30,25 @@ extern const char *munge_socket;
  * or it is none. */
 bool trust(const char *uid);
 
+/* A file whose first line is the key that stands in for MUNGE; NULL: MUNGE it is. */
+extern const char *hook_key;
+
+/* What proves a request by the key, to be freed: time, nonce, and the MAC of these, the path and the
+ * body. NULL without the key or OpenSSL. See hook_key.c. */
+char *key_credential(const char *path, const char *body);
+
+/* Is this the MAC of an answer? before: what it begins with, the request's credential included. */
+bool key_vouches(const char *shown, const char *before, const struct answer *said);
+
+/* Why nothing could prove a request, in words. */
+const char *no_credential(void);
+
 /* Why the last address did not decide, for a log; empty: nothing was asked yet. */
 extern char http_problem[512];
 
 /* POSTs `body` to `path` at one address: "unix:/path" or "tcp:host:port" (a numeric address or a
  * name). Ends by `deadline` (now_ms) whatever the server does. 0 and the answer, or -1, or
- * NO_CREDENTIAL where MUNGE could not vouch for us. */
+ * NO_CREDENTIAL where neither MUNGE nor the key could vouch for us. */
 int http_post(const char *address, const char *path, const char *body, long long deadline,
 	      struct answer *out);
 

@@ -11,6 +11,7 @@
  *   before-prolog-slurmctld /usr/local/...     the site's own script, run first (also before-epilog-)
  *   trust 64030                                as whom the service may answer over TCP, beside root
  *   munge-socket /run/munge/munge.socket.2     if not at its usual place
+ *   key /etc/podwright/slurm/hook.key          proves requests over TCP, where there is no MUNGE
  *   licence ipu                                jobs whose licences lack this name are none of ours
  *   log /var/log/slurm/slurmctld.log         what is wrong is said there, beside syslog
  *   drain /usr/bin/scontrol                    the hosts of a job whose end failed are taken out
@@ -44,6 +45,7 @@ struct settings {
 	char before[2][LINE_MAX_]; /* prolog, epilog */
 	char licence[64];
 	char munge[ADDRESS_MAX];
+	char key[LINE_MAX_];
 	char scontrol[ADDRESS_MAX];
 	char slurm_conf[LINE_MAX_];
 };
@@ -130,6 +132,8 @@ static bool set(struct settings *s, const char *key, const char *value)
 		return copy(s->munge, sizeof s->munge, value);
 	if (strcmp(key, "trust") == 0)
 		return trust(value);
+	if (strcmp(key, "key") == 0)
+		return copy(s->key, sizeof s->key, value);
 	if (strcmp(key, "drain") == 0)
 		return copy(s->scontrol, sizeof s->scontrol, value);
 	if (strcmp(key, "slurm-conf") == 0)
@@ -289,9 +293,7 @@ static int ask(struct settings *s, const char *path, const char *body, long seco
 	if (failed) {
 		complain("podwright: job %s: no server answered within %ld s%s: %.400s",
 			 getenv("SLURM_JOB_ID"), seconds,
-			 failed == NO_CREDENTIAL
-				 ? " (no MUNGE credential for TCP: is munged running?)"
-				 : "",
+			 failed == NO_CREDENTIAL ? no_credential() : "",
 			 http_problem);
 		return EXIT_NO_SERVER;
 	}
@@ -327,6 +329,8 @@ int main(int argc, char **argv)
 		return 2;
 	if (*s.munge)
 		munge_socket = s.munge;
+	if (*s.key)
+		hook_key = s.key;
 	failed = s.before[epilog][0] ? run_before(s.before[epilog]) : 0;
 	/* A job that ended is told to the server whatever the site's own script thought of it. */
 	if (!getenv("SLURM_JOB_ID") || !ours(licences, s.licence))

@@ -11,8 +11,8 @@
  * prove=ADDRESS, once or several times: where the service is, as in hook.conf. Each step of a job
  * with devices asks it, before anything of the user's runs, whether the job holds them; without
  * that its tasks end with 75, and a batch job goes back to the queue: held where the service said
- * no. munge=PATH: MUNGE's socket, if not at its usual place; trust=UID: as whom the service
- * may answer over TCP, beside root. prove-all=yes: every step asks, since
+ * no. munge=PATH: MUNGE's socket, if not at its usual place; key=PATH: the key that stands
+ * in for MUNGE; trust=UID: as whom the service may answer over TCP, beside root. prove-all=yes: every step asks, since
  * nothing of a job shows that it has devices (host mapping: its hosts do).
  *
  * Where the name does not follow from the job's id (ask=yes), it stands in the job's AdminComment:
@@ -106,6 +106,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 			prove_all = 1;
 		} else if (strncmp(argv[k], "munge=", 6) == 0) {
 			munge_socket = argv[k] + 6;
+		} else if (strncmp(argv[k], "key=", 4) == 0) {
+			hook_key = argv[k] + 4;
 		} else if (strncmp(argv[k], "trust=", 6) == 0 && trust(argv[k] + 6)) {
 			continue;
 		} else if (strncmp(argv[k], "prove=", 6) == 0 && doors_add(&doors, argv[k] + 6)) {

@@ -56,8 +56,7 @@ enum proof step_proof(struct doors *doors, const struct claim *claim, char *said
 	if (failed) {
 		snprintf(said, size, "podwright slurm serve did not answer within %d s at %s%s",
 			 seconds, doors->at[0],
-			 failed == NO_CREDENTIAL ? " (no MUNGE credential: is munged running?)"
-						 : "");
+			 failed == NO_CREDENTIAL ? no_credential() : "");
 		return UNKNOWN;
 	}
 	answer.body[strcspn(answer.body, "\n")] = '\0';

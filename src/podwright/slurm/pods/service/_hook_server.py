@@ -1,9 +1,8 @@
 """The front for hooks: a POST and an answer over a Unix socket, for root and Slurm's user alone.
 
 The hook speaks HTTP/1.0, one request a connection. What it asked for goes on although it goes
-away: it asks again, and finds the work done. A hook on another host comes over TCP and shows a
-MUNGE credential of Slurm's user, whose payload is the request's body: neither can be used without
-the other, and both only once. What it is answered is signed in the same way.
+away: it asks again, and finds the work done. One on another host comes over TCP and proves itself,
+and what it is answered is proven in the same way (`_hook_identity`).
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ from typing import Any, Protocol
 import msgspec
 
 from podwright.errors import InvalidRequest, PodwrightError
-from podwright.hosts import MungeError, Vouches
+from podwright.hosts import MungeError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.slurm.pods.service._hook_identity import Identity
 from podwright.slurm.pods.service._job_request import Asked
 from podwright.slurm.pods.service._standby import PATH as ROLE
 
@@ -29,47 +29,6 @@ LOCAL = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
 REMOTE = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
 _DECIDED = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
 Handler = Callable[[Asked], Awaitable[str]]
-
-
-class Proofs:
-    """Whom hooks over TCP must be. uids: root and Slurm's user."""
-
-    def __init__(self, munge: Vouches, uids: Collection[int]) -> None:
-        self._munge, self._uids = munge, uids
-
-    async def signed(self, reply: Reply, shown: str) -> Reply:
-        """The answer with a credential of ours over its status, the request's credential and what
-        it says, so that nobody else can let a job begin. Without MUNGE: as it is, and it counts
-        for nothing."""
-        credential = shown.partition(" ")[2].strip()
-        assert isinstance(reply.body, bytes)
-        said = f"{reply.status}\n{credential}\n".encode() + reply.body
-        try:
-            ours = await asyncio.to_thread(self._munge.encode, said)
-        except MungeError:
-            return reply
-        word = (b"authentication-info", f"MUNGE {ours}".encode())
-        return reply._replace(headers=(*reply.headers, word))
-
-    async def problem(self, shown: str, body: bytes) -> str:
-        """Why a request is not to be believed; empty: it is. shown: its Authorization.
-
-        Raises MungeError without MUNGE.
-        """
-        scheme, _, credential = shown.partition(" ")
-        if scheme.lower() != "munge":
-            return "over TCP a request needs a MUNGE credential"
-        try:
-            proven = await asyncio.to_thread(self._munge.decode, credential.strip())
-        except MungeError as error:
-            if error.absent:
-                raise
-            return f"MUNGE credential: {error}"
-        if proven.payload != body:
-            return "the MUNGE credential is that of another request"
-        if proven.uid not in self._uids:
-            return f"user {proven.uid} is not Slurm's"
-        return ""
 
 
 class Answers(Protocol):
@@ -108,7 +67,7 @@ class Front:
     def __init__(
         self,
         answers: Answers,
-        proofs: Proofs | None = None,
+        proofs: Identity | None = None,
         uids: Collection[int] | None = None,
     ) -> None:
         self._answers = answers
@@ -159,14 +118,14 @@ class Front:
             return reply
         return await self._proofs.signed(reply, request.header("authorization"))
 
-    async def _answer(self, request: HttpRequest, proofs: Proofs | None) -> Reply:
+    async def _answer(self, request: HttpRequest, proofs: Identity | None) -> Reply:
         handler = self._methods.get(request.path)
         if request.method != "POST" or handler is None:
             return _said(404, f"there is no {request.method} {request.path[:80]}\n")
         if proofs is not None:
             try:
                 shown = request.header("authorization")
-                problem = await proofs.problem(shown, request.body)
+                problem = await proofs.problem(shown, request.path, request.body)
             except MungeError as error:
                 return _said(503, f"MUNGE does not answer here: {error}\n")  # the hook asks again
             if problem:

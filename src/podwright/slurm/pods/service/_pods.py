@@ -112,7 +112,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     slurm_user: SlurmUser of slurm.conf, as whom hooks come.
     listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
     of root or of slurm_user; empty: nowhere. Several, with commas: a service on each of these
-    hosts, one of them active. munge_socket: if not at its usual place.
+    hosts, one of them active. munge_socket: if not at its usual place. key: a file by which they
+    prove themselves instead, where there is no MUNGE; empty: by MUNGE.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -135,6 +136,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     listen: str = ""
     slurm_user: str = "root"
     munge_socket: str = ""
+    key: str = ""
 
     @property
     def doors(self) -> tuple[str, ...]:

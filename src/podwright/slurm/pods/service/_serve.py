@@ -14,7 +14,8 @@ from typing import Any
 from podwright.errors import PodwrightError, Unavailable
 from podwright.hosts import Munge, MungeError
 from podwright.http import more_descriptors
-from podwright.slurm.pods.service._hook_server import Front, Proofs
+from podwright.slurm.pods.service._hook_identity import Identity, KeyProofs, Proofs, read_key
+from podwright.slurm.pods.service._hook_server import Front
 from podwright.slurm.pods.service._hook_socket import (
     callers,
     gone,
@@ -125,7 +126,7 @@ class Doors:
         _log.info("listens at %s", self.path)
         if far is not None:
             await self._front.start_remote(far)
-            _log.info("listens for those with a MUNGE credential at %s", site.doors[place])
+            _log.info("listens for those who prove themselves at %s", site.doors[place])
         self.opened = True
         return place
 
@@ -139,8 +140,11 @@ class Doors:
             await self._front.finish(_GRACE_S)
 
 
-def proofs(site: Site) -> Proofs:
-    """Whom hooks over TCP must be: root, or Slurm's user. Raises Unavailable without MUNGE."""
+def proofs(site: Site) -> Identity:
+    """Whom hooks over TCP must be: root, or Slurm's user. Raises Unavailable without the key or
+    MUNGE."""
+    if site.key:
+        return KeyProofs(read_key(Path(site.key)))
     try:
         munge = Munge(site.munge_socket)
         munge.encode(b"")

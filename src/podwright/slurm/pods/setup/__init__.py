@@ -9,6 +9,7 @@ from podwright.slurm.pods.setup._reachability import (
     far_door,
     munge_socket,
     server_host,
+    without_munge,
 )
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "survey",
     "undo",
     "window",
+    "without_munge",
 ]

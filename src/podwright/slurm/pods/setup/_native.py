@@ -57,6 +57,8 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> File
     _check_includes(places, base, wanted)
     if not site.listen:
         plan.folders[Path(site.socket).parent] = slurm_uid(site)
+    if site.key:
+        plan.secrets[Path(site.key)] = slurm_uid(site)
     plan.texts[places.folder / "native.toml"] = dump(site)
     plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now, trusted)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
@@ -70,6 +72,7 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> File
         words += f" socket={socket}"
     words += "".join(f" prove={door}" for door in _doors(site))
     words += f" munge={site.munge_socket}" if site.munge_socket else ""
+    words += f" key={site.key}" if site.key else ""
     words += "".join(f" trust={uid}" for uid in _signers(site, trusted))
     words += _PLUGIN.get(site.mode, "")
     before = read(stack) if stack.exists() else _NEW
@@ -242,6 +245,7 @@ def _hook_conf(places: Places, site: Site, now: Mapping[str, str], trusted: Sequ
         "# Written by podwright slurm configure.",
         *(f"server {door}" for door in _doors(site)),
         *([f"munge-socket {site.munge_socket}"] if site.munge_socket else []),
+        *([f"key {site.key}"] if site.key else []),
         *(f"trust {uid}" for uid in _signers(site, trusted)),
         f"licence {MARK}",
         "prolog-seconds 60",

@@ -94,6 +94,11 @@ def _is_local(host: str) -> bool:
         return False
 
 
+def without_munge(slurm_conf: Path) -> bool:
+    """Do Slurm's own daemons know each other by a key (auth/slurm)?"""
+    return settings("\n".join(lines(slurm_conf))).get("authtype", "").lower() == "auth/slurm"
+
+
 def munge_socket(slurm_conf: Path) -> str:
     """MUNGE's socket, where AuthInfo names one."""
     said = settings("\n".join(lines(slurm_conf))).get("authinfo", "")
