@@ -90,7 +90,7 @@ def _one(arguments: argparse.Namespace) -> int:
 
     ask = _asker(dict(os.environ))
     job = efficiency.one_job(ask, arguments.job)
-    folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.id}.gpus")
+    folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.raw}.gpus")
     found = efficiency.report(job, efficiency.read_samples(folder))
     if arguments.comment:
         _keep(ask, found)
@@ -148,11 +148,12 @@ def _table(rows: list[Row], name: str) -> None:
     def share(value: float | None) -> str:
         return "" if value is None else f"{value:.0f} %"
 
-    header = (name, "Jobs", "GPU hours", "Waited", "95 % below", "GPUs", "Cores", "Memory", "Time")
+    header = (name, "Jobs", "Waiting", "GPU hours", "Waited", "95 % below", "GPUs", "Cores")
     lines = [
         (
             row.name + (" *" if row.starves else ""),
             row.jobs,
+            row.waiting,
             f"{row.gpu_hours:.1f}",
             span(row.waited),
             span(row.waited_95),
@@ -160,7 +161,7 @@ def _table(rows: list[Row], name: str) -> None:
         )
         for row in rows
     ]
-    print(table(header, lines))
+    print(table((*header, "Memory", "Time"), lines))
     print("GPUs, Cores, Memory, Time: the share that was used of what jobs had.")
     if any(row.starves for row in rows):
         print("* starves: half of its jobs waited for longer than half of them ran.")
@@ -196,8 +197,8 @@ def _keep(ask: Any, found: Efficiency) -> None:
             would_work="--line prints it",
         )
     text = mark + efficiency.line(found)
-    words = ["where", f"jobid={found.job.id}", "set", f"AdminComment={text}"]
-    running = ["scontrol", "update", f"JobId={found.job.id}", f"AdminComment={text}"]
+    words = ["where", f"jobid={found.job.raw}", "set", f"AdminComment={text}"]
+    running = ["scontrol", "update", f"JobId={found.job.raw}", f"AdminComment={text}"]
     if ask(running) is None and ask(["sacctmgr", "-i", "modify", "job", *words]) is None:
         raise Unavailable(
             "neither scontrol nor sacctmgr wrote it",

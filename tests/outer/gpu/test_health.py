@@ -95,6 +95,16 @@ def test_a_job_leaves_an_ill_node_by_itself(lab: IllLab) -> None:
     poll("the drained node", lambda: lab.drained() == {"n1": "podwright: GPU 1 XID 79"})
 
 
+def test_slurmd_itself_asks_for_the_check(lab: IllLab) -> None:
+    """It does at its start, and then at every interval."""
+    lab.gpu("n5", "xid = 79")
+    lab.kill_daemon("n5")
+    lab.start_daemon("n5")
+    poll("the drained node", lambda: lab.drained() == {"n5": "podwright: GPU 1 XID 79"})
+    poll("slurmd's log", lambda: "health_check failed: rc:1" in lab.log("n5"))
+    assert "GPU 1 XID 79" in lab.log("n5")
+
+
 def test_a_jobs_own_fault_drains_no_node(lab: IllLab) -> None:
     lab.gpu("n1", "xid = 31")
     job = lab.submit("exit 3", "-w", "n1", "--gpus-per-node=1")

@@ -156,17 +156,18 @@ def sacct(**fields: str) -> str:
 def test_sacct_is_read() -> None:
     text = "\n".join((
         sacct(
-            JobID="7", JobName="a|b", User="alice", Partition="gpu", State="CANCELLED by 0",
+            JobID="7_3", JobIDRaw="9", JobName="a|b",
+            User="alice", Partition="gpu", State="CANCELLED by 0",
             Submit="1700000000", Start="1700000060", End="1700000160", ElapsedRaw="100",
             TimelimitRaw="60", AllocTRES="billing=4,cpu=4,gres/gpu:a100=2,gres/gpu=2,mem=8G,node=1",
             NNodes="1", NodeList="n1", TotalCPU="00:00:00", WorkDir="/home/alice",
         ),
         sacct(
-            JobID="7.batch", TotalCPU="01:40.500", MaxRSS="1000K", NTasks="1",
+            JobID="7_3.batch", TotalCPU="01:40.500", MaxRSS="1000K", NTasks="1",
             TRESUsageInTot="cpu=00:01:40,mem=1G,gres/gpuutil=80",
             TRESUsageInMax="cpu=00:01:40,gres/gpumem=10G,gres/gpuutil=83",
         ),
-        sacct(JobID="7.0", TotalCPU="1-00:00:01", TRESUsageInTot="mem=2G", NTasks="4"),
+        sacct(JobID="7_3.0", TotalCPU="1-00:00:01", TRESUsageInTot="mem=2G", NTasks="4"),
         sacct(JobID="8", Start="Unknown", State="PENDING", Submit="1700000000"),
     ))  # fmt: skip
     first, second = read_jobs(text)
@@ -174,15 +175,16 @@ def test_sacct_is_read() -> None:
     assert (first.cpus, first.memory, first.gpus) == (4, 8192, 2)
     assert first.cpu_seconds == pytest.approx(100.5 + 86401)
     assert (first.used_memory, first.gpu_peak, first.gpu_memory) == (2048, 83, 10240)
-    assert (first.tasks, first.folder) == (4, "/home/alice")
+    assert (first.tasks, first.folder, first.raw) == (4, "/home/alice", "9")
     assert (second.start, second.waited, second.cpu_seconds) == (0, 0, None)
 
 
 def test_a_month_in_one_table() -> None:
     short = JOB._replace(partition="debug", gpus=1, seconds=60, submit=START - 3600, limit=600)
     said = JOB._replace(comment="podwright: GPUs 25 % busy, 6 of 8 used")
-    pending = JOB._replace(start=0)
-    rows = month([JOB, said, short, short, short, pending])
+    pending = JOB._replace(start=0, state="PENDING", partition="debug")
+    never = JOB._replace(start=0, state="CANCELLED")
+    rows = month([JOB, said, short, short, short, pending, never])
     assert [row.name for row in rows] == ["gpu", "debug", "all"]
     gpu, debug, everything = rows
     assert (gpu.jobs, gpu.gpu_hours, gpu.waited, gpu.starves) == (2, 32.0, 600, False)
@@ -190,6 +192,7 @@ def test_a_month_in_one_table() -> None:
     assert gpu.cores == pytest.approx(100 * 10 / 64)
     assert gpu.time == pytest.approx(100 * 7200 / 86400)
     assert debug.starves
+    assert (gpu.waiting, debug.waiting, everything.waiting) == (0, 1, 1)
     assert debug.gpus is None
     assert everything.jobs == 5
     assert [row.name for row in month([JOB], "user")] == ["alice"]

@@ -19,7 +19,7 @@ Ask = Callable[[Sequence[str]], str | None]
 _FIELDS = (
     *("JobID", "JobName", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw"),
     *("TimelimitRaw", "AllocTRES", "NNodes", "NodeList", "TotalCPU", "MaxRSS", "TRESUsageInTot"),
-    *("TRESUsageInMax", "NTasks", "AdminComment", "WorkDir"),
+    *("TRESUsageInMax", "NTasks", "AdminComment", "WorkDir", "JobIDRaw"),
 )
 #: What a job's name may hold, and sacct's separator too, so another one is asked for.
 _CUT = "\x1f"
@@ -29,7 +29,8 @@ class Job(NamedTuple):
     """One job. submit, start, end: seconds since 1970, 0: not yet. seconds: that it ran. limit:
     seconds, 0: none. cpus, memory (MiB), gpus: that it had. cpu_seconds, used_memory (MiB): that
     it used; None where nothing was gathered. gpu_peak: per cent, gpu_memory: MiB, the highest of
-    any task's, by Slurm's accounting."""
+    any task's, by Slurm's accounting. raw: its number, which an array's task has beside its name.
+    """
 
     id: str
     name: str
@@ -53,6 +54,7 @@ class Job(NamedTuple):
     tasks: int = 0
     comment: str = ""
     folder: str = ""
+    raw: str = ""
 
     @property
     def waited(self) -> int:
@@ -126,6 +128,7 @@ def _job(words: dict[str, str]) -> Job:
         gpus=int(gpus),
         comment=words["AdminComment"],
         folder=words["WorkDir"],
+        raw=words["JobIDRaw"] or words["JobID"],
     )
 
 

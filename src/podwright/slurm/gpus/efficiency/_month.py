@@ -13,12 +13,17 @@ _SAID = re.compile(r"GPUs (\d+) % busy", re.I)  # sacctmgr makes letters small
 
 
 class Row(NamedTuple):
-    """Jobs together. waited: seconds, median and what 95 of 100 stayed below. cores, memory, time,
-    gpus: the share that was used of what they had, per cent; None: not known. starves: whether
-    half of its jobs waited for longer than half of them ran."""
+    """Jobs together.
+
+    jobs: those that started; waiting: those that wait now. waited: seconds, the median and what 95
+    of 100 stayed below. cores, memory, time, gpus: the share that was used of what they had, per
+    cent; None: not known. starves: whether half of its jobs waited for longer than half of them
+    ran.
+    """
 
     name: str
     jobs: int
+    waiting: int
     gpu_hours: float
     waited: float
     waited_95: float
@@ -31,22 +36,24 @@ class Row(NamedTuple):
 
 def month(jobs: Iterable[Job], by: str = "partition") -> list[Row]:
     """A row for each partition, or each user (by: `user`), most GPU hours first; then all."""
-    started = [job for job in jobs if job.start]
+    known = [job for job in jobs if job.start or job.state == "PENDING"]
     groups: dict[str, list[Job]] = {}
-    for job in started:
+    for job in known:
         groups.setdefault(job.user if by == "user" else job.partition, []).append(job)
     rows = [_row(name, some) for name, some in groups.items()]
     rows.sort(key=lambda row: (-row.gpu_hours, row.name))
-    return [*rows, *([_row("all", started)] if len(rows) > 1 else [])]
+    return [*rows, *([_row("all", known)] if len(rows) > 1 else [])]
 
 
-def _row(name: str, jobs: Sequence[Job]) -> Row:
+def _row(name: str, every: Sequence[Job]) -> Row:
+    jobs = [job for job in every if job.start]
     waits = sorted(job.waited for job in jobs)
     runs = sorted(job.seconds for job in jobs)
     median = _rank(waits, 0.5)
     return Row(
         name=name,
         jobs=len(jobs),
+        waiting=len(every) - len(jobs),
         gpu_hours=sum(job.gpu_hours for job in jobs),
         waited=median,
         waited_95=_rank(waits, 0.95),

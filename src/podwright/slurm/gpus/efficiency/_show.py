@@ -47,7 +47,8 @@ def facts(found: Efficiency) -> list[tuple[str, object]]:
         share = 100 * found.cores / job.cpus if job.cpus else 0
         rows.append(("Cores", f"{found.cores:.1f} of {job.cpus} at work ({share:.0f} %)"))
     else:
-        rows.append(("Cores", f"{job.cpus}; their use is not gathered (JobAcctGatherType)"))
+        why = "is not gathered (JobAcctGatherType)" if job.end else "is known when its steps end"
+        rows.append(("Cores", f"{job.cpus}; their use {why}"))
     if found.memory is not None:
         rows.append(("Memory", f"{_of(found.memory, job.memory)} at most"))
     if found.gpu_load is not None:
