@@ -18,6 +18,7 @@ from podwright.agents._state_file import KeptMachine
 
 if TYPE_CHECKING:
     from podwright.agents._agent_server import Agent
+    from podwright.agents._figures import figures
 
 __all__ = [
     "EPOCH_LIMIT",
@@ -36,6 +37,7 @@ __all__ = [
     "Secret",
     "SimulatedDevice",
     "SimulatedMachine",
+    "figures",
     "machine_key",
     "read_key",
 ]
@@ -46,4 +48,8 @@ def __getattr__(name: str) -> Any:
         from podwright.agents._agent_server import Agent
 
         return Agent
+    if name == "figures":
+        from podwright.agents._figures import figures
+
+        return figures
     raise AttributeError(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class Agent:
         self._certs = certs
         self._one_at_a_time = asyncio.Lock()
         self._server: Any = None
+        #: Calls by method and how they ended: `OK`, or a refusal's code.
+        self.calls: Counter[tuple[str, str]] = Counter()
 
     async def start(self, host: str, port: int) -> int:
         """Answer on this address; port 0 takes a free one. Returns the port.
@@ -135,7 +138,9 @@ class Agent:
                 if self._secret is not None:
                     proof = self._secret.prove(nonce, reply)
                     context.set_trailing_metadata(((PROOF_KEY, proof),))
+                self.calls[name, "OK"] += 1
                 return reply
+            self.calls[name, refusal.code] += 1
             _log.info("%s: %s", name, refusal.message)
             await context.abort(
                 grpc.StatusCode[refusal.code],

@@ -87,6 +87,12 @@ def add_parser(verbs: Any) -> None:
         "there is none (default: hook.key in --folder where slurm.conf says auth/slurm)",
     )
     parser.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        default="",
+        help="where `slurm serve` has figures for Prometheus, such as 127.0.0.1:8093",
+    )
+    parser.add_argument(
         "--on-failure",
         choices=("stay", "requeue", "relocate"),
         default="stay",
@@ -232,6 +238,7 @@ def _site(arguments: argparse.Namespace) -> Any:
         listen=arguments.listen or setup.far_door(conf),
         key=_key(arguments),
         slurm_user=setup.slurm_user(conf),
+        metrics=arguments.metrics,
         **door,
         **what,
     )

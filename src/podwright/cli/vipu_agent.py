@@ -97,6 +97,15 @@ def build_parser() -> Parser:
     devices.add_argument(
         "--delay", type=seconds, metavar="S", help="seconds that configure and reset take"
     )
+    parser.add_argument(
+        "--http-port",
+        metavar="PORT",
+        type=port,
+        help="HTTP to read only: /healthz and /metrics; 0 for any free one",
+    )
+    parser.add_argument(
+        "--http-host", metavar="HOST", default="127.0.0.1", help="its address, 127.0.0.1"
+    )
     parser.add_argument("-v", "--verbose", action="count", default=0, help="say more")
     parser.add_argument(
         "--version", action="version", version=f"vipu-agent (Podwright) {__version__}"
@@ -177,8 +186,11 @@ async def _until_told(
 ) -> None:
     import asyncio
     import signal
+    from functools import partial
 
+    from podwright.agents import figures
     from podwright.hosts import tell_ready
+    from podwright.http import MetricsFront
 
     bound = await agent.start(arguments.host, arguments.port)
     complain(
@@ -187,6 +199,10 @@ async def _until_told(
         f"{', SIMULATED' if _is_simulated(machine) else ''}) on "
         f"{arguments.host}:{bound}, kept in {state}"
     )
+    front = MetricsFront(partial(figures, machine, machine.machine.name, agent.calls))
+    if arguments.http_port is not None:
+        shown = await front.start(arguments.http_host, arguments.http_port)
+        complain(f"figures at http://{arguments.http_host}:{shown}/metrics")
     tell_ready()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -196,6 +212,7 @@ async def _until_told(
     )
     await stop.wait()
     announcing.cancel()
+    await front.stop()
     await agent.stop()
 
 

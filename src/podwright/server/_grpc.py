@@ -31,10 +31,10 @@ from podwright.gate import (
     from_server,
     spawn,
 )
+from podwright.http import listen
 from podwright.server._calls import Calls
 from podwright.server._identity import ANONYMOUS
 from podwright.server._traces import TRACE_PARENT
-from podwright.server._web import listen
 from podwright.wire import METHODS, read_certificates
 
 if TYPE_CHECKING:

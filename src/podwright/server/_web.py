@@ -6,7 +6,6 @@ loopback unless told otherwise, and gives lists only where anonymous callers may
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,7 +16,7 @@ import msgspec
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.hosts import is_loopback
-from podwright.http import HttpRequest, HttpServer, Limits, Reply
+from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
 from podwright.page import BODY, Page
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
@@ -163,21 +162,3 @@ def _as_host(host: str) -> str:
 def _name(request: HttpRequest) -> str:
     host = request.header("host")
     return host if host.endswith("]") else host.rpartition(":")[0] or host
-
-
-async def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on TCP. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    family, _, _, _, address = (
-        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    )[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(512)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -86,6 +86,14 @@ def listen(path: Path, owner: int) -> socket.socket:
     return listener
 
 
+def host_port(where: str, asked: str) -> tuple[str, int]:
+    """An address of the site's file. asked: what it is for. Raises InvalidRequest."""
+    host, _, port = where.rpartition(":")
+    if not host or not port.isdecimal():
+        raise InvalidRequest(f"{where!r} is not HOST:PORT", asked=asked)
+    return host.strip("[]"), int(port)
+
+
 def listen_far(addresses: Sequence[str]) -> tuple[int, socket.socket]:
     """The first of some HOST:PORT that is this host's own and free, by its place, and its socket.
 
@@ -93,16 +101,12 @@ def listen_far(addresses: Sequence[str]) -> tuple[int, socket.socket]:
     """
     said = ""
     for place, where in enumerate(addresses):
-        host, _, port = where.rpartition(":")
-        if not host or not port.isdecimal():
-            raise InvalidRequest(f"{where!r} is not HOST:PORT", asked="listen for hooks over TCP")
+        host, port = host_port(where, "listen for hooks over TCP")
         try:
             family, *_, address = socket.getaddrinfo(
-                host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
-            return place, socket.create_server(
-                (str(address[0]), int(port)), family=family, backlog=512
-            )
+            return place, socket.create_server((str(address[0]), port), family=family, backlog=512)
         except OSError as error:
             if not said or error.errno != errno.EADDRNOTAVAIL:  # another host's says nothing
                 said = f"cannot listen on {where}: {(error.strerror or str(error)).lower()}"

@@ -114,6 +114,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     of root or of slurm_user; empty: nowhere. Several, with commas: a service on each of these
     hosts, one of them active. munge_socket: if not at its usual place. key: a file by which they
     prove themselves instead, where there is no MUNGE; empty: by MUNGE.
+    metrics: HOST:PORT of /metrics for Prometheus, which asks nobody who he is; empty: nowhere.
     """
 
     pods: tuple[Pod, ...] = ()
@@ -137,6 +138,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     slurm_user: str = "root"
     munge_socket: str = ""
     key: str = ""
+    metrics: str = ""
 
     @property
     def doors(self) -> tuple[str, ...]:

@@ -7,23 +7,25 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from podwright.errors import PodwrightError, Unavailable
 from podwright.hosts import Munge, MungeError
-from podwright.http import more_descriptors
+from podwright.http import Figure, MetricsFront, more_descriptors
 from podwright.slurm.pods.service._hook_identity import Identity, KeyProofs, Proofs, read_key
 from podwright.slurm.pods.service._hook_server import Front
 from podwright.slurm.pods.service._hook_socket import (
     callers,
     gone,
+    host_port,
     listen,
     listen_far,
     nobody_at,
     slurm_uid,
 )
+from podwright.slurm.pods.service._metrics import figures
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import Tries
@@ -59,7 +61,14 @@ async def serve(
     await nobody_at(doors.path)
     server = ThreadedServer(lambda: reach(site, TIMEOUT))
     post = Post(Tries(slurm, site.tries))
+
+    async def now() -> Iterable[Figure]:
+        return figures(site.mode, post.state())
+
+    metrics = MetricsFront(now)
     try:
+        if site.metrics:
+            await metrics.start(*host_port(site.metrics, "serve metrics"))
         if len(site.doors) > 1:
             post.peers = Peers(site.doors, await doors.open(post), time.monotonic)
             ready()
@@ -69,6 +78,7 @@ async def serve(
             if not await _serve_active(work, post, doors, stop, ready):
                 return
     finally:
+        await metrics.stop()
         server.close()
 
 

@@ -1,0 +1,33 @@
+"""An agent's figures for Prometheus: its devices, what they are configured for, its calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from podwright.agents._driver import Driver
+from podwright.errors import PodwrightError
+from podwright.http import Figure
+
+
+async def figures(
+    driver: Driver, machine: str, calls: Counter[tuple[str, str]]
+) -> Iterable[Figure]:
+    """What there is now. calls: by method and code, `OK` or a refusal's."""
+    at = {"machine": machine}
+    words = "Calls that were answered, by how they ended."
+    found = [
+        Figure("agent_calls", words, count, {**at, "method": method, "code": code}, total=True)
+        for (method, code), count in sorted(calls.items())
+    ]
+    try:
+        report = await driver.describe()
+    except PodwrightError:
+        return [Figure("agent_healthy", "1: its devices answer.", 0, at), *found]
+    configured = len(report.configured)
+    return [
+        Figure("agent_healthy", "1: its devices answer.", 1, at),
+        Figure("agent_devices", "Devices of the machine.", len(report.devices), at),
+        Figure("agent_devices_configured", "Devices that are in a partition.", configured, at),
+        *found,
+    ]

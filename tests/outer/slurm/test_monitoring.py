@@ -1,0 +1,199 @@
+"""Prometheus scrapes a server, an agent and Slurm's service: each panel of the board has data, each
+alert fires where it should and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright import monitoring
+from tests.outer.lab import LabError, poll
+from tests.outer.slurm.native import NativeLab
+from tests.ports import free_port
+
+pytestmark = pytest.mark.slurm
+
+
+class WatchedLab(NativeLab):
+    """A Slurm whose server and service have figures."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server_port, self.service_port = free_port(), free_port()
+        where = f"127.0.0.1:{self.service_port}"
+        super().__init__(configure=["--metrics", where], **options)
+
+    def start_server(self) -> None:
+        self.serve("--preset", self.preset, "--http-port", str(self.server_port))
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[WatchedLab]:
+    with WatchedLab(nodes=1, cpus=8) as made:
+        yield made
+
+
+def _ask(port: int, query: str) -> list[Any]:
+    words = urllib.parse.urlencode({"query": query})
+    address = f"http://127.0.0.1:{port}/api/v1/query?{words}"
+    with urllib.request.urlopen(address, timeout=300) as said:
+        found: list[Any] = json.load(said)["data"]["result"]
+        return found
+
+
+def test_each_panel_of_the_board_has_data(lab: WatchedLab, tmp_path: Path) -> None:
+    agent_port, port = free_port(), free_port()
+    environ = os.environ | {"PODWRIGHT_AGENT_KEY": str(tmp_path / "agent.key")}
+    words = ["--machine", "m1", "--port", "0", "--state", str(tmp_path / "m1.state")]
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "podwright.cli.vipu_agent", *words, "--http-port", str(agent_port)],
+        env=environ,
+        stderr=subprocess.DEVNULL,
+    )
+    scrape = monitoring.read("prometheus.yml")
+    for ours, theirs in ((8091, lab.server_port), (8081, agent_port), (8093, lab.service_port)):
+        scrape = scrape.replace(f"127.0.0.1:{ours}", f"127.0.0.1:{theirs}")
+    (tmp_path / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s, evaluation_interval: 1s}\n" + scrape
+    )
+    (tmp_path / "podwright-rules.yml").write_text(monitoring.read("podwright-rules.yml"))
+    prometheus = subprocess.Popen(
+        [
+            *["prometheus", f"--config.file={tmp_path}/prometheus.yml"],
+            *[f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{port}"],
+        ],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        job = lab.batch("sleep 600", "--ipus=4")
+        lab.wait_state(job, "RUNNING")
+
+        def up() -> bool:
+            try:
+                return len(_ask(port, 'up{job=~"podwright-.*"} == 1')) == 3
+            except OSError:
+                return False
+
+        poll("three that answer", up, seconds=300)
+        board = json.loads(monitoring.read("podwright-board.json"))
+        queries = [
+            target["expr"] for panel in board["panels"] for target in panel.get("targets", ())
+        ]
+        assert len(queries) > 20
+
+        def without() -> list[str]:
+            return [query for query in queries if not _ask(port, query)]
+
+        lab.command("vipu", "get", "partition", "none", user="root")  # one refusal
+        # Nobody launches on the job's partition, and no server has the agent.
+        idle = {one for one in queries if "agent_calls_total" in one or "podwright_leases" in one}
+        missing = [""]
+
+        def all_there() -> bool:
+            missing[:] = [query for query in queries if query not in idle and not _ask(port, query)]
+            return not missing
+
+        try:
+            poll("data for each panel", all_there, seconds=60)
+        except LabError:
+            raise AssertionError(f"no data: {missing}") from None
+        firing = {one["metric"]["alertname"] for one in _ask(port, 'ALERTS{alertstate="firing"}')}
+        assert not firing
+        lab.ok("scancel", str(job))
+    finally:
+        for process in (prometheus, agent):
+            process.terminate()
+            process.wait(60)
+
+
+#: The alert, the series that lead to it, and after how long; one value a minute.
+FIRES: dict[str, tuple[dict[str, str], str]] = {
+    "PodwrightDown": ({'up{job="podwright-agent",instance="m1"}': "1 1 0x20"}, "6m"),
+    "PodwrightNoActiveServer": ({'podwright_active{instance="a"}': "0x20"}, "3m"),
+    "PodwrightTwoActiveServers": (
+        {'podwright_active{instance="a"}': "1x20", 'podwright_active{instance="b"}': "1x20"},
+        "3m",
+    ),
+    "PodwrightServerRestarts": ({"podwright_epoch": "1 2 3 4 5 6x20"}, "7m"),
+    "PodwrightInternalErrors": ({'podwright_errors_total{code="INTERNAL"}': "0 0 1x20"}, "4m"),
+    "PodwrightSlowCalls": (
+        {
+            'podwright_call_duration_seconds_bucket{method="ListDevices",le="1"}': "0x30",
+            'podwright_call_duration_seconds_bucket{method="ListDevices",le="2.5"}': "0+10x30",
+            'podwright_call_duration_seconds_bucket{method="ListDevices",le="+Inf"}': "0+10x30",
+        },
+        "20m",
+    ),
+    "PodwrightMachineDown": ({'podwright_machine_up{machine="m1",cluster="c"}': "0x20"}, "7m"),
+    "PodwrightAgentUnhealthy": ({'podwright_agent_healthy{machine="m1"}': "0x20"}, "4m"),
+    "PodwrightPartitionsInError": (
+        {'podwright_partitions{cluster="c",state="ERROR"}': "1x20"},
+        "12m",
+    ),
+    "PodwrightFencing": ({'podwright_leases{cluster="c",state="FENCING"}': "2x30"}, "17m"),
+    "PodwrightWaitsBesideFree": (
+        {
+            "podwright_waiters": "3x90",
+            'podwright_devices{state="FREE"}': "30x90",
+            'podwright_devices{state="IN_USE"}': "34x90",
+        },
+        "65m",
+    ),
+    "PodwrightSlurmCountsStale": ({"podwright_slurm_counts_current": "0x20"}, "7m"),
+    "PodwrightJobsWithoutDevices": ({"podwright_slurm_jobs_bare_total": "0 0 1x20"}, "4m"),
+    "PodwrightStepsEnded": ({"podwright_slurm_jobs_unproven_total": "0 0 2x20"}, "4m"),
+}
+
+
+@pytest.mark.parametrize("alert", FIRES)
+def test_each_alert_fires_alone(alert: str, tmp_path: Path) -> None:
+    (tmp_path / "podwright-rules.yml").write_text(monitoring.read("podwright-rules.yml"))
+    series, after = FIRES[alert]
+    # promtool names what fires too much: `ALERTS` of all rules at that time.
+    test = {
+        "rule_files": ["podwright-rules.yml"],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": name, "values": values} for name, values in series.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                        "eval_time": after,
+                        "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}],
+                    },
+                    {
+                        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                        "eval_time": "0m",
+                        "exp_samples": [],
+                    },
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yml").write_text(json.dumps(test))  # YAML is a superset of JSON
+    done = subprocess.run(
+        ["promtool", "test", "rules", "test.yml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_its_case() -> None:
+    rules = monitoring.read("podwright-rules.yml")
+    assert [line.split()[-1] for line in rules.splitlines() if "alert:" in line] == list(FIRES)
