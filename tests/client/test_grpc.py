@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent import futures
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -291,3 +291,39 @@ def test_waiting_for_the_vendors_controller_ends_in_time() -> None:
                 client.create_partition(PartitionSpec(name="p1", size=2))
             info = client.create_partition(PartitionSpec(name="p2", size=2), wait=False)
     assert info.ready_state is ReadyState.PENDING
+
+
+class FakeVirm:
+    """A controller that is never done."""
+
+    where = "pod:8090"
+
+    def call(self, path: str, message: Any, timeout: float, encode: Any, decode: Any) -> Any:
+        """Its answer, all defaults: PENDING, and no operation state that is an end."""
+        reply = decode(b"")
+        if path.endswith("GetPartitionStatus"):
+            reply.status.ready_state = virm.pb.PS_PENDING
+        return reply
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_a_last_poll_that_is_cut_short_says_what_is_late() -> None:
+    """On a busy machine the last poll may have 0.04 s left: the controller did answer before."""
+
+    class Slow(FakeVirm):
+        polls = 0
+
+        def call(self, path: str, *rest: Any) -> Any:
+            if path.endswith("GetPartitionStatus"):
+                self.polls += 1
+                if self.polls > 1:
+                    raise TimedOut("the server at pod:8090 gave no answer within 0.04 s")
+            return super().call(path, *rest)
+
+    channel = Slow()
+    client = Client(VirmTransport(cast(Any, channel), pause=lambda seconds: None), timeout=60)
+    with pytest.raises(TimedOut, match="the controller at pod:8090 is not done yet"):
+        client.create_partition(PartitionSpec(name="p1", size=2))
+    assert channel.polls == 2

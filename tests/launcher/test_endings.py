@@ -98,6 +98,7 @@ def test_nothing_is_started_before_the_partition_where_an_agent_confines(
     environ = {"PODWRIGHT_AGENT_SOCKET": str(agent), "GO": str(go)}
     process = launcher.start(*THREE, "--vipu-partition=slow", "true", **environ)
     wait_until(lambda: launcher.calls() == ["Acquire"])
+    wait_until(lambda: len(descendants(process.pid)) >= 2)
     assert len(descendants(process.pid)) == 2
     go.touch()
     _, err = process.communicate(timeout=300)

@@ -176,8 +176,15 @@ class _Call:
         return self._partition(name)
 
     def _until(self, done: Callable[[], bool], what: str) -> None:
+        """Ask until it is done. A poll that the deadline cuts short says what is not done: it is
+        the partition that is late, and not the controller's answer."""
         pause = _FIRST_PAUSE
-        while not done():
+        while True:
+            try:
+                if done():
+                    return
+            except TimedOut:
+                raise self._late(what) from None
             if time.monotonic() + pause > self._deadline:
                 raise self._late(what)
             self._pause(pause)

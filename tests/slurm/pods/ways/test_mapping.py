@@ -21,7 +21,7 @@ def way(pod: Pod, slurm: Slurm) -> HostMapping:
         Mapped(name=f"n{k}", cluster="pod16", machines=(name,), devices=4)
         for k, name in enumerate(names, 1)
     )
-    site = Site(mode="host-mapping", hosts=hosts, patience_s=0.05)
+    site = Site(mode="host-mapping", hosts=hosts, patience_s=60)
     return HostMapping(site, pod, slurm)
 
 
@@ -45,6 +45,7 @@ async def test_a_job_gets_the_machines_of_its_hosts_and_gives_them_back(
 async def test_the_third_failure_holds_the_job_with_the_reason(
     way: HostMapping, pod: Pod, slurm: Slurm
 ) -> None:
+    way.site = Site(mode="host-mapping", hosts=way.site.hosts, patience_s=0.05)
     slurm.add(7)
     slurm.add(8)
     await way.begins(asked(7, hosts="n1"))
@@ -70,7 +71,6 @@ async def test_a_silent_server_costs_no_try(way: HostMapping, pod: Pod, slurm: S
 async def test_a_job_waits_for_machines_that_come_free(
     way: HostMapping, pod: Pod, slurm: Slurm
 ) -> None:
-    way.site = Site(mode="host-mapping", hosts=way.site.hosts, patience_s=30)
     slurm.add(7)
     slurm.add(8)
     await way.begins(asked(7, hosts="n1"))
