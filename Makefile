@@ -9,7 +9,7 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-outer soak bench check lock proto docs release debian clean
+.PHONY: help demo test test-outer soak bench check lock proto docs release debian pictures clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ release: $(VENV)/.dev  ## Wheel, source archive, SBOM, licences, checksums of HE
 
 debian: $(VENV)/.dev  ## Debian packages of HEAD, into dist/
 	@$(BIN)/python -m tools.debian
+
+pictures: $(VENV)/.dev  ## Pictures of README and documentation, from a real run and the code
+	@$(BIN)/python -m tools.pictures
 
 lock: $(VENV)/.dev  ## Renew the locks (needs uv)
 	@bash tools/lock.sh

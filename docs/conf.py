@@ -16,7 +16,9 @@ project = "Podwright"
 author = "The Podwright developers"
 copyright = "The Podwright developers"
 release = version = podwright.__version__
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+autodoc_member_order = "bysource"
+suppress_warnings = ["ref.python"]  # two classes are called Job, each in its own module
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Podwright"

@@ -313,3 +313,37 @@ def test_what_broke_is_blamed_and_no_instance(hosts: Hosts, launcher: str, victi
     assert "Warning" not in err
     assert process.returncode == 75
     hosts.leaves_nothing()
+
+
+@BOTH
+def test_a_function_and_its_results_travel_without_a_shared_file_system(
+    hosts: Hosts, launcher: str
+) -> None:
+    """Each host has a /tmp of its own; the function is in no file that any of them has."""
+    program = (
+        "import os, podwright\n"
+        "def work(data):\n"
+        "    return os.uname().nodename, os.environ['RANK'], len(data), bytes(10_000_000)\n"
+        f"job = podwright.launch(work, bytes(20_000_000), instances=4, host='b,c',\n"
+        f"    launcher={launcher!r}, offline_mode=True)\n"
+        "found = job.results(300)\n"
+        "assert all(row[2:] == (20_000_000, bytes(10_000_000)) for row in found)\n"
+        "print([row[:2] for row in found])\n"
+        "def bad(): raise OSError(5, 'of', os.uname().nodename)\n"
+        "try: podwright.launch(bad, host='d', launcher='local', offline_mode=True).results(300)\n"
+        "except OSError as error: print(error.filename, error.__notes__)\n"
+    )
+    words = ["env", "-C", "/tmp", sys.executable, "-c", program]
+    done = subprocess.run(
+        hosts.lab.place("a").wrap(words),
+        env=hosts.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "[('b', '0'), ('b', '1'), ('c', '2'), ('c', '3')]",
+        "d ['in instance 0 on d']",
+    ]
+    hosts.leaves_nothing()

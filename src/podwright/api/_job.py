@@ -160,7 +160,7 @@ class Job(Generic[R]):
     def logs(self, instance: int | None = None) -> str:
         """What was written so far: by all instances, and by the launch; or by one instance.
 
-        A line of an instance begins with its tag: `[1,0]<stdout>: `.
+        A line of an instance begins with its tag, such as `[1,0]<stdout>:`.
         """
         with open(self._file("log"), encoding="utf-8", errors="replace") as file:
             text = file.read()

@@ -24,10 +24,11 @@ exit $codes
 class FakeSlurm:
     """Answers sbatch, squeue, sacct and scancel. asked: what it was asked. hold: jobs stay PENDING.
 
+    first: the number of the first job.
     refuses: what sbatch says instead of taking a job. forgets: squeue no longer knows what is over.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 100) -> None:
         self.asked: list[list[str]] = []
         self.refuses = ""
         self.hold = self.forgets = False
@@ -35,6 +36,7 @@ class FakeSlurm:
         srun = Path(self._bin.name) / "srun"
         srun.write_text(_SRUN)
         srun.chmod(0o755)
+        self._first = first
         self._jobs: dict[int, subprocess.Popen[bytes] | None] = {}
         self._cancelled: set[int] = set()
 
@@ -54,7 +56,7 @@ class FakeSlurm:
         if self.refuses:
             return Said(1, "", f"sbatch: error: {self.refuses}")
         options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[1:])
-        number = 100 + len(self._jobs)
+        number = self._first + len(self._jobs)
         self._jobs[number] = None
         if not self.hold:
             path = f"{self._bin.name}:{os.environ['PATH']}"

@@ -1,0 +1,74 @@
+"""The examples in the pages on Python, run as they stand; and links that lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.whole.conftest import Pod as Server
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "coming-from.md"]
+#: Jobs run on the fake that ships; the first has the number that the page shows.
+_SLURM = """\
+import os, tempfile
+from podwright.slurm.jobs import FakeSlurm, _job, _submit
+_submit.HERE = _job.HERE = slurm = FakeSlurm(first=4711)
+os.environ["HOME"] = tempfile.mkdtemp()
+"""
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def _parts() -> list[str]:
+    """What is run by itself: each example, and those of Slurm's jobs of a page together."""
+    found = []
+    for page in PAGES:
+        plain = [block for block in blocks(page) if "podwright.slurm" not in block]
+        slurm = [block for block in blocks(page) if "podwright.slurm" in block]
+        found += [*plain, _SLURM + "\n".join(slurm) + "\nslurm.close()\n"]
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(_parts())))
+def test_examples_run_as_they_stand(server: Server, tmp_path: Path, number: int) -> None:
+    part = _parts()[number]
+    path = tmp_path / "example.py"
+    path.write_text(part)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", path], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, part + done.stderr
+    for shown in re.findall(r"^```text\n(.*?)^```$", PAGES[0].read_text(), re.M | re.S):
+        if "replicas=8" in part:
+            assert done.stdout == shown
+
+
+def test_links_lead_to_files_that_are_there() -> None:
+    """Of the pages that Sphinx does not build; those that it does, it checks itself."""
+    found = 0
+    for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text()):
+            if "://" not in target:
+                found += 1
+                assert (ROOT / target).exists(), f"{name}: {target}"
+    assert found > 20
+
+
+def test_pictures_are_of_this_house() -> None:
+    """`make pictures` after a floor was added; all text, nothing loaded from elsewhere."""
+    from tools.pictures import FOLDER, LINES, house
+
+    assert (FOLDER / "house.svg").read_text() == house()
+    first = (FOLDER / "first.svg").read_text()
+    for line in LINES:
+        assert line.split()[0] in first
+    for picture in FOLDER.iterdir():
+        assert "url(http" not in picture.read_text()
+        assert "href" not in picture.read_text()
