@@ -197,7 +197,9 @@ def _everything_is_there(debian: Debian) -> None:
 def _units_are_well_formed(debian: Debian, *units: str) -> None:
     paths = [f"{debian.root}/usr/lib/systemd/system/{unit.replace('@ag1', '@')}" for unit in units]
     done = debian.here(["systemd-analyze", "--no-pager", "verify", *paths])
-    assert (done.returncode, done.stderr) == (0, "")
+    # That Debian's own units may know more than this machine's systemd does.
+    ours = [line for line in done.stderr.splitlines() if "vipu" in line or "podwright" in line]
+    assert (done.returncode, ours) == (0, [])
 
 
 def _programs_run(debian: Debian) -> None:
