@@ -18,9 +18,12 @@ def release(request: pytest.FixtureRequest) -> Release:
     return find_release(request.param)
 
 
-@pytest.fixture(scope="session")
-def shared_lab() -> Iterator[NativeLab]:
-    with NativeLab(nodes=4, cpus=64) as lab:
+@pytest.fixture(
+    scope="session",
+    params=["oldest", pytest.param("middle", marks=pytest.mark.soak), "newest"],
+)
+def shared_lab(request: pytest.FixtureRequest) -> Iterator[NativeLab]:
+    with NativeLab(nodes=4, cpus=64, release=find_release(request.param)) as lab:
         yield lab
 
 

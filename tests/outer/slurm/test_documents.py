@@ -26,9 +26,9 @@ def test_there_are_five() -> None:
 def test_an_example_runs(at: int, lab: NativeLab) -> None:
     out = lab.folder / "out"
     # The program of the examples is the user's own; here it says which partition it found.
-    lab.write("bin/python3", '#!/bin/sh\necho "$IPUOF_VIPU_API_PARTITION_ID"\n')
+    lab.write("theirs/python3", '#!/bin/sh\necho "$IPUOF_VIPU_API_PARTITION_ID"\n')
     lab.write("out/job.sh", "#!/bin/sh\nsrun python3 train.py\n")
-    env = {"PATH": f"{lab.folder}/bin:{lab.environment()['PATH']}"}
+    env = {"PATH": f"{lab.folder}/theirs:{lab.environment()['PATH']}"}
     text = BLOCKS[at]
     known = set(lab.jobs())
     if text.startswith("#!"):

@@ -4,12 +4,13 @@ writes down what the service runs, and does what a test arms.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.outer.lab import poll
+from tests.outer.lab import Release, poll
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -17,7 +18,7 @@ STAND_IN = """\
 #!/bin/sh
 echo "$*" >>@LAB@/said
 if [ -e "@LAB@/fault.$1" ]; then . "@LAB@/fault.$1"; fi
-exec "$@"
+exec @PREFIX@ "$@"
 """
 
 
@@ -25,7 +26,8 @@ class FaultyLab(NativeLab):
     """The service runs every command of Slurm's through the stand-in."""
 
     def prefix(self) -> list[str]:
-        return [str(self.write("stand-in", STAND_IN))]
+        whole = STAND_IN.replace("@PREFIX@", shlex.join(super().prefix()))
+        return [str(self.write("stand-in", whole))]
 
     def said(self, *words: str) -> int:
         """How often it ran a command with these words."""
@@ -43,8 +45,8 @@ class FaultyLab(NativeLab):
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[FaultyLab]:
-    with FaultyLab(nodes=1, cpus=16) as made:
+def lab(release: Release) -> Iterator[FaultyLab]:
+    with FaultyLab(nodes=1, cpus=16, release=release) as made:
         yield made
 
 

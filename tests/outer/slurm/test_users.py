@@ -12,6 +12,10 @@ from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
+#: A job that runs Python finds it on this machine alone, whose Slurm is the oldest: the others are
+#: minimal Debians. That a partition is ready before its job's first instruction `check` proves on
+#: all of them; that poprun uses it is the same Python whatever the Slurm.
+with_python = pytest.mark.parametrize("shared_lab", ["oldest"], indirect=True)
 SHOW = "echo $IPUOF_VIPU_API_PARTITION_ID gcd $IPUOF_VIPU_API_GCD_ID"
 
 
@@ -27,6 +31,7 @@ def test_a_job_and_each_of_its_tasks_find_their_partition(lab: NativeLab) -> Non
     assert sorted(tasks) == [f"{k}: slurm_{job} gcd {k}" for k in range(4)]
 
 
+@with_python
 def test_the_partition_is_ready_before_the_first_instruction(lab: NativeLab) -> None:
     show = f"{sys.executable} -m podwright.cli.vipu get partition $IPUOF_VIPU_API_PARTITION_ID"
     done = lab.run("srun", "--ipus=4", "sh", "-c", f"PODWRIGHT_SOCKET={lab.server_socket} {show}")
@@ -139,6 +144,7 @@ def test_a_waiting_job_says_what_it_waits_for(lab: NativeLab) -> None:
     assert f"partition slurm_{first} holds 16 devices" in done.stdout, done.stderr
 
 
+@with_python
 def test_poprun_in_a_job_uses_its_partition(lab: NativeLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=8 --num-instances=2"
     script = "export OMPI_ALLOW_RUN_AS_ROOT=1\n"
