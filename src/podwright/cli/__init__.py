@@ -1,1 +1,1 @@
-"""To come."""
+"""The commands: parse, call, print. No logic."""
