@@ -191,7 +191,7 @@ def test_any_set_that_is_killed(pairs: list[Pair], batch: list[tuple[str, ...]])
         pair.clear()
 
 
-@pytest.mark.parametrize("batch", _batches(sets(PARTS, 0)), ids=_name)
+@pytest.mark.parametrize("batch", _batches(sets(PARTS)), ids=_name)
 def test_any_set_that_is_stopped(pairs: list[Pair], batch: list[tuple[str, ...]]) -> None:
     """An end that is asked for comes all the same, and is seen to on both hosts."""
     for pair, _ in zip(pairs, batch, strict=False):

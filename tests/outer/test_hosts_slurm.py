@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,3 +91,32 @@ def test_a_host_outside_the_job_is_refused_to_srun(cluster: Cluster) -> None:
     state, out = cluster.run(line, "-N1", "-wn1")
     assert state == "FAILED"
     assert "--launcher=srun works only on nodes of a Slurm job" in out
+
+
+def test_ctrl_z_stops_the_instances_on_all_nodes_and_fg_goes_on(cluster: Cluster) -> None:
+    """In a shell with job control, within a job; srun leads to the other nodes."""
+    count = "i=0; while :; do i=$((i + 1)); echo $i >/tmp/n; mv /tmp/n /tmp/c; sleep .05; done"
+    look = "srun --overlap -N3 --ntasks-per-node=1 cat /tmp/c | sort"
+    path = str(Path(sys.executable).parent)
+    script = f"""set -m
+export PATH={path}:$PATH
+( {POPRUN} --num-replicas=3 --num-instances=3 sh -c '{count}' ) &
+until [ "$({look} 2>/dev/null | wc -l)" = 3 ]; do sleep .2; done
+kill -TSTP %1
+sleep 2
+first=$({look}); sleep 1; second=$({look})
+[ "$first" = "$second" ] && echo stopped
+kill -CONT %1
+for try in $(seq 100); do [ "$({look})" = "$second" ] || {{ echo goes on; break; }}; sleep .2; done
+kill -TERM %1
+wait %1
+echo ended $?
+srun --overlap -N3 --ntasks-per-node=1 rm -f /tmp/c /tmp/n
+"""
+    job = cluster.slurm.submit(f"exec bash -c {shlex.quote(script)}", "-N3")
+    state = cluster.slurm.wait_over(job)[job].state
+    out = (cluster.slurm.folder / "out" / f"slurm-{job}.out").read_text()
+    assert state == "COMPLETED", out
+    for line in ("stopped", "goes on", "ended 143"):
+        assert f"{line}\n" in out, out
+    assert cluster.left() == []

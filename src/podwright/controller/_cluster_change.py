@@ -50,7 +50,7 @@ def drafted(core: Core, registry: Registry, site: Site, request: ClusterChange) 
             "a change adds machines, or replaces one by another",
             asked=asked,
             would_work="vipu-admin add machine AGENT --cluster NAME, "
-            "or replace machine NAME --by AGENT",
+            "or vipu-admin replace machine NAME --by AGENT",
         )
     fresh = list(request.add) or [request.by]
     for name in fresh:

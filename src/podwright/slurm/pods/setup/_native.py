@@ -225,7 +225,8 @@ def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str
             raise InvalidRequest(
                 f"{places.slurm_conf}: there is a licence {name} already",
                 asked="add Podwright's",
-                would_work="another name with --licence",
+                would_work=f"give the site's own {name} another name: by this one Podwright "
+                "counts its devices",
             )
     return out
 
