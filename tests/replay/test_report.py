@@ -192,3 +192,30 @@ def test_control_c_ends_all_of_it(tmp_path: Path) -> None:
 
 def test_times_for_people() -> None:
     assert [duration(s) for s in (5, 100, 7200, 400000)] == ["5 s", "2 min", "2.0 h", "4.6 d"]
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "replay.md"
+LINES = re.findall(r"^podwright replay .*$", PAGE.read_text(), re.MULTILINE)
+
+
+def test_the_page_of_the_documentation_has_lines_to_type() -> None:
+    assert len(LINES) >= 6
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_of_the_documentation_runs_as_printed(
+    line: str,
+    trace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a folder with the files that it names; the example's month is a day here."""
+    monkeypatch.chdir(tmp_path)
+    Path("sacct.txt").write_text(Path(trace).read_text())
+    rows = "".join(f'[[link_domains]]\nname = "d{k}"\nmachines = ["n{k}"]\n' for k in range(8))
+    Path("site.toml").write_text(f'name = "s"\nfamily = "hgx8"\ntopology = "switched"\n{rows}')
+    monkeypatch.setattr("podwright.replay.example", lambda seed, devices: TRACE)
+    code, out, err = said(capsys, *line.split()[2:])
+    assert (code, err) == (0, "")
+    assert out

@@ -150,10 +150,16 @@ class Pod(Ground):
 
 
 class Counted(Ground):
-    """Devices that have no shape: what a plain count would do. The others are held against it."""
+    """Devices that have no shape: what a plain count would do. The others are held against it.
+
+    closed: devices that are kept for `closed_for`, the first in the queue, as they come free.
+    """
+
+    policy = "no-shape"
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
+        self.closed, self.closed_for = 0, -1
         self._jobs: dict[int, int] = {}
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
@@ -166,10 +172,16 @@ class Counted(Ground):
         """Devices."""
         return demand
 
+    def fits(self, demand: int) -> bool:
+        """Are so many free?"""
+        return self.taken + demand <= self.size
+
     def take(self, job: int, demand: int, end: float) -> Answer:
         """So many of them."""
-        if self.taken + demand > self.size:
+        if self.taken + demand > self.size or (self.closed and job != self.closed_for):
             return Answer.LICENCES
+        if job == self.closed_for:
+            self.open()
         self._jobs[job] = demand
         self.taken += demand
         return Answer.TAKEN
@@ -177,6 +189,14 @@ class Counted(Ground):
     def give(self, job: int) -> None:
         """They are free."""
         self.taken -= self._jobs.pop(job)
+
+    def close(self, job: int, demand: int) -> None:
+        """What is free, and comes free, is kept for a job until it is enough."""
+        self.closed, self.closed_for = demand, job
+
+    def open(self) -> None:
+        """Anybody may have it again."""
+        self.closed, self.closed_for = 0, -1
 
     def spans(self, job: int) -> list[Span]:
         """None: they are nowhere."""

@@ -84,7 +84,8 @@ def _what_if(way: Way, slurm: SlurmModel, chances: Chances) -> dict[str, Task]:
         out["With --room-after 0, so that small jobs may pass large ones for ever"] = Task(
             way, roomless, chances
         )
-        out["Without shape as well, any devices as good as others"] = Task(free, roomless, chances)
+    if way.policy != "no-shape":
+        out["Without shape, any devices as good as others"] = Task(free, slurm, chances)
     if way.policy == "best-fit":
         moved = replace(way, name="moves", policy="moves")
         words = f"If {chances.movable:.0%} of the jobs could be moved ({chances.move_s:g} s each)"

@@ -21,7 +21,7 @@ from podwright.replay._ground import Answer, Ground, Unfit
 from podwright.replay._hosts import Hosts
 from podwright.replay._moves import plan_moves
 from podwright.replay._outcome import Outcome, Series
-from podwright.replay._pod import Pod
+from podwright.replay._pod import Counted, Pod
 from podwright.replay._priority import Priorities
 from podwright.replay._slurm import SlurmModel
 from podwright.replay._trace import Trace
@@ -69,7 +69,7 @@ class _Run:
     ) -> None:
         self.trace, self.ground, self.slurm, self.chances = trace, ground, slurm, chances
         inner = ground.inner if isinstance(ground, Hosts) else ground
-        self.pod = inner if isinstance(inner, Pod) else None
+        self.pod = inner if isinstance(inner, Pod | Counted) else None
         jobs = len(trace)
         nothing = array("d", [math.nan]) * jobs
         width = max(60.0, trace.span / _BINS)
@@ -94,7 +94,7 @@ class _Run:
         self.backfill_due = False
         self.backfilled = -math.inf
         self.first, self.first_since = -1, 0.0
-        self.freed = True  # has anything come free since moves were last looked for?
+        self.freed = True  # has anything changed since moves were last looked for?
         self.moving = False
         self.moved_at: dict[int, float] = {}
         self.times_moved: dict[int, int] = {}
@@ -197,7 +197,7 @@ class _Run:
         if what == "backfill":
             self.backfill_due = False
         elif what == "left":
-            assert self.pod is not None
+            assert isinstance(self.pod, Pod)
             self.pod.left(which)
             self.moving = False
         elif what == "fail":
@@ -213,6 +213,7 @@ class _Run:
         trace = self.trace
         devices = trace.devices[job]
         self.state[job] = _WAITS
+        self.freed = True
         self.waiting[devices] = self.waiting.get(devices, 0) + 1
         key = self.priorities.key(job, self.eligible[job], devices, trace.user[job], now)
         heappush(self.queue.setdefault(self.demands[job], []), key)
@@ -382,7 +383,7 @@ class _Run:
                 pod.open()
             return
         job = first[1]
-        if pod.closed and pod.closed_for != job:
+        if pod.closed and pod.closed_for != job and not self.moving:
             pod.open()
             self._main(now)
             return
@@ -393,10 +394,8 @@ class _Run:
             if self.slurm.room_s > 0:
                 self._timer(self._due(), "room")
         demand = pod.demand(self.trace.devices[job], 0, 0, 0)
-        if pod.policy == "moves" and not self.moving and self.freed:
-            self.freed = False
-            if self._move(job, demand, now):
-                return
+        if self._moves(now):
+            return
         if self.slurm.room_s <= 0 or pod.closed or now < self._due():
             return
         if not pod.fits(demand):
@@ -407,14 +406,29 @@ class _Run:
         due, sweep = self.first_since + self.slurm.room_s, self.slurm.sweep_s
         return math.ceil(due / sweep) * sweep if sweep else due
 
+    def _moves(self, now: float) -> bool:
+        """Move what stands in the way of the first that fits by count and not by shape."""
+        pod = self.pod
+        if not isinstance(pod, Pod) or pod.policy != "moves" or self.moving or not self.freed:
+            return False
+        self.freed = False
+        heads = sorted(heap[0] for heap in self.queue.values() if heap)
+        for _, job in heads:
+            if self._move(job, pod.demand(self.trace.devices[job], 0, 0, 0), now):
+                return True
+        return False
+
     def _move(self, job: int, demand: int, now: float) -> bool:
         """Move what stands in the way of the first in the queue, if it fits by count."""
         pod = self.pod
-        assert pod is not None
-        if pod.free.bit_count() < 1 << demand or pod.fits(demand):
+        assert isinstance(pod, Pod)
+        free = pod.free.bit_count() if pod.closed_for == job else pod.blocks.free.bit_count()
+        if free < 1 << demand or pod.fits(demand):
             return False
-        if pod.closed:
+        if pod.closed_for == job:
             pod.open()
+        elif pod.closed:
+            return False
         plan = plan_moves(
             pod.blocks, demand, pod.jobs, lost=self._lost(now), now=now, away=pod.away
         )

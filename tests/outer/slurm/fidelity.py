@@ -12,13 +12,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
 from podwright.replay import Job, SlurmModel, Trace, Way, example, simulate
-from tests.outer.lab import ALICE, Release
+from tests.outer.lab import ALICE, Release, poll
 from tests.outer.slurm.native import NativeLab
 from tests.outer.slurm.ways import WayLab
 
@@ -40,13 +41,15 @@ class Run(NamedTuple):
     overhead_s: float
 
 
-def workload(seed: int, count: int, way: str, *, load: float = 1.2) -> list[Job]:
-    """Jobs of 5 to 20 s, drawn from the example's months, that ask for `load` times the pod."""
+def workload(
+    seed: int, count: int, way: str, *, load: float = 1.2, longest: float = 20.0
+) -> list[Job]:
+    """Jobs of 5 to `longest` s, drawn from the example's months, that ask for `load` pods."""
     drawn: list[Job] = []
     while len(drawn) < count:
         for job in example(seed + 1000 * len(drawn), devices=64, days=20).jobs():
             small = job.devices <= 16 or way != "static"
-            if 5 <= job.runtime / FASTER <= 20 and small and len(drawn) < count:
+            if 5 <= job.runtime / FASTER <= longest and small and len(drawn) < count:
                 drawn.append(job)
     area = sum(job.devices * job.runtime for job in drawn)
     first, last = drawn[0].submit, drawn[-1].submit
@@ -109,18 +112,18 @@ class _Way(_Fast, WayLab):
     pass
 
 
-def turnaround(lab: NativeLab, way: str, count: int = 5) -> float:
+def turnaround(lab: NativeLab, way: str, rounds: int = 6) -> float:
     """Seconds for which a job's devices are nobody's, at its end and the next one's beginning:
-    what hooks and slurmctld need on this machine. Jobs of all devices, one after another."""
-    ask = _options(way, 64 if way != "static" else 16)
-    ask[-1] += ":2" if way == "static" else ""
-    jobs = [lab.batch("sleep 2", "-o", "/dev/null", *ask, user=ALICE) for _ in range(count + 1)]
-    found = lab.wait_over(*jobs, seconds=300)
-    times = sorted(
-        (_at(found[j].fields["StartTime"]), _at(found[j].fields["EndTime"])) for j in jobs
-    )
-    ran = sum(end - start for start, end in times[:-1])
-    return max(0.0, (times[-1][0] - times[0][0] - ran) / count)
+    what hooks and slurmctld need on this machine. As many jobs as fit at once, each of 2 to 6 s,
+    in turn; so at all times until the last begins, devices are in use or between two jobs."""
+    size, wide = {"native": (8, 8), "static": (4, 8), "host-mapping": (16, 4)}[way]
+    ask = ["-o", "/dev/null", *_options(way, size)]
+    jobs = [lab.batch(f"sleep {2 + at * 7 % 5}", *ask, user=ALICE) for at in range(rounds * wide)]
+    found = lab.wait_over(*jobs, seconds=600)
+    times = [(_at(found[j].fields["StartTime"]), _at(found[j].fields["EndTime"])) for j in jobs]
+    first, last = min(times)[0], max(times)[0]
+    busy = sum(max(0.0, min(end, last) - start) for start, end in times)
+    return max(0.0, (wide * (last - first) - busy) / (len(jobs) - wide))
 
 
 def _options(way: str, devices: int) -> list[str]:
@@ -132,9 +135,9 @@ def _options(way: str, devices: int) -> list[str]:
     return [f"-N{hosts}", f"-n{hosts}"]
 
 
-def record(lab: NativeLab, way: str, jobs: Sequence[Job]) -> Run:
+def record(lab: NativeLab, way: str, jobs: Sequence[Job], *, rounds: int = 6) -> Run:
     """What a real Slurm makes of the jobs: when it began each, and how long they ran."""
-    overhead = turnaround(lab, way)
+    overhead = turnaround(lab, way, rounds)
     lab.write("out/wait.sh", "#!/bin/sh\nsleep $1\n")
     known: dict[int, Job] = {}
     lock = threading.Lock()
@@ -145,7 +148,7 @@ def record(lab: NativeLab, way: str, jobs: Sequence[Job]) -> Run:
             time.sleep(max(0.0, began + job.submit - time.monotonic()))
             words = ["sbatch", "--parsable", "-o", "/dev/null", f"-t{int(job.limit // 60)}"]
             words += [*_options(way, job.devices), "wait.sh", f"{job.runtime:.2f}"]
-            said = lab.ok(*words, user=ALICE)
+            said = poll("a submission", partial(_submitted, lab, words), seconds=120, every=0.5)
             with lock:
                 known[int(said.partition(";")[0])] = job
 
@@ -165,6 +168,12 @@ def record(lab: NativeLab, way: str, jobs: Sequence[Job]) -> Run:
         submitted = _at(said["SubmitTime"])
         out.append(job._replace(submit=submitted, start=start, runtime=end - start))
     return Run(sorted(out, key=lambda job: (job.submit, int(job.name))), overhead)
+
+
+def _submitted(lab: NativeLab, words: Sequence[str]) -> str:
+    """What sbatch says; empty where slurmctld was too busy to answer, and there is no job."""
+    done = lab.run(*words, user=ALICE)
+    return "" if done.returncode else done.stdout.strip()
 
 
 def _at(text: str) -> float:
@@ -235,9 +244,3 @@ def tau_b(starts: Sequence[tuple[float, float]], *, apart: float = 2.0) -> float
         ties += product == 0
     pairs = agree + against + ties
     return (agree - against) / ((pairs * (pairs - ties)) ** 0.5) if pairs > ties else 0.0
-
-
-def run_all(lab: NativeLab, way: str, jobs: Sequence[Job]) -> Run:
-    """One run on a cluster that is then ended."""
-    with lab:
-        return record(lab, way, jobs)
