@@ -16,6 +16,7 @@ project = "Podwright"
 author = "The Podwright developers"
 copyright = "The Podwright developers"
 release = version = podwright.__version__
+sys.path.insert(0, str(Path(__file__).parent.parent))
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 autodoc_member_order = "bysource"
 suppress_warnings = ["ref.python"]  # two classes are called Job, each in its own module
@@ -85,6 +86,9 @@ def _write_reference(app: Sphinx) -> None:
             parts.append(f"```text\n{_help(command, words)}```\n")
         page = folder / f"{command}.md"
         _write(page, "\n".join(parts))
+    from tools.pictures import house
+
+    _write(Path(app.srcdir) / "pictures" / "house.svg", house())
     _write(folder / "roles.md", ROLES + rights_page())
 
 
