@@ -93,7 +93,7 @@ def test_what_is_left_out_is_counted_and_what_is_broken_is_shown() -> None:
     trace = sacct(
         row(),
         row("7.batch"),
-        row("10", "CANCELLED", Start="None", ElapsedRaw="0"),
+        row("10", "CANCELLED", Start="None", ElapsedRaw="0", ReqTRES="cpu=1", AllocTRES=""),
         row("11", ReqTRES="cpu=1", AllocTRES="cpu=1"),
         row("12", "EXPLODED"),
         row("13", Submit="yesterday"),

@@ -127,6 +127,14 @@ class _Reader:
             return None
         if state not in _STATES:
             raise ValueError(f"{state!r} is no state of a job")
+        submit, begun = when(said("Submit"), self._zone), when(said("Start"), self._zone)
+        if math.isnan(submit):
+            raise ValueError("it has no time of submission")
+        raw = said("ElapsedRaw")
+        runtime = float(raw) if raw else duration(said("Elapsed"))
+        if math.isnan(begun) or (not runtime and _STATES[state] is Status.CANCELLED):
+            skipped.count("jobs that were cancelled before they began")
+            return None
         granted, asked = tres(said("AllocTRES")), tres(said("ReqTRES"))
         nodes = _number(said("NNodes", "AllocNodes", "ReqNodes"))
         cpus = _number(said("NCPUS", "AllocCPUS", "ReqCPUS")) or count(granted.get("cpu", "0"))
@@ -135,14 +143,6 @@ class _Reader:
             size = size or nodes
         if size <= 0:
             skipped.count("jobs without devices")
-            return None
-        submit, begun = when(said("Submit"), self._zone), when(said("Start"), self._zone)
-        if math.isnan(submit):
-            raise ValueError("it has no time of submission")
-        raw = said("ElapsedRaw")
-        runtime = float(raw) if raw else duration(said("Elapsed"))
-        if math.isnan(begun) or (not runtime and _STATES[state] is Status.CANCELLED):
-            skipped.count("jobs that were cancelled before they began")
             return None
         if _STATES[state] is Status.RUNNING:
             skipped.still_running += 1
