@@ -19,8 +19,9 @@ TABLE: dict[Version, set[str]] = {
     (23, 2): {"srun_reads_tres_per_task", "counts_cpus_of_gpus"},
     (23, 11): {"-srun_ignores_cpus_per_task"},
     (24, 5): {"has_segments"},
-    (24, 11): {"block_topology", "imex_switch"},
+    (24, 11): {"block_topology", "imex_switch", "limits_cpus_of_tasks"},
     (25, 5): {
+        "counts_cpus_of_tasks_late",
         "last_mail_type_wins",
         "several_topologies",
         "skips_oversized_jobs",
