@@ -26,7 +26,7 @@ _LEFT_OPEN = re.compile(
     r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@\w+@"
     r"|(?<!\$)\{[^{}$]*\}|![A-Z]{2,}_\w+|FIXME|TODO|CHANGE_?ME|\?\?|HH:MM|DD-HH|\.\.\.|\u2026"
     r"|[-=:\s][XxNM]+(?=\s*$|\s+#)|=X+[A-Z]?\b|%\(\w+\)[sdif]|\$\{\{|%[A-Z][A-Z_]{2,}%"
-    r"|\b(?i:your[-_]\w+|placeholder|replace[-_]?me|to[-_]be[-_]\w+)|=_{2,}"
+    r"|\b(?i:your[-_]\w+|placeholder|replace[-_]?me|to[-_]be[-_]\w+)|=_{2,}|[=:]\s*$"
 )
 _TO_COME = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")  # a template's own line
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"

@@ -268,6 +268,8 @@ def no_directive(case: Case) -> Iterator[Found]:
             reason = (
                 "sbatch reads only lines that begin with #SBATCH, without blanks before or in it"
             )
+        elif {given.name for _, given in read.given} <= active:
+            continue  # said rightly in another line
         else:
             reason = f"#{match[1]} is not #SBATCH: the line does nothing"
         yield Found(number, reason, right)
