@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.agents import MachineFault
+from podwright.agents import Fault
 from podwright.controller import _steps as steps
 from podwright.controller._machine_calls import MachineFault as Silent
 from podwright.errors import Fenced, PodwrightError
@@ -88,7 +88,7 @@ async def test_without_room_it_waits_until_there_is(world: World) -> None:
 async def test_resets_that_keep_failing_move_it_too(world: World) -> None:
     before = await world.create("p1", 4, relocatable=True)
     (machine,) = places(before)
-    world.machines[machine].fail_next("reset", 1000, MachineFault.FAIL)
+    world.machines[machine].fail_next("reset", 1000, Fault.FAIL)
     assert (await world.reset("p1")).ready_state is ReadyState.ERROR
     await world.time.advance(120)
     after = await world.get("p1")

@@ -15,8 +15,8 @@ from podwright.agents import SimulatedMachine, figures
 from podwright.cli.podwright import main
 from podwright.fabric import preset
 from podwright.http import MetricsFront
-from podwright.http._metrics import text
-from podwright.slurm.pods.service._metrics import figures as slurm_figures
+from podwright.http._metrics_front import text
+from podwright.slurm.pods.service._hook_metrics import figures as slurm_figures
 
 DOCS = Path(__file__).parents[2] / "docs" / "admin" / "monitoring.md"
 

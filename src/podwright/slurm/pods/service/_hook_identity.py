@@ -23,7 +23,7 @@ _LEAST: Final = 16
 _TIDY_S: Final = 30.0
 
 
-class Identity(Protocol):
+class HookIdentity(Protocol):
     """What proves a request."""
 
     async def problem(self, shown: str, path: str, body: bytes) -> str:
@@ -58,7 +58,7 @@ class Proofs:
         return reply._replace(headers=(*reply.headers, word))
 
     async def problem(self, shown: str, path: str, body: bytes) -> str:
-        """See Identity."""
+        """See HookIdentity."""
         scheme, _, credential = shown.partition(" ")
         if scheme.lower() != "munge":
             return "over TCP a request needs a MUNGE credential"
@@ -87,7 +87,7 @@ class KeyProofs:
         self._tidy = 0.0  # when what is over is forgotten next
 
     async def problem(self, shown: str, path: str, body: bytes) -> str:
-        """See Identity."""
+        """See HookIdentity."""
         words = shown.split()
         if len(words) != 4 or words[0].lower() != "podwright" or not words[1].isdecimal():
             return "over TCP a request needs a signature by the key"

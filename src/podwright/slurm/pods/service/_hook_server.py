@@ -18,7 +18,7 @@ import msgspec
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import MungeError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
-from podwright.slurm.pods.service._hook_identity import Identity
+from podwright.slurm.pods.service._hook_identity import HookIdentity
 from podwright.slurm.pods.service._job_request import Asked
 from podwright.slurm.pods.service._standby import PATH as ROLE
 
@@ -67,7 +67,7 @@ class Front:
     def __init__(
         self,
         answers: Answers,
-        proofs: Identity | None = None,
+        proofs: HookIdentity | None = None,
         uids: Collection[int] | None = None,
     ) -> None:
         self._answers = answers
@@ -118,7 +118,7 @@ class Front:
             return reply
         return await self._proofs.signed(reply, request.header("authorization"))
 
-    async def _answer(self, request: HttpRequest, proofs: Identity | None) -> Reply:
+    async def _answer(self, request: HttpRequest, proofs: HookIdentity | None) -> Reply:
         handler = self._methods.get(request.path)
         if request.method != "POST" or handler is None:
             return _said(404, f"there is no {request.method} {request.path[:80]}\n")

@@ -14,7 +14,8 @@ from typing import Any
 from podwright.errors import PodwrightError, Unavailable
 from podwright.hosts import Munge, MungeError
 from podwright.http import Figure, MetricsFront, more_descriptors
-from podwright.slurm.pods.service._hook_identity import Identity, KeyProofs, Proofs, read_key
+from podwright.slurm.pods.service._hook_identity import HookIdentity, KeyProofs, Proofs, read_key
+from podwright.slurm.pods.service._hook_metrics import figures
 from podwright.slurm.pods.service._hook_server import Front
 from podwright.slurm.pods.service._hook_socket import (
     callers,
@@ -25,7 +26,6 @@ from podwright.slurm.pods.service._hook_socket import (
     nobody_at,
     slurm_uid,
 )
-from podwright.slurm.pods.service._metrics import figures
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import Tries
@@ -150,7 +150,7 @@ class Doors:
             await self._front.finish(_GRACE_S)
 
 
-def proofs(site: Site) -> Identity:
+def proofs(site: Site) -> HookIdentity:
     """Whom hooks over TCP must be: root, or Slurm's user. Raises Unavailable without the key or
     MUNGE."""
     if site.key:
