@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from podwright.replay import SACCT_COMMAND, Status, Trace, read_lines
 from tests.outer.lab import ALICE, BOB, LabError, Release, poll
 from tests.outer.slurm.site import SiteLab
 
@@ -221,38 +220,3 @@ def test_taken_back_the_site_is_as_it_was(lab: SiteLab) -> None:
     assert done.returncode != 0
     lab.configure("--write")
     restart(lab)
-
-
-def test_replay_reads_what_sacct_prints(lab: SiteLab) -> None:
-    """Tasks of an array, a job that is cancelled in the queue, and one that began twice."""
-    quiet = ("-n1", "-t5", "-o", "/dev/null")
-    array = lab.batch("sleep 2", "--ipus=4", "--array=1-2", *quiet)
-    never = lab.batch("true", "--ipus=4", "-H", *quiet)
-    lab.ok("scancel", str(never))
-    twice = lab.batch("sleep 600", "--ipus=8", "--requeue", *quiet)
-    lab.wait_state(twice, "RUNNING")
-    lab.ok("scontrol", "requeue", str(twice))
-    lab.wait_state(twice, "PENDING")
-    lab.start_again(twice)
-    lab.wait_state(twice, "RUNNING")
-    lab.ok("scancel", str(twice))
-    lab.wait("their ends", lambda jobs: all(job.over for job in jobs.values()))
-
-    def read() -> Trace | None:
-        text = lab.ok("sh", "-c", SACCT_COMMAND)
-        trace = read_lines(text.splitlines(keepends=True), "sacct")
-        done = [name for name in trace.names if name.startswith(f"{array}_") or name == str(twice)]
-        return trace if len(done) == 4 and not trace.skipped.still_running else None
-
-    trace = poll("their accounts", read)
-    assert trace.skipped.bad == 0, trace.skipped.shown
-    assert trace.skipped.reasons["jobs that were cancelled before they began"] == 1
-    jobs = [job for job in trace.jobs() if job.name in (f"{array}_1", f"{array}_2", str(twice))]
-    assert sorted(job.devices for job in jobs) == [4, 4, 8, 8]
-    assert {job.limit for job in jobs} == {300.0}
-    assert {job.user for job in jobs} == {ALICE}
-    assert {job.cpus for job in jobs} == {1}
-    assert all(job.start >= job.eligible >= job.submit for job in jobs)
-    lives = [job for job in jobs if job.name == str(twice)]
-    assert lives[0].status is Status.REQUEUED
-    assert lives[1].submit > lives[0].submit
