@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -69,7 +70,7 @@ def record(pylock: Path) -> Iterator[str]:
     for package in tomllib.loads(pylock.read_text())["packages"]:
         for wheel in package.get("wheels", ()):
             name = wheel.get("name") or wheel["url"].rpartition("/")[2]
-            yield f"{wheel['hashes']['sha256']}  {name.replace('%2B', '+')}"
+            yield f"{wheel['hashes']['sha256']}  {urllib.parse.unquote(name)}"
 
 
 def without_wheel(

@@ -145,6 +145,7 @@ def test_the_door() -> None:
         "Secret",
         "SimulatedDevice",
         "SimulatedMachine",
+        "figures",
         "machine_key",
         "read_key",
     }

@@ -80,7 +80,9 @@ def test_importing_podwright_loads_nothing_else() -> None:
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
-    assert done.stdout.split() == ["__future__", "podwright", "podwright.slurm"]
+    assert done.stdout.split() == [
+        *["__future__", "podwright", "podwright._version", "podwright.slurm"]
+    ]
 
 
 @pytest.mark.parametrize("module", [podwright, podwright.slurm, errors])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from podwright import wire
 from podwright.agents import SimulatedMachine
 from podwright.agents.gpu import GpuMachine
 from podwright.errors import WrongState
-from podwright.fabric import preset
+from podwright.fabric import IPU, preset
 from podwright.server import _hardware
 from podwright.server._hardware import ServedHardware, Source, choose
 from podwright.store import MemoryStore
@@ -140,6 +141,16 @@ async def test_a_file_that_was_changed_wins_over_its_older_self(folder: Path) ->
     changed = choose(records, files=[path])
     assert changed.news
     assert changed.clusters[0].size == 8
+
+
+async def test_a_block_rule_is_kept_by_its_name_as_older_stores_have_it(folder: Path) -> None:
+    records = await _kept(choose({}, files=[_file(folder, "a", '"m1"')]))
+    ((key, body),) = [(key, body) for key, body in records.items() if key[0] == "server"]
+    assert b'"block_rule":"aligned-power-of-two"' in body
+    assert choose(records).clusters[0].family.block_rule is IPU.block_rule
+    strange = {key: body.replace(b"aligned-power-of-two", b"in-a-ring")}
+    with pytest.raises(msgspec.ValidationError, match="is its package installed"):
+        choose(strange)
 
 
 def test_what_is_wrong_with_files(folder: Path) -> None:

@@ -128,7 +128,7 @@ CHANGES = {name for name, method in METHODS.items() if method.changes} | {
 async def doors(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Doors]:
     folder = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
     made = Doors(folder / "s")
-    monkeypatch.setattr("podwright.http._http_server.peer_of", lambda _: Peer(0, made.kernel))
+    monkeypatch.setattr("podwright.http._connection.peer_of", lambda _: Peer(0, made.kernel))
     await made.start()
     yield made
     await made.stop()

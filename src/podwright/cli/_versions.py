@@ -34,7 +34,8 @@ def _parts() -> dict[str, str]:
         "python": platform.python_version(),
     }
     for line in requires("podwright") or ():
-        if "extra ==" in line:
+        extra = line.replace('"', "'").partition("extra == ")[2]
+        if extra and not extra.startswith("'pods'"):
             continue
         name = line.split(";")[0].strip()
         for end in " <>=!~[":

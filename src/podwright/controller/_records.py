@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from podwright.fabric import rule_of
 from podwright.placement import Block, Placement
 from podwright.store import Delete, Put
 from podwright.wire import GatewayRouting, OperationState, ReadyState, Routing, SyncType
@@ -206,7 +207,7 @@ def drop_quarantine(record: QuarantineRecord) -> Delete:
 
 def decode(kind: type[_T], body: bytes) -> _T:
     """A record from its JSON. Raises msgspec.ValidationError or DecodeError."""
-    return msgspec.json.decode(body, type=kind)
+    return msgspec.json.decode(body, type=kind, dec_hook=rule_of)
 
 
 NO_LIMIT: Final = -1

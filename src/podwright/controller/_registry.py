@@ -18,7 +18,7 @@ from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
 from podwright.controller._records import Record, decode
 from podwright.errors import InvalidRequest, NotFound, WrongState
-from podwright.fabric import Cluster, family_named
+from podwright.fabric import Cluster, family_named, rule_name
 from podwright.store import Delete, Put
 
 AGENT: Final = "agent"
@@ -186,7 +186,8 @@ def put_floor(floor: int) -> Put:
 
 def put_cluster(cluster: Cluster) -> Put:
     """The change that writes a cluster."""
-    return Put(CLUSTER, cluster.name, msgspec.json.encode(ClusterRecord(cluster=cluster)))
+    body = msgspec.json.encode(ClusterRecord(cluster=cluster), enc_hook=rule_name)
+    return Put(CLUSTER, cluster.name, body)
 
 
 def drop_agent(name: str) -> Delete:

@@ -22,6 +22,8 @@ from podwright.fabric._family import (
     family_named,
     family_names,
     gpu_family,
+    rule_name,
+    rule_of,
 )
 from podwright.fabric._load import load_cluster
 from podwright.fabric._presets import preset, presets, simulated_gpus, simulated_ipus
@@ -49,6 +51,8 @@ __all__ = [
     "load_cluster",
     "preset",
     "presets",
+    "rule_name",
+    "rule_of",
     "simulated_gpus",
     "simulated_ipus",
 ]

@@ -15,18 +15,22 @@ class Attachment(enum.Enum):
     HOST = "host"  #: devices sit inside a host
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class BlockRule:
-    """Which sets of devices of one link domain may form a partition.
+    """Which sets of devices of one link domain may form a partition. There is one of each name,
+    and stores keep that name (`rule_name`, `rule_of`).
 
     index: the class that finds them, as `module:Class`; it has the methods of
     `podwright.placement.NodeIndex`. aligned: a part of `size` devices begins at a multiple of its
     size; otherwise at any device of a machine, or with a machine.
     """
 
-    name: str
-    index: str
-    aligned: bool = False
+    __slots__ = ("aligned", "index", "name")
+
+    def __init__(self, name: str, index: str, aligned: bool = False) -> None:
+        self.name, self.index, self.aligned = name, index, aligned
+
+    def __repr__(self) -> str:
+        return f"BlockRule({self.name!r})"
 
     def step(self, size: int, per_machine: int) -> int:
         """How many devices lie between places at which a part of `size` may begin."""
@@ -120,3 +124,24 @@ def family_named(name: str) -> Family | None:
 def family_names() -> tuple[str, ...]:
     """All that can be named; `gpu2` and its like aside."""
     return (*FAMILIES, *plugins.names(plugins.FAMILIES))
+
+
+def rule_name(value: object) -> str:
+    """What a store keeps of a block rule; an encoder's hook. Raises NotImplementedError."""
+    if isinstance(value, BlockRule):
+        return value.name
+    raise NotImplementedError(f"{type(value).__name__} is not kept in a store")
+
+
+def rule_of(kind: type, value: object) -> BlockRule:
+    """The block rule of that name; a decoder's hook. Raises ValueError where no family has it, as
+    when the package that brought it is gone."""
+    rules = [ALIGNED_POWER_OF_TWO, MACHINE_SUBSET_OR_WHOLE_MACHINES]
+    for rule in rules:
+        if kind is BlockRule and value == rule.name:
+            return rule
+    for name in plugins.names(plugins.FAMILIES):
+        family = plugins.load(plugins.FAMILIES, name, Family)
+        if kind is BlockRule and family is not None and value == family.block_rule.name:
+            return family.block_rule
+    raise ValueError(f"no family here has the block rule {value!r}: is its package installed?")

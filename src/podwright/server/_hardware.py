@@ -27,6 +27,8 @@ from podwright.fabric import (
     load_cluster,
     preset,
     presets,
+    rule_name,
+    rule_of,
 )
 from podwright.hosts import host_name
 from podwright.store import Put, Store
@@ -84,7 +86,8 @@ class ServedHardware:
     async def remember(self, store: Store) -> None:
         """Write the choice down, for a restart."""
         if self.news:
-            await store.commit([Put(_KIND, _KEY, msgspec.json.encode(self.source))])
+            body = msgspec.json.encode(self.source, enc_hook=rule_name)
+            await store.commit([Put(_KIND, _KEY, body)])
 
 
 def detect() -> ServedHardware | None:
@@ -151,7 +154,7 @@ def _stored(records: Mapping[tuple[str, str], bytes]) -> ServedHardware | None:
     body = records.get((_KIND, _KEY))
     if body is None:
         return None
-    source = msgspec.json.decode(body, type=Source)
+    source = msgspec.json.decode(body, type=Source, dec_hook=rule_of)
     if source.local:
         found = detect()
         if found is None:
