@@ -93,9 +93,9 @@ def test_a_host_with_another_version(hosts: Hosts) -> None:
     """The package under the same path, from another time."""
     package = hosts.lab.folder / "other"
     shutil.copytree(Path(__file__).parents[2] / "src" / "podwright", package)
-    text = (package / "__init__.py").read_text()
+    text = (package / "_version.py").read_text()
     assert '__version__ = "' in text
-    (package / "__init__.py").write_text(text.replace('__version__ = "', '__version__ = "9.'))
+    (package / "_version.py").write_text(text.replace('__version__ = "', '__version__ = "9.'))
     target = str(Path(__file__).parents[2] / "src" / "podwright")
     done(hosts, "b", "mount", "--bind", str(package), target)
     try:

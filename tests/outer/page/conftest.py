@@ -41,9 +41,10 @@ def pod_file(folder: Path, domains: int) -> str:
     return str(file)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all tests of a worker."""
+    """One for all tests of a module: its driver runs an event loop, which other tests must not
+    meet."""
     with sync_playwright() as driver:
         found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found

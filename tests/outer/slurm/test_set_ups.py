@@ -108,10 +108,11 @@ def test_newest_scrontab_refuses_devices_that_slurm_would_not_hand_over(lab: Set
     for line in ("#SCRON --ipus=4 -t 5\n", "#SCRON -L ipu:4,podwright_job:1 -t 5\n"):
         done = lab.run("scrontab", "-", stdin=line + entry, user=ALICE)
         assert done.returncode != 0, done.stdout
-    assert lab.run("squeue", "-h").stdout == ""
+    # What another test left may still be going.
+    assert lab.run("squeue", "-h", "-t", "PENDING,RUNNING").stdout == ""
     done = lab.run("scrontab", "-", stdin="#SCRON --ipus=4 -t 5\n" + entry, user=ALICE)
     assert "sbatch --ipus=4 SCRIPT" in done.stderr + done.stdout
     done = lab.run("scrontab", "-", stdin="#SCRON -t 5\n" + entry, user=ALICE)
     assert done.returncode == 0, done.stderr
-    assert lab.run("squeue", "-h", "-o", "%u").stdout.split() == [ALICE]
+    assert lab.run("squeue", "-h", "-t", "PENDING", "-o", "%u").stdout.split() == [ALICE]
     lab.ok("scrontab", "-r", user=ALICE)
