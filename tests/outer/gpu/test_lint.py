@@ -45,6 +45,8 @@ def test_slurm_refuses_what_lint_says_it_refuses() -> None:
             assert not any(word in words for word in UNREADABLE), (path.stem, words)
         for path in BAD:
             rule, _, site = expectation(path.read_text())
+            if rule == "template":  # it is to be filled in before anybody submits it
+                continue
             refused = rule in REFUSED
             if rule == "option-this-slurm-lacks" and site.version == (22, 5):
                 refused = True
