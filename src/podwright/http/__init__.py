@@ -6,7 +6,7 @@ door of another kind finds `Visitors` here, too.
 
 from podwright.http._door import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._http_server import HttpServer, more_descriptors
-from podwright.http._metrics_front import Figure, MetricsFront, listen
+from podwright.http._metrics_front import Figure, MetricsFront, listen, metrics_text
 from podwright.http._visitors import Full, Visitor, Visitors
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "Visitor",
     "Visitors",
     "listen",
+    "metrics_text",
     "more_descriptors",
 ]

@@ -91,11 +91,16 @@ class MetricsFront:
 
 def text(figures: Iterable[Figure]) -> bytes:
     """Figures and those of this process, in Prometheus' text."""
+    return metrics_text(families(figures))
+
+
+def metrics_text(gathered: list[Metric]) -> bytes:
+    """Families that were gathered, and the figures of this process, in Prometheus' text."""
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Ready(families(figures)))
+    registry.register(_Ready(gathered))
     return generate_latest(registry)
 
 

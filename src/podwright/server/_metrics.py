@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from podwright._version import __version__
 from podwright.errors import Unavailable
+from podwright.http import metrics_text
 from podwright.server._figures import BOUNDS, Figures
 
 if TYPE_CHECKING:
@@ -59,15 +60,10 @@ class Metrics:
         return self._text
 
     async def _gather(self) -> None:
-        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-
         found = [*self._calls(), *self._moment()]
         with contextlib.suppress(Unavailable):  # one that stands by knows no more
             found += await self._things()
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        registry.register(_Ready(found))
-        self._text = await asyncio.to_thread(generate_latest, registry)
+        self._text = await asyncio.to_thread(metrics_text, found)
         self._until = self._clock() + FRESH
 
     def _calls(self) -> Iterable[Metric]:
@@ -153,18 +149,3 @@ def _gauge(
     for texts, count in sorted(values.items()):
         family.add_metric(texts, count)
     return family
-
-
-class _Ready:
-    """Families that are gathered already, as a collector."""
-
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> list[Metric]:
-        """All of them."""
-        return self._families
-
-    def describe(self) -> list[Metric]:
-        """Nothing to check: a registry holds these alone."""
-        return []
