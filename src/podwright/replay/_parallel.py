@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -118,9 +119,16 @@ class _Pool:
         process = self._context.Process(
             target=_work, args=(self._trace, self._tasks[number], theirs), daemon=True
         )
-        process.start()
+        # Ctrl-C comes to the whole group: one that only begins would die of it with a traceback.
+        # The tracker is there before: starting it unblocks the signal.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+            self._running[mine] = number, process
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self._running[mine] = number, process
 
     def _tell(self, number: int, done: int) -> None:
         self._done[number] = done
@@ -129,8 +137,7 @@ class _Pool:
 
 
 def _work(trace: Trace, task: Task, pipe: Connection) -> None:
-    """A process's work. Ctrl-C is its parent's matter."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A process's work. Ctrl-C is its parent's matter, and blocked here."""
     try:
         pipe.send(run_task(trace, task, lambda done, _: pipe.send(done)))
     except Exception as error:
