@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple, cast
 
 import pytest
@@ -172,6 +173,25 @@ async def test_a_user_who_was_removed_is_logged_out() -> None:
     fake.gone.add("root")
     assert await browser.act() == 401
     assert (await browser.ask("GET", "/me"))[1]["name"] == "anonymous"
+
+
+@pytest.mark.parametrize("how", ["removed", "logged out"])
+async def test_an_open_page_is_told_no_more_once_its_session_is_over(how: str) -> None:
+    fake = Fake(secure=True)
+    browser = Browser(fake)
+    await browser.ask("POST", "/session", {"token": "right"})
+    headers = [(b"host", HOST.encode()), (b"cookie", browser.cookie.encode())]
+    asked = HttpRequest("GET", "/live", "", headers, b"", None, "127.0.0.1")
+    reply = cast("Reply", await browser.page.answer(asked))
+    events = cast("AsyncGenerator[bytes]", reply.body)
+    assert (await anext(events)).startswith(b"event: all")
+    if how == "removed":
+        fake.gone.add("root")
+    else:
+        await browser.ask("DELETE", "/session")
+    with pytest.raises(StopAsyncIteration):
+        await anext(events)
+    await browser.page.close()
 
 
 async def test_a_secure_server_shows_nothing_to_strangers() -> None:

@@ -6,9 +6,10 @@ that other sites cannot send: no form elsewhere, and no name that points here, g
 
 from __future__ import annotations
 
+import contextlib
 import http.cookies
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -182,7 +183,21 @@ class Page:
                 self._views = {key: one for key, one in self._views.items() if len(one)}
             view = Live(lambda method: self._server.listed(who, method), self._server.counted)
             self._views[name] = view
-        return Reply(200, view.events(), "text/event-stream", self._files.headers)
+        events = self._while_seen(view.events(), who, _cookie(request))
+        return Reply(200, events, "text/event-stream", self._files.headers)
+
+    async def _while_seen(
+        self, events: AsyncGenerator[bytes], who: Who, cookie: str
+    ) -> AsyncGenerator[bytes]:
+        """Events until the session is over that they are told to, or its user is gone."""
+        anybody = who == self._server.anonymous()
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if not (anybody or self._sessions.caller(cookie) == who):
+                    return
+                if not self._server.known(who):
+                    return
+                yield event
 
     async def _log_in(self, request: HttpRequest) -> Reply:
         _own_origin(request)
