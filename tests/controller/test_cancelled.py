@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from podwright.errors import NotFound
-from podwright.wire import ReadyState
+from podwright.wire import AgentRequest, ReadyState
 from tests.controller.world import ROOT, World
 
 CALLS: dict[str, Callable[[World], Awaitable[Any]]] = {
@@ -52,3 +53,22 @@ async def test_leases_of_cancelled_callers_run_out(world: World) -> None:
     with pytest.raises(NotFound):
         await world.get("new")
     await world.create("all", 16, caller=ROOT)
+
+
+async def test_a_change_that_fails_after_its_caller_is_gone_says_so(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line, and not as a task whose exception nobody fetched."""
+    unheard: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, said: unheard.append(said))
+    request = AgentRequest(name="p9", host="p9", port=1)
+    call = asyncio.ensure_future(world.controller.create_agent(ROOT, request))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    while world.controller._core.tasks:
+        await asyncio.wait(world.controller._core.tasks)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert unheard == []
+    assert ["after its caller had gone" in line for line in caplog.messages] == [True]

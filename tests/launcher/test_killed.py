@@ -235,9 +235,10 @@ def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
     wait_until(count.exists)
     process.send_signal(signal.SIGTSTP)
     wait_until(lambda: _state(process.pid) == "T")
-    tree = launcher.tree(process)
-    instances = [p for p in descendants(tree.mpirun) if p.parent != tree.mpirun]
-    assert {p.state for p in instances} == {"T"}
+    mpirun = launcher.tree(process).mpirun
+    wait_until(  # the guardian stops them; poprun does not wait for it
+        lambda: {p.state for p in descendants(mpirun) if p.parent != mpirun} == {"T"}
+    )
     size = count.stat().st_size
     before = launcher.renewals()
     wait_until(lambda: launcher.renewals() > before)

@@ -24,6 +24,7 @@ from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
 from podwright.controller._list_pages import Page
 from podwright.controller._machines import check_administrator
+from podwright.controller._shielded import shielded
 from podwright.controller._spec import asked_for
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.store import Opened
@@ -161,7 +162,7 @@ class Oversight:
         """Set a quota, or end it (no limit at all). Raises Denied, InvalidRequest, NotFound."""
         self._check()
         check_administrator(caller, "set quota")
-        return await asyncio.shield(self._core.spawn(quotas.put(self._core, request)))
+        return await shielded(self._core.spawn(quotas.put(self._core, request)))
 
     async def list_quotas(self, caller: Caller, request: ListRequest) -> QuotaList:
         """Quotas: all for an administrator, for others those that bind them."""
@@ -192,14 +193,14 @@ class Oversight:
         """Let a machine take nothing new. Raises Denied, NotFound."""
         self._check()
         check_administrator(caller, f"drain machine {request.name[:80]}")
-        await asyncio.shield(self._core.spawn(machines.drain(self._core, request.name)))
+        await shielded(self._core.spawn(machines.drain(self._core, request.name)))
         return Empty()
 
     async def resume_machine(self, caller: Caller, request: MachineName) -> Empty:
         """Let a machine serve again. Raises Denied, NotFound."""
         self._check()
         check_administrator(caller, f"resume machine {request.name[:80]}")
-        await asyncio.shield(self._core.spawn(machines.resume(self._core, request.name)))
+        await shielded(self._core.spawn(machines.resume(self._core, request.name)))
         return Empty()
 
 

@@ -28,6 +28,7 @@ from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._request_ids import Remembered, Requests
+from podwright.controller._shielded import shielded
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
 from podwright.controller._waiting_calls import WaitingCalls
@@ -290,7 +291,7 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
     async def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Do something that must not stop half way when its caller goes away."""
-        return await asyncio.shield(self._core.spawn(work))
+        return await shielded(self._core.spawn(work))
 
     async def _once(
         self,

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from podwright.controller._records import LEASE, PARTITION, PartitionRecord, Record, decode
+from podwright.controller._shielded import shielded
 from podwright.errors import InvalidRequest
 from podwright.store import Change, Delete, Put
 from podwright.wire import OperationState
@@ -146,8 +147,7 @@ class Requests:
             task = self._spawn(self._begin(key, method, name, work, again))
             self._under_way[key] = task
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
-        outcome: _T = await asyncio.shield(task)
-        return outcome
+        return await shielded(task)
 
     async def _begin(
         self,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from podwright.errors import PodwrightError
+
 if TYPE_CHECKING:
     from podwright.controller._caller import Caller
     from podwright.controller._core import Core
+
+_log = logging.getLogger("podwright.controller")
 
 
 class _Part(Protocol):
@@ -27,7 +32,22 @@ def to_its_end(call: _Call[_S, _R, _V]) -> _Call[_S, _R, _V]:
 
     @wraps(call)
     async def whole(self: _S, caller: Caller, request: _R) -> _V:
-        done: _V = await asyncio.shield(self._core.spawn(call(self, caller, request)))
-        return done
+        return await shielded(self._core.spawn(call(self, caller, request)))
 
     return whole
+
+
+async def shielded(task: asyncio.Task[_V]) -> _V:
+    """A task's outcome. The task goes on although its caller goes; its failure is then logged."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_log_failure)
+        raise
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    """Nobody waits for this one any more: how it failed is said here."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        fault = None if isinstance(error, PodwrightError) else error
+        _log.warning("%s, after its caller had gone", error, exc_info=fault)

@@ -21,6 +21,7 @@ from podwright.controller._core import Core, Entry
 from podwright.controller._leases import HeldLease
 from podwright.controller._records import decode
 from podwright.controller._reservation import Taken
+from podwright.controller._shielded import shielded
 from podwright.controller._spec import asked_for
 from podwright.controller._waiter import WAITER, Waiter, WaiterRecord
 from podwright.controller._waiting_queue import WaitingQueue
@@ -205,7 +206,7 @@ class Waiting:
         )
         # Before anybody is told the id: a place that was given outlives the server.
         written = core.journal.commit([Put(WAITER, record.id, msgspec.json.encode(record))])
-        await asyncio.shield(core.spawn(written))
+        await shielded(core.spawn(written))
         waiter = Waiter(record, "", core.now())
         waiter.asked = _asked(core, waiter)
         self._waiters[waiter.id] = waiter

@@ -102,6 +102,7 @@ class Listing:
         self._asked.add(job)
         if self._next is None:
             self._next = asyncio.create_task(self._list())
+            self._next.add_done_callback(_seen)
         return (await asyncio.shield(self._next)).get(job)
 
     async def _list(self) -> dict[int, Listed]:
@@ -110,6 +111,12 @@ class Listing:
         self._running, self._next = self._next, None
         asked, self._asked = self._asked, set()
         return await listed(self._slurm, *sorted(asked))
+
+
+def _seen(task: asyncio.Task[dict[int, Listed]]) -> None:
+    """All who asked may have gone before slurmctld refused."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def listed(slurm: Slurm, *jobs: int) -> dict[int, Listed]:
