@@ -56,7 +56,7 @@ bench: $(VENV)/.dev  ## Figures, one JSON object a line; one of them: make bench
 	@$(BIN)/python -m bench $(BENCH)
 
 proto: $(VENV)/.dev  ## Regenerate the wire's messages
-	@$(BIN)/python tools/generate_wire.py
+	@$(BIN)/python -m tools.generate_wire
 
 release: $(VENV)/.dev  ## Wheel, source archive, SBOM, licences, checksums of HEAD, into dist/
 	@rm -rf dist

@@ -10,7 +10,6 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 import podwright
-from podwright.controller import rights_page
 
 project = "Podwright"
 author = "The Podwright developers"
@@ -50,7 +49,7 @@ COMMANDS = {
     "gc-monitor": [""],
 }
 ROLES = """\
-# Roles
+# Calls and roles
 
 Which role may make which call, and on whose objects. *own*: what belongs to the caller, and to \
 create; of lists, what is the caller's. *its jobs'*: in the name of a user id and a job, and what \
@@ -86,10 +85,11 @@ def _write_reference(app: Sphinx) -> None:
             parts.append(f"```text\n{_help(command, words)}```\n")
         page = folder / f"{command}.md"
         _write(page, "\n".join(parts))
+    from tools.calls_page import calls_page
     from tools.pictures import house
 
     _write(Path(app.srcdir) / "pictures" / "house.svg", house())
-    _write(folder / "roles.md", ROLES + rights_page())
+    _write(folder / "roles.md", ROLES + calls_page())
 
 
 def _write(page: Path, text: str) -> None:

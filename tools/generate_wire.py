@@ -1,4 +1,6 @@
-"""Makes the wire's messages from its .proto files: `make proto`. A test compares the result.
+"""Writes podwright_v1.proto, and makes the messages of all .proto files: `make proto`.
+
+A test compares the result with what is committed.
 
 Service stubs are left out: both fronts and the client are driven by tables, and generated stubs
 would tie the package to the very grpcio that made them.
@@ -41,7 +43,21 @@ def generate(into: Path, *, stubs: bool = False) -> list[Path]:
         return made
 
 
+def write_proto(path: Path) -> Path:
+    """Write podwright_v1.proto from the values and calls in `podwright.wire`."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    from podwright.wire._generated import podwright_v1_pb2
+    from tools.write_proto import Known, proto
+
+    file = FileDescriptorProto()
+    podwright_v1_pb2.DESCRIPTOR.CopyToProto(file)
+    path.write_text(proto(Known(file)))
+    return path
+
+
 if __name__ == "__main__":
+    write_proto(SOURCE / FOLDER / "podwright_v1.proto")
     folder = SOURCE / FOLDER / "_generated"
     for written in generate(folder):
         sys.stdout.write(f"{written.relative_to(SOURCE.parent)}\n")

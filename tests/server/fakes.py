@@ -12,13 +12,12 @@ import msgspec
 from podwright import wire
 from podwright.controller import Caller
 from podwright.fabric import preset
-from podwright.server._calls import snake_case
 
 if TYPE_CHECKING:
     from podwright.controller import Controller
 
 
-_CALLS = {snake_case(name) for name in wire.METHODS}
+_CALLS = {method.function for method in wire.METHODS.values()}
 
 
 class FakeController:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.calls_page import RIGHTS, calls_page
 
-from podwright.controller import RIGHTS, May, Rights, rights_page
 from podwright.hosts import Peer
 from podwright.wire import (
     METHODS,
@@ -28,6 +28,7 @@ from podwright.wire import (
     LeaseRequest,
     ListRequest,
     MachineName,
+    May,
     Named,
     PartitionName,
     PartitionSpec,
@@ -35,6 +36,7 @@ from podwright.wire import (
     RemoveRequest,
     ResetRequest,
     RevokeRequest,
+    Rights,
     ServerInfoRequest,
     TokenRequest,
     UserRequest,
@@ -139,7 +141,7 @@ def test_the_table_has_every_call_and_so_has_the_walk() -> None:
     calls = {*METHODS, *(f"virmgrpc.{name}" for name in virm.VIRM_METHODS)}
     assert set(RIGHTS) == calls
     assert set(OBJECTS) | set(PLAIN) == calls
-    assert all(f"| `{call}` |" in rights_page() for call in calls)
+    assert all(f"| `{call}` |" in calls_page() for call in calls)
 
 
 def _cells(who: Who) -> list[tuple[str, str, bool]]:
@@ -226,4 +228,4 @@ async def test_a_secure_server_answers_nobody_whom_it_does_not_know(doors: Doors
 
 def test_rows_are_what_they_look_like() -> None:
     assert RIGHTS["Backup"] == Rights(May.ANY, May.NO, May.NO, May.NO, May.NO)
-    assert "| `Backup` | yes | - | - | - | - |" in rights_page()
+    assert "| `Backup` | yes | - | - | - | - |" in calls_page()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-import sys
 import types
 import typing
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.generate_wire import generate, write_proto
 
 from podwright import wire
 from podwright.wire import METHODS, messages
@@ -191,12 +191,13 @@ def test_a_long_refusal_still_fits_the_metadata() -> None:
     assert back.problem == "x" * 600
 
 
+def test_the_committed_proto_is_that_of_the_values(tmp_path: Path) -> None:
+    committed = ROOT / "src/podwright/wire/podwright_v1.proto"
+    made = write_proto(tmp_path / "made.proto")
+    assert made.read_text() == committed.read_text(), "run `make proto`"
+
+
 def test_the_committed_messages_are_those_of_the_proto_files(tmp_path: Path) -> None:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        from generate_wire import generate  # type: ignore[import-not-found]
-    finally:
-        sys.path.pop(0)
     committed = ROOT / "src/podwright/wire/_generated"
     made = generate(tmp_path)
     assert {path.name for path in made} == {path.name for path in committed.glob("*_pb2.py")}

@@ -25,9 +25,6 @@ _PAUSE = 0.1
 #: Seconds to connect to one of several: one that is switched off must not use up the patience.
 _CONNECT = 1.5
 
-#: Calls that change something, but twice no more than once.
-_TWICE_IS_ONCE = frozenset({"Renew", "Release", "SetQuota", "DrainMachine", "ResumeMachine"})
-
 #: Connects within the seconds given. Raises Unavailable or TimedOut.
 Opener = Callable[[float], Transport]
 
@@ -136,11 +133,7 @@ def _repeatable(method: Method, request: Value, transport: Transport) -> bool:
     """Whether a call does no harm when it is made again, although it may have been done."""
     if not method.changes:
         return True
-    return getattr(transport, "remembers", True) and (
-        method.name in _TWICE_IS_ONCE
-        or bool(getattr(request, "request_id", ""))
-        or (method.name == "Wait" and bool(getattr(request, "id", "")))
-    )
+    return getattr(transport, "remembers", True) and method.repeatable(request)
 
 
 def _with_id(request: Value) -> Value:

@@ -1,16 +1,9 @@
-"""Calls about what others do: why something waits, quotas, events, machines in and out of service.
-
-Every call that changes something is written into the events here, in one place, so that none can
-be forgotten.
-"""
+"""Calls about what others do: explanations, quotas, events, machines in and out of service."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,13 +16,11 @@ from podwright.controller._acquire import would_acquire
 from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
 from podwright.controller._list_pages import Page
-from podwright.controller._machines import check_administrator
 from podwright.controller._shielded import shielded
 from podwright.controller._spec import asked_for
-from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.store import Opened
 from podwright.wire import (
-    METHODS,
     AcquireRequest,
     Empty,
     EventList,
@@ -41,25 +32,19 @@ from podwright.wire import (
     PartitionSpec,
     QuotaInfo,
     QuotaList,
-    Value,
 )
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core
     from podwright.controller._waiting import Waiting
 
-#: Calls that say nothing of what was done: a lease's heartbeat, and a waiter's question.
-UNHEARD: Final = frozenset({"Renew", "Wait", "Leave"})
-_C = TypeVar("_C", bound="type[Oversight]")
 
-
-class Oversight:
+class AuditCalls:
     """The part of the controller that explains, limits and remembers."""
 
     _core: Core
     _waiting: Waiting
     _audit: Audit
-    _check: Callable[[], None]
 
     def _oversee(self) -> None:
         core = self._core
@@ -83,7 +68,6 @@ class Oversight:
 
         Raises NotFound, and InvalidRequest for a request that can never start.
         """
-        self._check()
         core = self._core
         if request.acquire is not None:
             return self._explain_acquire(caller, request.acquire)
@@ -160,13 +144,10 @@ class Oversight:
 
     async def set_quota(self, caller: Caller, request: QuotaInfo) -> QuotaInfo:
         """Set a quota, or end it (no limit at all). Raises Denied, InvalidRequest, NotFound."""
-        self._check()
-        check_administrator(caller, "set quota")
         return await shielded(self._core.spawn(quotas.put(self._core, request)))
 
     async def list_quotas(self, caller: Caller, request: ListRequest) -> QuotaList:
         """Quotas: all for an administrator, for others those that bind them."""
-        self._check()
         views.check_filters(self._core, request, "list quotas")
         every = caller.role is Role.ADMINISTRATOR
         page = Page[QuotaInfo](request)
@@ -186,64 +167,14 @@ class Oversight:
 
     async def list_events(self, caller: Caller, request: EventsRequest) -> EventList:
         """What happened: all for an administrator, for others what they did or what is theirs."""
-        self._check()
         return await self._audit.list(caller, request)
 
     async def drain_machine(self, caller: Caller, request: MachineName) -> Empty:
         """Let a machine take nothing new. Raises Denied, NotFound."""
-        self._check()
-        check_administrator(caller, f"drain machine {request.name[:80]}")
         await shielded(self._core.spawn(machines.drain(self._core, request.name)))
         return Empty()
 
     async def resume_machine(self, caller: Caller, request: MachineName) -> Empty:
         """Let a machine serve again. Raises Denied, NotFound."""
-        self._check()
-        check_administrator(caller, f"resume machine {request.name[:80]}")
         await shielded(self._core.spawn(machines.resume(self._core, request.name)))
         return Empty()
-
-
-def audited(kind: _C) -> _C:
-    """Write every call that changes something into the events, and how it ended."""
-    for method in METHODS.values():
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", method.name).lower()
-        if method.changes and method.name not in UNHEARD and hasattr(kind, name):
-            setattr(kind, name, _heard(method.name, getattr(kind, name)))
-    return kind
-
-
-def _heard(
-    what: str, call: Callable[[Any, Caller, Any], Coroutine[Any, Any, Value]]
-) -> Callable[[Any, Caller, Any], Coroutine[Any, Any, Value]]:
-    @wraps(call)
-    async def heard(self: Oversight, caller: Caller, request: Any) -> Value:
-        about = _about(request)
-        owner = self._owner(about)
-        try:
-            reply = await call(self, caller, request)
-        except Unavailable:
-            raise  # it was not even tried
-        except PodwrightError as error:
-            self._audit.tell(caller, what, about, owner=owner, error=error)
-            raise
-        except asyncio.CancelledError:
-            self._audit.tell(caller, what, about, owner=owner, detail="its caller went away")
-            raise
-        made = getattr(reply, "partition", None)
-        about = getattr(made, "name", "") or about
-        detail = f"lease {reply.lease.id}" if what == "Acquire" else ""  # type: ignore[attr-defined]
-        self._audit.tell(caller, what, about, owner=owner or self._owner(about), detail=detail)
-        return reply
-
-    return heard
-
-
-def _about(request: Any) -> str:
-    """The name of what a request is about."""
-    for source in (request, getattr(request, "spec", None)):
-        for field in ("name", "id", "user", "allocation"):
-            found = getattr(source, field, "")
-            if isinstance(found, str) and found:
-                return found[:80]
-    return ""

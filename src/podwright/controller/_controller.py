@@ -19,9 +19,10 @@ from podwright.controller import _recovery as recovery
 from podwright.controller import _repeated_requests as repeats
 from podwright.controller import _views as views
 from podwright.controller._administration import Administration, Machines
-from podwright.controller._audit_calls import Oversight, audited
+from podwright.controller._audit_calls import AuditCalls
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
+from podwright.controller._declared import declared
 from podwright.controller._leases import to_info
 from podwright.controller._own_host import Here
 from podwright.controller._privacy import Privacy, Visible
@@ -32,7 +33,7 @@ from podwright.controller._shielded import shielded
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
 from podwright.controller._waiting_calls import WaitingCalls
-from podwright.errors import Denied, InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.fabric import Cluster
 from podwright.store import Opened, Store, backup_text
 from podwright.wire import (
@@ -52,8 +53,8 @@ from podwright.wire import (
 _T = TypeVar("_T")
 
 
-@audited
-class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
+@declared
+class Controller(ReadingCalls, WaitingCalls, AuditCalls, Administration):
     """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
@@ -171,7 +172,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
         Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
         """
-        self._check()
         asked = "create " + asked_for(request.spec, self._core.inventory.noun)
         if request.owner and not request.job and caller.role is Role.SCHEDULER:
             raise InvalidRequest("a scheduler creates for a job, and none is named", asked=asked)
@@ -202,7 +202,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         With `force`, leases on it end; what they leave behind is cut off first, or stands in the
         way of all but administrators. Raises NotFound, Held, Denied.
         """
-        self._check()
         return await self._once(
             caller,
             "ResetPartition",
@@ -224,7 +223,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
         With `force`, leases on it end, and machines that do not answer are ignored: nobody gets
         their devices until they were reset. Raises NotFound, Held, Denied, WrongState.
         """
-        self._check()
         return await self._once(
             caller,
             "RemovePartition",
@@ -241,7 +239,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
         Raises InvalidRequest, NotFound, Held, WrongState, NoCapacity, Denied, Fenced (parent).
         """
-        self._check()
         return await self._once(
             caller,
             "Acquire",
@@ -253,7 +250,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
     async def renew(self, caller: Caller, request: LeaseRequest) -> LeaseInfo:
         """Move a lease's end to a full ttl from now. Raises Fenced when it is over, Denied."""
-        self._check()
         if request.hosts:
             return await self._run(ends.renew(self._core, caller, request))
         return await ends.renew(self._core, caller, request)
@@ -263,7 +259,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
         Raises Fenced when it is over for good, Denied, InvalidRequest.
         """
-        self._check()
         await self._run(ends.release(self._core, caller, request))
         return Empty()
 
@@ -271,13 +266,6 @@ class Controller(ReadingCalls, WaitingCalls, Oversight, Administration):
 
     async def backup(self, caller: Caller, request: BackupRequest) -> BackupReply:
         """The store as of one instant. Raises Denied for all but administrators."""
-        self._check()
-        if caller.role is not Role.ADMINISTRATOR:
-            raise Denied(
-                f"you are {caller.name}, and a backup shows what belongs to everybody",
-                asked="back up the store",
-                would_work="ask an administrator to do it",
-            )
         snapshot = await self._store.read()
         return BackupReply(content=await asyncio.to_thread(backup_text, snapshot))
 

@@ -9,26 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from podwright.controller._caller import Caller, Role
 from podwright.controller._cluster_index import Site
-from podwright.errors import Denied, NotFound
+from podwright.errors import NotFound
 from podwright.store import Delete, Put
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core
 
 DRAIN: Final = "drain"
-
-
-def check_administrator(caller: Caller, asked: str) -> None:
-    """Raises Denied for all but administrators."""
-    if caller.role is not Role.ADMINISTRATOR:
-        raise Denied(
-            f"you are {caller.name}, and no administrator",
-            asked=asked,
-            would_work="ask an administrator to do it",
-            caller=caller.name,
-        )
 
 
 def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:

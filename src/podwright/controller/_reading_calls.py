@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from podwright.controller import _device_view as device_view
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
@@ -27,37 +25,30 @@ class ReadingCalls:
     version: str
     _core: Core
     _privacy: Privacy
-    _check: Callable[[], None]
 
     async def list_clusters(self, caller: Caller, request: ListRequest) -> ClusterList:
         """Clusters, in the order of their definition."""
-        self._check()
         return views.clusters(self._core, request)
 
     async def list_allocations(self, caller: Caller, request: ListRequest) -> AllocationList:
         """Allocations, in the order of their definition."""
-        self._check()
         return views.allocations(self._core, request)
 
     async def list_devices(self, caller: Caller, request: ListRequest) -> DeviceList:
         """Devices, in the order of cluster, domain, offset."""
-        self._check()
         return device_view.devices(self._core, request)
 
     async def list_partitions(self, caller: Caller, request: ListRequest) -> PartitionList:
         """Partitions, in the order of their names."""
-        self._check()
         return views.partitions(self._core, request, self.version)
 
     async def list_leases(self, caller: Caller, request: ListRequest) -> LeaseList:
         """Leases, in the order of their ids."""
-        self._check()
         return views.leases(self._core, request)
 
     async def get_partition(self, caller: Caller, request: PartitionName) -> PartitionInfo:
         """One partition. Raises NotFound, and Denied where its end points are asked for by one to
         whom they are not told."""
-        self._check()
         if request.attach:
             self._privacy.check_attach(caller, request.name)
         entry = self._core.partitions.get(request.name)

@@ -12,18 +12,23 @@ from podwright.errors import PodwrightError
 
 if TYPE_CHECKING:
     from podwright.controller._caller import Caller
-    from podwright.controller._core import Core
 
 _log = logging.getLogger("podwright.controller")
 
+_V = TypeVar("_V")
+
+
+class _Tasks(Protocol):
+    def spawn(self, work: Coroutine[Any, Any, _V]) -> asyncio.Task[_V]: ...
+
 
 class _Part(Protocol):
-    _core: Core
+    @property
+    def _core(self) -> _Tasks: ...
 
 
 _S = TypeVar("_S", bound=_Part)
 _R = TypeVar("_R")
-_V = TypeVar("_V")
 _Call = Callable[[_S, "Caller", _R], Coroutine[Any, Any, _V]]
 
 

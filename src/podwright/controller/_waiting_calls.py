@@ -31,7 +31,6 @@ class WaitingCalls:
 
     _core: Core
     _waiting: Waiting
-    _check: Callable[[], None]
     _run: Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
     _info: Callable[[Entry], PartitionInfo]
 
@@ -40,7 +39,6 @@ class WaitingCalls:
 
         Raises what CreatePartition and Acquire raise, but for NoCapacity and Held; NotFound.
         """
-        self._check()
         waiter = await self._waiting.wait(caller, request)
         info = self._waiting.info(waiter)
         if not waiter.partition:
@@ -60,13 +58,11 @@ class WaitingCalls:
 
     async def leave(self, caller: Caller, request: WaiterName) -> Empty:
         """Leave the waiting line. Raises NotFound, Denied."""
-        self._check()
         await self._run(self._waiting.leave(caller, request.id))
         return Empty()
 
     async def list_waiters(self, caller: Caller, request: ListRequest) -> WaiterList:
         """The waiting line, first first."""
-        self._check()
         views.check_filters(self._core, request, "list waiters")
         page = Page[WaiterInfo](request)
         behind = _order(request.page_token)

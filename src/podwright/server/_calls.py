@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -58,8 +57,8 @@ class Calls:
 
     def _bound(self, controller: Controller) -> dict[str, _Call]:
         table: dict[str, _Call] = {
-            name: getattr(controller, snake_case(name))
-            for name in METHODS
+            name: getattr(controller, method.function)
+            for name, method in METHODS.items()
             if name not in ("GetServerInfo", "IssueToken")
         }
         table["GetServerInfo"] = self._server_info
@@ -85,7 +84,7 @@ class Calls:
             raise Unavailable("the server is ending", asked=method.name, would_work="try again")
         if (refusal := self._gate()) is not None and method.name != "GetServerInfo":
             raise refusal
-        if method.changes and method.name != "Renew" and self.controller.read_only is not None:
+        if method.changes and method.stored and self.controller.read_only is not None:
             raise Unavailable(
                 f"the server is read only for now, since {self.controller.read_only.problem}",
                 asked=method.name,
@@ -155,8 +154,3 @@ class Calls:
         if caller.origin != "unix":
             raise Denied("tokens are given on the Unix socket alone", asked="IssueToken")
         return self.identity.issue(caller)
-
-
-def snake_case(name: str) -> str:
-    """`ListPartitions` -> `list_partitions`: the controller's own name for a call."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

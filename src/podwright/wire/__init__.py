@@ -53,6 +53,8 @@ from podwright.wire._endpoints import (
 )
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
+from podwright.wire._method import May, Method, Repeat, Rights
+from podwright.wire._methods import METHODS
 from podwright.wire._paging import joined, next_page
 from podwright.wire._plain import plain
 from podwright.wire._prepared import prepared
@@ -65,8 +67,8 @@ from podwright.wire._proof import (
     user_uri,
 )
 from podwright.wire._subsets import DeviceSet, device_sets
+from podwright.wire._value import Value
 from podwright.wire._values import (
-    METHODS,
     AcquireReply,
     AcquireRequest,
     AllocationInfo,
@@ -86,7 +88,6 @@ from podwright.wire._values import (
     LeaseList,
     LeaseRequest,
     ListRequest,
-    Method,
     OperationState,
     PartitionInfo,
     PartitionList,
@@ -101,7 +102,6 @@ from podwright.wire._values import (
     SyncType,
     Token,
     TokenRequest,
-    Value,
 )
 from podwright.wire._waiters import (
     EventInfo,
@@ -174,6 +174,7 @@ __all__ = [
     "LeaseRequest",
     "ListRequest",
     "MachineName",
+    "May",
     "Method",
     "Named",
     "NewUser",
@@ -189,8 +190,10 @@ __all__ = [
     "QuotaList",
     "ReadyState",
     "RemoveRequest",
+    "Repeat",
     "ResetRequest",
     "RevokeRequest",
+    "Rights",
     "Routing",
     "ServerInfo",
     "ServerInfoRequest",

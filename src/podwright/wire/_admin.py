@@ -1,18 +1,14 @@
-"""The values of podwright.v1 that are about machines, clusters and users: an administrator's.
-
-Their calls stand in `METHODS` beside the others.
-"""
+"""The values of podwright.v1 that are about machines, clusters and users: an administrator's."""
 
 from __future__ import annotations
 
+from podwright.wire._method import EVERYBODY, Method, Repeat
+from podwright.wire._value import Value
 from podwright.wire._values import (
-    METHODS,
     AllocationInfo,
     ClusterInfo,
     Empty,
     ListRequest,
-    Method,
-    Value,
 )
 
 
@@ -202,23 +198,21 @@ class UserList(Value):
     next_page_token: str = ""
 
 
-METHODS.update(
-    (m.name, m)
-    for m in (
-        Method("CreateAgent", AgentRequest, AgentInfo, True),
-        Method("ListAgents", ListRequest, AgentList),
-        Method("RemoveAgent", Named, Empty, True),
-        Method("AnnounceAgent", Announcement, Empty),
-        Method("DiscoverAgents", DiscoverRequest, DiscoveredList),
-        Method("CreateCluster", ClusterRequest, ClusterInfo, True),
-        Method("ChangeCluster", ClusterChange, ClusterInfo, True),
-        Method("RemoveCluster", Named, Empty, True),
-        Method("TestCluster", Named, ClusterTest),
-        Method("CreateAllocation", AllocationRequest, AllocationInfo, True),
-        Method("RemoveAllocation", Named, Empty, True),
-        Method("CreateUser", UserRequest, NewUser, True),
-        Method("ListUsers", ListRequest, UserList),
-        Method("RemoveUser", Named, Empty, True),
-        Method("RevokeCertificate", RevokeRequest, UserInfo, True),
-    )
+CALLS = (
+    Method("CreateAgent", AgentRequest, AgentInfo),
+    Method("ListAgents", ListRequest, AgentList, EVERYBODY, Repeat.READS),
+    Method("RemoveAgent", Named, Empty),
+    # A hint, which changes nothing that is served.
+    Method("AnnounceAgent", Announcement, Empty, EVERYBODY, Repeat.READS),
+    Method("DiscoverAgents", DiscoverRequest, DiscoveredList, repeat=Repeat.READS),
+    Method("CreateCluster", ClusterRequest, ClusterInfo),
+    Method("ChangeCluster", ClusterChange, ClusterInfo),
+    Method("RemoveCluster", Named, Empty),
+    Method("TestCluster", Named, ClusterTest, repeat=Repeat.READS),
+    Method("CreateAllocation", AllocationRequest, AllocationInfo),
+    Method("RemoveAllocation", Named, Empty),
+    Method("CreateUser", UserRequest, NewUser),
+    Method("ListUsers", ListRequest, UserList, repeat=Repeat.READS),
+    Method("RemoveUser", Named, Empty),
+    Method("RevokeCertificate", RevokeRequest, UserInfo),
 )

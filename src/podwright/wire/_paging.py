@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from podwright.wire._values import ListRequest, Value
+from podwright.wire._value import Value
+from podwright.wire._values import ListRequest
 
 _V = TypeVar("_V", bound=Value)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from podwright.wire._values import Value
+from podwright.wire._value import Value
 
 
 def plain(value: Any) -> Any:

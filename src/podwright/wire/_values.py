@@ -1,18 +1,18 @@
 """The values of podwright.v1: what travels between our commands, the server and its agents.
 
-They are defined once, here, in `_waiters` and in `_admin`. On the Unix socket they travel as
-JSON over HTTP, on TCP as the messages of `podwright_v1.proto`; a test holds the two against each
-other field by field.
+They are defined once, here, in `_waiters` and in `_admin`, with the calls that carry them (CALLS).
+On the Unix socket they travel as JSON over HTTP, on TCP as the messages of `podwright_v1.proto`,
+which `make proto` writes from them.
 Names of partition settings are those of the V-IPU 1.18 protocol, without its prefixes.
 """
 
 from __future__ import annotations
 
 import enum
-import typing
 from typing import Any
 
-import msgspec
+from podwright.wire._method import CREATORS, EVERYBODY, May, Method, Repeat
+from podwright.wire._value import Value
 
 
 class ReadyState(enum.Enum):
@@ -65,11 +65,6 @@ class SyncType(enum.Enum):
     GS2_INDEPENDENT_RAILS = "GS2_INDEPENDENT_RAILS"
     POD_NATIVE_DEFAULT = "POD_NATIVE_DEFAULT"
     POD_NATIVE_REPLICATED_PIPELINE = "POD_NATIVE_REPLICATED_PIPELINE"
-
-
-@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
-class Value(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """Base of all values: fields by name only, unchangeable, defaults left out on the wire."""
 
 
 class DeviceRef(Value):
@@ -452,33 +447,22 @@ class ErrorBody(Value):
     data: dict[str, Any] = {}
 
 
-class Method(msgspec.Struct, frozen=True):
-    """One call of podwright.v1. changes: needs more than the reader's role."""
-
-    name: str
-    request: type[Value]
-    reply: type[Value]
-    changes: bool = False
-
-
-#: Every call of podwright.v1, by name: both fronts and the client are driven by this table.
-METHODS: dict[str, Method] = {
-    m.name: m
-    for m in (
-        Method("GetServerInfo", ServerInfoRequest, ServerInfo),
-        Method("IssueToken", TokenRequest, Token),
-        Method("ListClusters", ListRequest, ClusterList),
-        Method("ListAllocations", ListRequest, AllocationList),
-        Method("ListDevices", ListRequest, DeviceList),
-        Method("ListPartitions", ListRequest, PartitionList),
-        Method("ListLeases", ListRequest, LeaseList),
-        Method("GetPartition", PartitionName, PartitionInfo),
-        Method("CreatePartition", CreateRequest, PartitionInfo, True),
-        Method("ResetPartition", ResetRequest, PartitionInfo, True),
-        Method("RemovePartition", RemoveRequest, Empty, True),
-        Method("Acquire", AcquireRequest, AcquireReply, True),
-        Method("Renew", LeaseRequest, LeaseInfo, True),
-        Method("Release", LeaseRequest, Empty, True),
-        Method("Backup", BackupRequest, BackupReply),
-    )
-}
+CALLS = (
+    Method("GetServerInfo", ServerInfoRequest, ServerInfo, EVERYBODY, Repeat.READS),
+    # On the Unix socket alone, where the kernel vouches for the uid that it is bound to.
+    Method("IssueToken", TokenRequest, Token, EVERYBODY._replace(anonymous=May.NO), Repeat.READS),
+    Method("ListClusters", ListRequest, ClusterList, EVERYBODY, Repeat.READS),
+    Method("ListAllocations", ListRequest, AllocationList, EVERYBODY, Repeat.READS),
+    Method("ListDevices", ListRequest, DeviceList, EVERYBODY, Repeat.READS),
+    Method("ListPartitions", ListRequest, PartitionList, EVERYBODY, Repeat.READS),
+    Method("ListLeases", ListRequest, LeaseList, EVERYBODY, Repeat.READS),
+    Method("GetPartition", PartitionName, PartitionInfo, EVERYBODY, Repeat.READS),
+    Method("CreatePartition", CreateRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID),
+    Method("ResetPartition", ResetRequest, PartitionInfo, CREATORS, Repeat.REQUEST_ID),
+    Method("RemovePartition", RemoveRequest, Empty, CREATORS, Repeat.REQUEST_ID),
+    Method("Acquire", AcquireRequest, AcquireReply, CREATORS, Repeat.REQUEST_ID),
+    # A lease's heartbeat: it is no event, and lives in memory.
+    Method("Renew", LeaseRequest, LeaseInfo, CREATORS, Repeat.SAME, audited=False, stored=False),
+    Method("Release", LeaseRequest, Empty, CREATORS, Repeat.SAME),
+    Method("Backup", BackupRequest, BackupReply, repeat=Repeat.READS),
+)

@@ -1,21 +1,17 @@
-"""The values of podwright.v1 about what waits, why, how much one may have, and what happened.
-
-Their calls stand in `METHODS` beside the others.
-"""
+"""The values of podwright.v1 about what waits, why, how much one may have, and what happened."""
 
 from __future__ import annotations
 
+from podwright.wire._method import EVERYBODY, THEIR_OWN, WAITERS, Method, Repeat
+from podwright.wire._value import Value
 from podwright.wire._values import (
-    METHODS,
     AcquireRequest,
     CreateRequest,
     Empty,
     LeaseInfo,
     ListRequest,
-    Method,
     PartitionInfo,
     PartitionSpec,
-    Value,
 )
 
 
@@ -182,17 +178,15 @@ class MachineName(Value):
     name: str
 
 
-METHODS.update(
-    (m.name, m)
-    for m in (
-        Method("Wait", WaitRequest, WaitReply, True),
-        Method("Leave", WaiterName, Empty, True),
-        Method("ListWaiters", ListRequest, WaiterList),
-        Method("Explain", ExplainRequest, Explanation),
-        Method("SetQuota", QuotaInfo, QuotaInfo, True),
-        Method("ListQuotas", ListRequest, QuotaList),
-        Method("ListEvents", EventsRequest, EventList),
-        Method("DrainMachine", MachineName, Empty, True),
-        Method("ResumeMachine", MachineName, Empty, True),
-    )
+CALLS = (
+    # A waiter's questions: no event says that one still waits.
+    Method("Wait", WaitRequest, WaitReply, WAITERS, Repeat.ID, audited=False),
+    Method("Leave", WaiterName, Empty, WAITERS, audited=False),
+    Method("ListWaiters", ListRequest, WaiterList, EVERYBODY, Repeat.READS),
+    Method("Explain", ExplainRequest, Explanation, EVERYBODY, Repeat.READS),
+    Method("SetQuota", QuotaInfo, QuotaInfo, repeat=Repeat.SAME),
+    Method("ListQuotas", ListRequest, QuotaList, THEIR_OWN, Repeat.READS),
+    Method("ListEvents", EventsRequest, EventList, THEIR_OWN, Repeat.READS),
+    Method("DrainMachine", MachineName, Empty, repeat=Repeat.SAME),
+    Method("ResumeMachine", MachineName, Empty, repeat=Repeat.SAME),
 )

@@ -5,7 +5,9 @@ A door of its own, since callers of the server never need them.
 
 from __future__ import annotations
 
-from podwright.wire._values import Empty, Method, Value
+from podwright.wire._method import Method, Repeat
+from podwright.wire._value import Value
+from podwright.wire._values import Empty
 
 __all__ = [
     "AGENT_METHODS",
@@ -85,14 +87,14 @@ class FenceRequest(Value):
 
 AGENT_SERVICE = "podwright.agent.v1.Agent"
 
-#: Every call of podwright.agent.v1, by name.
+#: Every call of podwright.agent.v1, by name. The server alone makes them.
 AGENT_METHODS: dict[str, Method] = {
     m.name: m
     for m in (
-        Method("Describe", DescribeRequest, MachineState),
-        Method("Configure", ConfigureRequest, Empty, True),
-        Method("Reset", DevicesRequest, Empty, True),
-        Method("Fence", FenceRequest, Empty, True),
-        Method("Release", DevicesRequest, Empty, True),
+        Method("Describe", DescribeRequest, MachineState, repeat=Repeat.READS),
+        Method("Configure", ConfigureRequest, Empty),
+        Method("Reset", DevicesRequest, Empty),
+        Method("Fence", FenceRequest, Empty),
+        Method("Release", DevicesRequest, Empty),
     )
 }

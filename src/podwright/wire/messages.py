@@ -24,7 +24,9 @@ from google.protobuf.message import DecodeError, Message
 
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.wire._generated import podwright_v1_pb2
-from podwright.wire._values import METHODS, Method, Value
+from podwright.wire._method import Method
+from podwright.wire._methods import METHODS
+from podwright.wire._value import Value
 
 __all__ = [
     "ACCESS_KEY",

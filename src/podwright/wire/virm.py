@@ -16,6 +16,7 @@ import msgspec
 from podwright.errors import InvalidRequest
 from podwright.wire._generated import virmgrpc_pb2 as pb
 from podwright.wire._ipuof import ipuof_gcds
+from podwright.wire._method import CREATORS, EVERYBODY, THEIR_OWN, WAITERS, Rights
 from podwright.wire._values import (
     CreateRequest,
     DeviceInfo,
@@ -91,7 +92,12 @@ class VirmMethod(NamedTuple):
     path: str
     request: Any
     reply: Any
-    changes: bool = False
+    may: Rights
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something."""
+        return self.may in (CREATORS, WAITERS)
 
 
 #: Every call of the vendor's protocol, by name.
@@ -100,17 +106,18 @@ VIRM_METHODS = {
         f"/virmgrpc.{service}/{name}",
         getattr(pb, f"{stem}Request"),
         getattr(pb, f"{stem}Reply"),
-        name in ("CreatePartition", "RemovePartition", "ResetPartition"),
+        may,
     )
-    for service, name, stem in (
-        ("VersionService", "GetVersion", "Version"),
-        ("UserService", "ListPartitions", "ListPartitions"),
-        ("UserService", "ListIPUAttributes", "ListIPUAttributes"),
-        ("UserService", "CreatePartition", "CreatePartition"),
-        ("UserService", "RemovePartition", "RemovePartition"),
-        ("UserService", "ResetPartition", "ResetPartition"),
-        ("UserService", "GetPartitionIpuofConfig", "GetPartitionIpuofConfig"),
-        ("UserService", "GetPartitionStatus", "GetPartitionStatus"),
+    for service, name, stem, may in (
+        ("VersionService", "GetVersion", "Version", EVERYBODY),
+        ("UserService", "ListPartitions", "ListPartitions", EVERYBODY),
+        ("UserService", "ListIPUAttributes", "ListIPUAttributes", EVERYBODY),
+        # It can name no job, so a scheduler creates nothing by it.
+        ("UserService", "CreatePartition", "CreatePartition", WAITERS),
+        ("UserService", "RemovePartition", "RemovePartition", CREATORS),
+        ("UserService", "ResetPartition", "ResetPartition", CREATORS),
+        ("UserService", "GetPartitionIpuofConfig", "GetPartitionIpuofConfig", THEIR_OWN),
+        ("UserService", "GetPartitionStatus", "GetPartitionStatus", EVERYBODY),
     )
 }
 
