@@ -15,17 +15,28 @@ PASSWORD = "lab"  # of a database that listens on loopback while a test runs
 
 
 class Accounts(SlurmLab):
-    """Mixed into a lab whose `start` calls `start_accounts` before slurmctld."""
+    """Mixed into a lab whose `start` calls `start_accounts` before slurmctld.
+
+    accounts_keys: the settings of slurm.conf that say where they are.
+    """
+
+    accounts_keys = (
+        "AccountingStorageType",
+        "AccountingStorageHost",
+        "AccountingStoragePort",
+        "AccountingStoragePass",
+    )
 
     def accounts_conf(self) -> dict[str, str]:
         """Settings of slurm.conf; called before the lab is made."""
         self._ports = free_ports(2)
-        return {
-            "AccountingStorageType": "accounting_storage/slurmdbd",
-            "AccountingStorageHost": "127.0.0.1",
-            "AccountingStoragePort": str(self._ports[1]),
-            "AccountingStoragePass": "@LAB@/munge.socket",
-        }
+        values = (
+            "accounting_storage/slurmdbd",
+            "127.0.0.1",
+            str(self._ports[1]),
+            "@LAB@/munge.socket",
+        )
+        return dict(zip(self.accounts_keys, values, strict=True))
 
     def account(self, *words: str) -> str:
         return self.ok("sacctmgr", "-i", *words)

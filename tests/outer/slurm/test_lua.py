@@ -39,7 +39,7 @@ def version(request: pytest.FixtureRequest) -> str:
 def submit(version: str, site: Site, folder: Path, *jobs: dict[str, Any]) -> list[Said]:
     """What a site's job_submit.lua says to an ordinary user's jobs."""
     script = folder / "job_submit.lua"
-    script.write_text(job_submit(site, folder, (0,)))
+    script.write_text(job_submit(site, folder, (0,), cluster="lab"))
     parts = {"main": {"flag_default": 1, "nodes": "n[1-3],n9"}}
     rows = [{"jd": EMPTY | job, "parts": parts} for job in jobs]
     return run(version, script, "slurm_job_submit(job.jd, job.parts, 1000.0)", rows)
@@ -65,8 +65,9 @@ def test_a_request_becomes_licences_with_whole_numbers(version: str, tmp_path: P
     assert eight.job["licenses"].startswith("odd-one:8,podwright_job:1,odd-one_x1:8,")
     assert eight.job["licenses"].endswith("odd-one_x8:8,podwright_gcds:4")
     assert typed.job["licenses"] == "ipu:1,podwright_job:1,ipu_x1:1"
+    assert {one.job["clusters"] for one in (two, eight, typed)} == {"lab"}
     assert none.accepted
-    assert "licenses" not in none.job
+    assert not {"licenses", "clusters"} & set(none.job)
 
 
 def test_each_part_of_a_heterogeneous_job_keeps_its_size(version: str, tmp_path: Path) -> None:
@@ -170,6 +171,8 @@ def test_hosts_with_machines_of_their_own(version: str, tmp_path: Path) -> None:
         ({"licenses": "matlab"}, {"spank_job_env": ["IPUS=4"]}, "the licences of a job with"),
         ({"num_tasks": 8}, {"licenses": "ipu:4,podwright_gcds:2"}, "submit it anew with -n 8"),
         ({"num_tasks": 8}, {"licenses": "matlab"}, ""),
+        ({"clusters": ""}, {"licenses": "ipu:4"}, "stays in cluster lab"),
+        ({"clusters": "other"}, {"licenses": "matlab"}, ""),
         ({"tres_per_node": "gres:vipu:4"}, {}, "a submitted job gets no other devices"),
     ],
 )  # fmt: skip
@@ -177,7 +180,7 @@ def test_modifying_is_checked_by_the_rule_of_submitting(
     change: dict[str, Any], job: dict[str, Any], words: str, version: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "job_submit.lua"
-    script.write_text(job_submit(NATIVE, tmp_path, (0,)))
+    script.write_text(job_submit(NATIVE, tmp_path, (0,), cluster="lab"))
     jd = {"num_tasks": NO_VAL, **change}
     for uid in (1000, 0):
         call = f"slurm_job_modify(job.jd, job.known, {{}}, {float(uid)})"
@@ -207,7 +210,9 @@ def test_the_sites_own_script_runs_after_ours(ours: str, version: str, tmp_path:
     site = f"function {name}(jd) jd.comment = 'seen'; return slurm.SUCCESS end\n"
     (tmp_path / f"{ours}.site.lua").write_text(site)
     script.write_text(
-        job_submit(NATIVE, tmp_path, (0,)) if ours == "job_submit" else cli_filter(tmp_path)
+        job_submit(NATIVE, tmp_path, (0,), cluster="lab")
+        if ours == "job_submit"
+        else cli_filter(tmp_path)
     )
     (said,) = run(version, script, f"{name}(job.jd, {{}}, 1000.0)", [{"jd": dict(EMPTY)}])
     assert said.job["comment"] == "seen"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, LabError, Release, poll
+from tests.outer.lab import ALICE, BOB, LabError, Release, SlurmLab, poll
 from tests.outer.slurm.site import SiteLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -192,6 +192,53 @@ def test_what_slurm_schedules_is_closed_to_others(lab: SiteLab) -> None:
     done = lab.command("vipu", "remove", "partition", f"slurm_{job}", "--force", user=BOB)
     assert f"it belongs to {ALICE}" in done.stderr
     assert set(lab.partitions()) == {f"slurm_{job}"}
+
+
+def test_no_job_goes_to_a_cluster_that_would_drop_its_devices(lab: SiteLab) -> None:
+    """-M, wherever it is said, to a Slurm of the same accounts that has no Podwright."""
+    shared = {key: lab.settings[key] for key in (*lab.accounts_keys, "AuthInfo")}
+    lab.account("add", "cluster", "other")
+    conf = {"ClusterName": "other", **shared}
+    with SlurmLab(nodes=1, cpus=4, release=lab.release, conf=conf) as other:
+        known = ("sacctmgr", "-n", "-P", "show", "cluster", "other", "format=ControlPort")
+        poll("its address", lambda: lab.ok(*known).strip() not in ("", "0"))
+        plain = ("sbatch", "--parsable", "-M", "other", "-o", "/dev/null", "--wrap=true")
+        assert lab.ok(*plain, user=ALICE) == "1;other\n"
+        other.wait_over(1)
+        tried: list[tuple[list[str], dict[str, str], str | None]] = [
+            (["sbatch", "-M", "other", "--ipus=4", "--wrap=true"], {}, None),
+            (["sbatch", "--ipus=4"], {}, "#!/bin/sh\n#SBATCH --clusters=lab,other\ntrue\n"),
+            (["sbatch", "--ipus=4", ":", "-M", "other", "--wrap=true"], {}, None),
+            (["sbatch", "--ipus=4", "--wrap=true"], {"SBATCH_CLUSTERS": "other"}, None),
+            (["srun", "--ipus=4", "true"], {"SLURM_CLUSTERS": "other"}, None),
+            (["salloc", "-M", "other", "--ipus=4", "true"], {}, None),
+        ]
+        for argv, env, script in tried:
+            done = lab.run(*argv, user=ALICE, env=env, stdin=script)
+            assert done.returncode != 0, argv
+            assert "cluster other has no Podwright" in done.stderr, (argv, done.stderr)
+        done = lab.run("sbatch", "-M", "nowhere", "--ipus=4", "--wrap=true", user=ALICE)
+        assert "nowhere is not known here" in done.stderr, done.stderr
+        assert set(other.jobs()) == {1}
+        job = lab.batch("true", "-M", "lab", "--ipus=4", "-o", "/dev/null")
+        assert lab.wait_over(job)[job].state == "COMPLETED"
+        assert accounted(lab, job)["license/ipu"] == "4"
+        # In a federation a job goes to every member at once, and the first that has room runs it.
+        lab.account("add", "federation", "both", "clusters=lab,other")
+        poll("the federation", lambda: "Synced:Yes" in lab.run("scontrol", "show", "fed").stdout)
+        try:
+            full = lab.batch("sleep 600", "--ipus=64", "-o", "/dev/null")
+            poll("all devices held", lambda: lab.held() == 64)
+            waits = lab.batch("true", "--ipus=4", "-o", "/dev/null")
+            moved = lab.run("scontrol", "update", f"jobid={waits}", "clusters=other", user=ALICE)
+            assert moved.returncode != 0
+            lab.ok("scancel", str(full))
+            assert lab.wait_over(waits)[waits].state == "COMPLETED"
+            assert accounted(lab, waits)["license/ipu"] == "4"
+            assert set(other.jobs()) == {1}
+        finally:
+            lab.account("delete", "federation", "both")
+            poll("its end", lambda: "Self" not in lab.run("scontrol", "show", "fed").stdout)
 
 
 def restart(lab: SiteLab) -> None:

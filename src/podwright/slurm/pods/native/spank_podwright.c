@@ -23,6 +23,7 @@
 #define _GNU_SOURCE
 /* slurm_load_job() and slurm_requeue() take a slurm_step_id_t since 26.05, which still has these. */
 #define SLURM_BACKWARD_COMPAT
+#include "other_clusters.h"
 #include "step_proof.h"
 
 #include <errno.h>
@@ -275,6 +276,7 @@ static void begin_step(spank_t spank)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	spank_context_t where = spank_context();
+	char why[256];
 
 	(void)argc;
 	(void)argv;
@@ -282,6 +284,11 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		begin_step(spank);
 	if (where != S_CTX_LOCAL && where != S_CTX_ALLOCATOR)
 		return ESPANK_SUCCESS;
+	if (*ipus && strcmp(ipus, "0") != 0 && !clusters_have_devices(why, sizeof why)) {
+		slurm_error("podwright: --ipus=%s with -M: %s", ipus, why);
+		/* An error of an optional plugin's stops nothing; nothing was submitted yet. */
+		exit(EXIT_FAILURE);
+	}
 	if (*ipus && spank_job_control_setenv(spank, "IPUS", ipus, 1) != ESPANK_SUCCESS)
 		return ESPANK_ERROR;
 	if (*replicas && spank_job_control_setenv(spank, "NUM_REPLICAS", replicas, 1) != ESPANK_SUCCESS)

@@ -63,7 +63,9 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> File
     plan.texts[places.folder / "hook.conf"] = _hook_conf(places, site, now, trusted)
     for name in ("prolog-slurmctld", "epilog-slurmctld"):
         plan.links[places.folder / name] = places.native / "podwright-hook"
-    _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted))
+    # slurmctld reads it in small letters.
+    cluster = _everywhere(places.slurm_conf).get("clustername", "").lower()
+    _script(plan, places.etc / SUBMIT, job_submit(site, places.etc, trusted, cluster=cluster))
     _script(plan, places.etc / FILTER, cli_filter(places.etc) if site.mode in _FILTERED else None)
     stack = Path(now.get("plugstackconfig", "") or places.etc / "plugstack.conf")
     plugin = places.native / "spank_podwright.so"
@@ -145,8 +147,11 @@ def _script(plan: FileChanges, path: Path, text: str | None) -> None:
         plan.texts[path] = None
 
 
-def job_submit(site: Site, folder: Path, trusted: Sequence[int]) -> str:
-    """Our job_submit.lua: one head and end for all modes, and the mode's own part between."""
+def job_submit(site: Site, folder: Path, trusted: Sequence[int], *, cluster: str) -> str:
+    """Our job_submit.lua: one head and end for all modes, and the mode's own part between.
+
+    cluster: the name of the Slurm cluster, out of which no job with devices goes.
+    """
     text = _lua(SUBMIT)
     if part := _PARTS.get(site.mode):
         head, _, rest = text.partition("-- @WAY@\n")
@@ -176,6 +181,7 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int]) -> str:
         "STOCK": _rows(f"   [{size}] = {count}," for size, count in sorted(stock.items())),
         "UIDS": ", ".join(map(str, trusted)),
         "FOLDER": str(folder),
+        "CLUSTER": cluster,
     }.items():
         text = text.replace(f"-- @{word}@\n", "").replace(f"@{word}@", value)
     return text

@@ -4,6 +4,7 @@
 
 local trusted = { @UIDS@ }
 local here = "@FOLDER@"
+local cluster = "@CLUSTER@"
 local NONE = 0xfffffffe
 
 local site = {}
@@ -242,6 +243,8 @@ end
 function slurm_job_submit(jd, parts, uid)
    local said = devices(jd, uid, parts)
    if said ~= slurm.SUCCESS then return said end
+   -- Another member of a federation would be sent the job as it came, without its licences.
+   if has_devices(jd) then jd.clusters = cluster end
    if site.submit then return site.submit(jd, parts, uid) end
    return slurm.SUCCESS
 end
@@ -265,6 +268,9 @@ local function modified(jd, job)
    end
    if jd.features and not reached_by_all() then
       return refuse("the nodes of a job with devices are those that reach its pod; submit it anew with -C")
+   end
+   if jd.clusters then
+      return refuse("a job with devices stays in cluster %s; submit it anew to another", cluster)
    end
    local tasks = jd.num_tasks
    if tasks and tasks < NONE then
