@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.jobs_only and "#SBATCH" not in text:
             continue
         if arguments.fix:
-            after = lint.fix(text, site, better=better)
+            after = lint.fix(text, site, better=better, name=path)
             change = lint.difference(text, after, path)
             if arguments.write and after != text:
                 _replace(path, after)
@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 print(change, end="")
             changes.append({"file": path, "diff": change, "written": arguments.write})
             text = after
-        found = lint.lint(lint.read_script(text), site, better=better)
+        found = lint.lint(lint.read_script(text, path), site, better=better)
         findings = [one for one in found if one.rule not in arguments.ignore]
         shown.append((path, findings))
         if form == "text":

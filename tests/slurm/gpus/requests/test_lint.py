@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus.lint import Finding, Site, difference, fixed, lint, read_script, rules
+from podwright.slurm.gpus.lint import (
+    Finding,
+    Site,
+    difference,
+    fix,
+    fixed,
+    lint,
+    read_script,
+    rules,
+)
 from podwright.slurm.site.releases import parse_version
 from tests.slurm.gpus.requests.wordings import BETTER, MISTAKES
 
@@ -132,6 +141,37 @@ def test_values_of_a_template_are_no_mistakes(line: str) -> None:
     told = {f.rule for f in lint(script)}
     assert not told & {"bad-value", "stray-word", "late-directive"}
     assert [f.line for f in lint(script, better=True) if f.rule == "template"] == [2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{% if gpus %}",
+        "{{ command }}",
+        "#SBATCH --account=$ACCOUNT --partition=$QUEUE --output=$LOG",
+        "#SBATCH --mem=${MEM}\n#SBATCH --account=${ACCOUNT}\n#SBATCH --output=${LOGDIR}/x",
+    ],
+)
+def test_what_another_program_fills_in_is_no_mistake(line: str) -> None:
+    body = "#SBATCH --time=1h30\nsrun ./a\n#SBATCH --mem=4G\n"
+    text = f"#!/bin/bash\n{body}{line}\n" if line[0] == "{" else f"#!/bin/bash\n{line}\n{body}"
+    assert lint(read_script(text)) == []
+    assert {f.rule for f in lint(read_script(text), better=True)} >= {"template", "bad-value"}
+
+
+@pytest.mark.parametrize("name", ["job.sh.j2", "a/submit.tpl", "sbatch_template.sh", "run.sh.in"])
+def test_a_file_named_as_a_template_is_one(name: str) -> None:
+    text = "#!/bin/bash\n#SBATCH --time=1h30\nsrun ./a\n#SBATCH --mem=4G\n"
+    assert {f.rule for f in lint(read_script(text))} == {"bad-value", "late-directive"}
+    assert lint(read_script(text, name)) == []
+    assert fix(text, name=name) == text
+
+
+@pytest.mark.parametrize("line", ["--time=walltime", "--nodes=n", "--mem=lots"])
+def test_a_word_where_a_number_is_to_come_may_be_filled_in(line: str) -> None:
+    script = read_script(f"#!/bin/bash\n#SBATCH {line}\nsrun ./a\n")
+    assert lint(script) == []
+    assert [f.rule for f in lint(script, better=True)] == ["bad-value"]
 
 
 def test_notes_with_a_script_in_them_are_no_script() -> None:

@@ -34,10 +34,10 @@ def fixed(text: str, findings: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def fix(text: str, site: Site | None = None, *, better: bool = False) -> str:
+def fix(text: str, site: Site | None = None, *, better: bool = False, name: str = "") -> str:
     """The script with all sure corrections, those too that show only after others."""
     for _ in range(_ROUNDS):
-        after = fixed(text, lint(read_script(text), site, better=better))
+        after = fixed(text, lint(read_script(text, name), site, better=better))
         if after == text:
             break
         text = after

@@ -79,7 +79,16 @@ def lint(
 
 #: What a template, or notes with a script in them, may say and mean.
 _OF_VALUES = frozenset(
-    {"bad-value", "stray-word", "refused", "no-shebang", "given-twice", "late-directive"}
+    {
+        "bad-value",
+        "stray-word",
+        "refused",
+        "no-shebang",
+        "given-twice",
+        "late-directive",
+        "not-expanded",
+        "blanks-around-equals",
+    }
 )
 
 

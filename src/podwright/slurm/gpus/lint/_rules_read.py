@@ -20,7 +20,8 @@ _BOM = "\ufeff"
 _GRES = re.compile(r"(--gres[= ]|--gpus[\w-]*[= ])(gpu:)?(\S+)")
 _WORD = re.compile(r"^\s*#+\s*([A-Za-z]{5,7})[\s:]*(--?[a-zA-Z].*)$")
 # A word in capitals, with whatever marks it, where a number or an option is to come: @NODES, N.
-_TO_FILL = re.compile(r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*)$")
+# So is a word of letters alone: --time=walltime.
+_TO_FILL = re.compile(r"(?:^|[=:\s])([A-Z*]+|x+|[^a-z\s]*[A-Z_]{2,}[^a-z\s]*|[A-Za-z_]+)$")
 
 
 @rule(
@@ -163,7 +164,7 @@ def bad_value(case: Case) -> Iterator[Found]:
         near = problem.near.partition("=")[0]
         right = text.replace(problem.word, f"-{problem.word}", 1) if near else ""
         hint = f" ({near} has two dashes)" if near else ""
-        left = _TO_FILL.search(problem.word)
+        left = problem.word.startswith("-") and _TO_FILL.search(problem.word)
         level: Level = "better" if left else "mistake"
         yield Found(problem.line, problem.reason + hint, right, level=level)
 

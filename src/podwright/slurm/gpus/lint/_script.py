@@ -6,25 +6,31 @@ import re
 from functools import cached_property
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint._directives import read_directives, waits_for_value
+from podwright.slurm.gpus.lint._directives import MAGIC, read_directives, waits_for_value
 from podwright.slurm.gpus.lint._launchers import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
 from podwright.slurm.gpus.requests import Given, Request, read_request
 
 _COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
+# Names and lines that another program fills in, and variables that the job itself may have.
+_TEMPLATE_NAME = re.compile(r"\.(tpl|tmpl|template|j2|jinja2?|in|erb|mustache)$|template", re.I)
+_FILLED_LINE = re.compile(r"\s*(\{%-?\s*\w.*%\}|\{\{-?\s*[\w.]+\s*(\|.*)?-?\}\})\s*$")
+_VARIABLE = re.compile(r"\$\{?(?!SLURM_|USER\b|HOME\b)(\w+)")
+_MANY = 3  # variables in #SBATCH lines that make it a template: nobody errs so often
 _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 
 
 class Script:
     """A script; whatever Slurm cannot read in it is told, never raised. Lines count from 1.
 
-    `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
+    `name` is its file's, where it has one. `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
     a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open`
     names the options whose values a template leaves open.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, name: str = "") -> None:
         self.text = text
+        self.name = name.rpartition("/")[2]
         self.lines = [line.removesuffix("\r") for line in text.split("\n")]
         if self.lines and not self.lines[-1]:
             self.lines.pop()
@@ -48,11 +54,19 @@ class Script:
     def template(self) -> int:
         """The first line that leaves a value to be filled in, 0 where none does.
 
-        Only what sbatch reads counts: a program's own text is full of braces and brackets.
+        Below the first command only whole lines count ({{ command }}, {% if … %}): a program's
+        own text is full of braces and brackets.
         """
         last = self.first_command or len(self.lines)
-        found = (n for n, line in enumerate(self.lines[:last], 1) if waits_for_value(line))
-        return next(found, 0)
+        named = _TEMPLATE_NAME.search(self.name)
+        variables: dict[str, int] = {}
+        for number, line in enumerate(self.lines, 1):
+            if named or _FILLED_LINE.match(line) or (number <= last and waits_for_value(line)):
+                return number
+            if number <= last and line.startswith(MAGIC):
+                said = line.partition(" #")[0]
+                variables |= dict.fromkeys(_VARIABLE.findall(said), number)
+        return next(iter(variables.values())) if len(variables) >= _MANY else 0
 
     @property
     def prose(self) -> bool:
@@ -87,9 +101,9 @@ class Script:
         return self.lines[line - 1] if 0 < line <= len(self.lines) else ""
 
 
-def read_script(text: str) -> Script:
-    """The script of this text."""
-    return Script(text)
+def read_script(text: str, name: str = "") -> Script:
+    """The script of this text; a file's `name` may say that it is a template."""
+    return Script(text, name)
 
 
 def _request(given: list[Given]) -> Request:
