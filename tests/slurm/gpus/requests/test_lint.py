@@ -174,6 +174,11 @@ def test_a_word_where_a_number_is_to_come_may_be_filled_in(line: str) -> None:
     assert [f.rule for f in lint(script, better=True)] == ["bad-value"]
 
 
+@pytest.mark.parametrize("line", ["##SBATCH --mem=4G", "    ##SBATCH --mem=4G"])
+def test_a_line_that_was_taken_out_is_no_mistake(line: str) -> None:
+    assert lint(read_script(f"#!/bin/bash\n#SBATCH --nodes=1\n{line}\n\nsrun ./a\n")) == []
+
+
 def test_notes_with_a_script_in_them_are_no_script() -> None:
     notes = "Log in first.\n\n#!/bin/bash\n#SBATCH --time=1\n\nsrun ./a\n#SBATCH --mem=4G\n"
     assert lint(read_script(notes)) == []

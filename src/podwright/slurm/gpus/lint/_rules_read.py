@@ -258,7 +258,7 @@ def no_directive(case: Case) -> Iterator[Found]:
             continue
         right = f"{MAGIC} {match[2]}"
         if match[1] == "SBATCH":
-            if active and re.match(r"##+SBATCH", text):
+            if active and re.match(r"\s*##+SBATCH", text):
                 continue  # how one takes a line out for a while
             if text.startswith("#") and active:
                 said = {given.name for _, given in read.given} & active
