@@ -23,9 +23,9 @@ _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 class Script:
     """A script; whatever Slurm cannot read in it is told, never raised. Lines count from 1.
 
-    `name` is its file's, where it has one. `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be
-    a plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open`
-    names the options whose values a template leaves open.
+    `name` is its file's, where it has one. `directives` are what sbatch reads, `problems` what it
+    refuses, `unknown` options that may be a plugin's. `parts` is 1, or the number of parts of a
+    heterogeneous job; `open` names the options whose values a template leaves open.
     """
 
     def __init__(self, text: str, name: str = "") -> None:
