@@ -16,7 +16,7 @@ from typing import Any
 from podwright.agents import Driver, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Role
 from podwright.fabric import Cluster, preset
-from podwright.store import Change, MemoryStore, Opened, Snapshot
+from podwright.store import Change, History, MemoryStore, Opened, Snapshot
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
@@ -160,6 +160,9 @@ class KillingStore:
 
     def now(self) -> float:
         return self._inner.now()
+
+    def history(self) -> History:
+        return self._inner.history()
 
     async def close(self) -> None:
         await self._inner.close()

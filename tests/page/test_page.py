@@ -66,6 +66,9 @@ class Fake:
     def audience(self, who: Any) -> str:
         return str(who.name)
 
+    async def own(self, who: Any) -> str | None:
+        return None if who.role is Role.ADMINISTRATOR else str(who.name)
+
     def counted(self) -> int:
         return 0
 

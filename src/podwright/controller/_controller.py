@@ -156,6 +156,11 @@ class Controller(ReadingCalls, WaitingCalls, AuditCalls, Administration):
         return self._core.journal.changes
 
     @property
+    def private(self) -> frozenset[str]:
+        """What callers see only of their own things, of `_privacy.KINDS`."""
+        return self._privacy.kinds
+
+    @property
     def clusters(self) -> list[Cluster]:
         """The clusters, in the order of their definition."""
         return [site.cluster for site in self._core.inventory.sites.values()]

@@ -73,8 +73,8 @@ class _Look:
             for q in core.quarantine.values()
             for i in range(q.block.size)
         }
-        self._kept: set[_Place] = {
-            (pool[0], block.domain, block.offset + i)
+        self._kept: dict[_Place, str] = {
+            (pool[0], block.domain, block.offset + i): reservation.waiter
             for pool, reservation in core.reservations.items()
             for piece in reservation.held
             for block in piece.blocks
@@ -95,13 +95,18 @@ class _Look:
             self._machine, self._owners = ref.machine, self._core.owners(ref.machine)
         partition = self._owners.get(ref.index, "")
         known = site.attributes.get(ref.machine, ())
+        attributes = dict(known[ref.index]) if ref.index < len(known) else {}
+        state = self._state(site, ref, partition)
+        if state == "RESERVED":
+            place = (site.cluster.name, ref.domain, ref.offset)
+            attributes["kept_for"] = self._kept[place]
         return DeviceInfo(
             cluster=site.cluster.name,
             device=ref,
             allocation=allocation,
-            state=self._state(site, ref, partition),
+            state=state,
             partition=partition,
-            attributes=dict(known[ref.index]) if ref.index < len(known) else {},
+            attributes=attributes,
         )
 
     def _state(self, site: Site, ref: DeviceRef, partition: str) -> str:

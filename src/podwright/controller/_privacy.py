@@ -182,6 +182,9 @@ class Privacy:
         return "leases" not in self.kinds or self._sees(caller, info.partition, "leases")
 
     def _device(self, caller: Caller, info: DeviceInfo) -> DeviceInfo:
+        if "kept_for" in info.attributes and "waiters" in self.kinds:
+            shown = {k: v for k, v in info.attributes.items() if k != "kept_for"}
+            info = _with(info, attributes=shown)
         entry = self._core.partitions.get(info.partition) if info.partition else None
         if entry is not None and self._may_attach(caller, entry):
             return info

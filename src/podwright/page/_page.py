@@ -8,86 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import http.cookies
+import time
 import urllib.parse
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
-from podwright.errors import Denied, InvalidRequest, PodwrightError, Unauthenticated
+from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, Unauthenticated
 from podwright.http import HttpRequest, Reply
+from podwright.page._behind import Server, Who
 from podwright.page._files import Files
 from podwright.page._live import Live
+from podwright.page._past import Past, minute_of, span_of
 from podwright.page._sessions import Sessions
+from podwright.page._snapshot import FRAGMENT_TOPICS, take
 
 COOKIE: Final = "podwright_session"
 BODY: Final = 16 * 1024  #: bytes of a request
 VIEWS: Final = 256  #: different views at once
 #: What can be done on the page; the caller's role decides as everywhere.
 ACTS: Final = ("DrainMachine", "ResumeMachine", "ResetPartition", "RemovePartition", "Leave")
-
-
-class Role(Protocol):
-    """A caller's role."""
-
-    @property
-    def value(self) -> str:
-        """Its name."""
-        ...
-
-
-class Who(Protocol):
-    """A caller."""
-
-    @property
-    def name(self) -> str:
-        """A user's name, or `anonymous`."""
-        ...
-
-    @property
-    def role(self) -> Role:
-        """What it may do."""
-        ...
-
-
-class Server(Protocol):
-    """What stands behind the page."""
-
-    def anonymous(self) -> Who | None:
-        """Who shows nothing; None where that one sees nothing."""
-        ...
-
-    async def by_token(self, token: str) -> Who:
-        """The caller of a one-time link. Raises wire.Unauthenticated."""
-        ...
-
-    async def by_key(self, name: str, key: str) -> Who:
-        """The caller of an access key. Raises wire.PodwrightError."""
-        ...
-
-    def known(self, who: Who) -> bool:
-        """Is it still a user here, in the same role?"""
-        ...
-
-    async def listed(self, who: Who, method: str) -> Any:
-        """One of the lists, whole, as this caller sees it. Raises wire.PodwrightError."""
-        ...
-
-    async def act(self, who: Who, method: str, body: bytes) -> bytes:
-        """Carry out a call; the reply as JSON. Raises wire.PodwrightError."""
-        ...
-
-    def audience(self, who: Who) -> str:
-        """A name for all who see the same as this caller."""
-        ...
-
-    def counted(self) -> int:
-        """Grows with every change."""
-        ...
-
-    def describe(self) -> dict[str, object]:
-        """The server, for the page's head."""
-        ...
 
 
 class _Login(msgspec.Struct, forbid_unknown_fields=True):
@@ -112,10 +54,12 @@ class Page:
         *,
         safe_login: bool = True,
         secure_cookie: bool = False,
+        past: Past | None = None,
     ) -> None:
         self._server, self._status = server, status
         self._safe_login, self._secure_cookie = safe_login, secure_cookie
         self._files = Files()
+        self._past = past
         self._sessions: Sessions[Who] = Sessions()
         self._views: dict[str, Live] = {}
 
@@ -140,6 +84,8 @@ class Page:
                 return self._live(request)
             if request.path == "/me":
                 return self._json(self._me(request))
+            if request.path in ("/v1/history", "/v1/history/at", "/v1/fragments"):
+                return await self._told(request)
             return self._files.answer(request)
         match request.method, request.path:
             case "POST", "/session":
@@ -160,6 +106,15 @@ class Page:
             who = None
         return who or self._server.anonymous()
 
+    def _seer(self, request: HttpRequest) -> Who:
+        who = self._who(request)
+        if who is None:
+            raise Unauthenticated(
+                "this server shows its page to those it knows",
+                would_work="log in; or open it by podwright web on the server's machine",
+            )
+        return who
+
     def _me(self, request: HttpRequest) -> dict[str, object]:
         who = self._who(request)
         return {
@@ -170,12 +125,7 @@ class Page:
         }
 
     def _live(self, request: HttpRequest) -> Reply:
-        who = self._who(request)
-        if who is None:
-            raise Unauthenticated(
-                "this server shows its page to those it knows",
-                would_work="log in; or open it by podwright web on the server's machine",
-            )
+        who = self._seer(request)
         name = self._server.audience(who)
         view = self._views.get(name)
         if view is None:
@@ -185,6 +135,19 @@ class Page:
             self._views[name] = view
         events = self._while_seen(view.events(), who, _cookie(request))
         return Reply(200, events, "text/event-stream", self._files.headers)
+
+    async def _told(self, request: HttpRequest) -> Reply:
+        """What was, and which sizes fit: what the page shows, as JSON."""
+        who = self._seer(request)
+        own = await self._server.own(who)
+        if request.path == "/v1/fragments":
+            found = await take(partial(self._server.listed, who), time.time, topics=FRAGMENT_TOPICS)
+            return self._json(found.get("fragments", {}))
+        if self._past is None:
+            raise NotFound("this server writes no history", would_work="its page has what is now")
+        if request.path == "/v1/history":
+            return self._json(await self._past.series(*span_of(request.query, time.time())))
+        return self._json(await self._past.at(minute_of(request.query), own=own))
 
     async def _while_seen(
         self, events: AsyncGenerator[bytes], who: Who, cookie: str

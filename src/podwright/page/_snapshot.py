@@ -6,10 +6,11 @@ out or made a point in time, so that nothing changes where nothing happened.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from podwright.errors import Denied
+from podwright.page._fragments import fragments
 from podwright.wire import (
     AgentInfo,
     AllocationInfo,
@@ -30,22 +31,32 @@ Changes = dict[str, dict[str, object]]
 #: Asks for one of the server's lists, whole, by the method's name. Raises wire.PodwrightError.
 Ask = Callable[[str], Awaitable[Any]]
 
+FRAGMENT_TOPICS: Final = ("clusters", "devices", "waiters")
 EVENTS: Final = 300  #: newest events that a page has
 
 
-async def take(ask: Ask, now: Callable[[], float]) -> dict[str, dict[str, object]]:
-    """All that a caller may see. now: seconds since 1970. Raises wire.PodwrightError, but not for
-    lists that are denied: those topics are missing."""
+async def take(
+    ask: Ask, now: Callable[[], float], *, topics: Collection[str] = ()
+) -> dict[str, dict[str, object]]:
+    """All that a caller may see, or these topics of it and `fragments`. now: seconds since 1970.
+
+    Raises wire.PodwrightError, but not for lists that are denied: those topics are missing."""
     found: dict[str, dict[str, object]] = {}
+    lists: dict[str, Any] = {}
     for topic, (method, field, item) in _TOPICS.items():
+        if topics and topic not in topics:
+            continue
         try:
-            listed = getattr(await ask(method), field)
+            listed = lists[topic] = getattr(await ask(method), field)
         except Denied:
             continue
         if topic == "events":
             listed = listed[-EVENTS:]
         at = now()
         found[topic] = dict(item(value, at) for value in listed)
+    if "clusters" in lists and "devices" in lists:
+        waiters = lists.get("waiters", ())
+        found["fragments"] = dict(fragments(lists["clusters"], lists["devices"], waiters))
     return found
 
 
@@ -96,7 +107,9 @@ def _device(value: DeviceInfo, _: float) -> tuple[str, object]:
     """A list, not a table: a page of 16,384 of them is read in a second."""
     ref = value.device
     where = f"{value.cluster}/{ref.domain}/{ref.offset}"
-    return where, (ref.machine, ref.index, value.state, value.partition, value.allocation)
+    row = (ref.machine, ref.index, value.state, value.partition, value.allocation)
+    kept_for = value.attributes.get("kept_for")
+    return where, (*row, kept_for) if kept_for else row
 
 
 def _partition(value: PartitionInfo, _: float) -> tuple[str, object]:

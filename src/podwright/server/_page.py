@@ -9,10 +9,11 @@ import msgspec
 from podwright._version import __version__
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
-from podwright.page import Page, Who
+from podwright.page import Page, Past, Who
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS
 from podwright.server._identity import ANONYMOUS
+from podwright.store import History
 from podwright.wire import METHODS, EventsRequest, ListRequest
 
 _LATER = 2**53  #: no event has such a number
@@ -82,6 +83,13 @@ class PageServer:
             return "administrators"
         return f"{caller.origin} {caller.role.value} {caller.name}"
 
+    async def own(self, who: Who) -> str | None:
+        """Its name, where a part of what others have is private."""
+        caller = _caller(who)
+        await self._calls(caller, METHODS["ListClusters"], ListRequest(page_size=1))
+        private = self._calls.controller.private & {"partitions", "devices", "waiters"}
+        return caller.name if private and caller.role is not Role.ADMINISTRATOR else None
+
     def counted(self) -> int:
         """What has changed, as far as the store and the events know."""
         return self._calls.controller.changes
@@ -99,6 +107,11 @@ def _caller(who: Who) -> Caller:
     return cast("Visitor", who).caller
 
 
-def make_page(calls: Calls, *, safe_login: bool) -> Page:
-    """The page of a server. safe_login: whether access keys may travel to it."""
-    return Page(PageServer(calls), lambda code: STATUS.get(code, 500), safe_login=safe_login)
+def make_page(calls: Calls, *, safe_login: bool, history: History | None = None) -> Page:
+    """The page of a server. safe_login: whether access keys may travel to it. history: what was."""
+    return Page(
+        PageServer(calls),
+        lambda code: STATUS.get(code, 500),
+        safe_login=safe_login,
+        past=None if history is None else Past(history),
+    )

@@ -26,6 +26,7 @@ from podwright.wire import ServerInfo
 if TYPE_CHECKING:
     from podwright.controller import Controller
     from podwright.http import Visitors
+    from podwright.store import History
 
 APIS = ["virmgrpc", "podwright.v1"]
 
@@ -41,7 +42,7 @@ class Server:
     is read only, host and port; None: nowhere.
     connection_idle: seconds until a silent connection to the socket is closed.
     counters: what else GetServerInfo counts. clock: seconds, never backwards. traces: spans of
-    calls go there.
+    calls go there. history: where the page keeps what was.
     Raises wire.InvalidRequest for a host beyond loopback.
     """
 
@@ -63,6 +64,7 @@ class Server:
         counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
         traces: Traces | None = None,
+        history: History | None = None,
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
@@ -98,7 +100,7 @@ class Server:
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self.calls.traces = traces
         self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
-        self._web = WebFront(self.calls, self._totals, self._gauges)
+        self._web = WebFront(self.calls, self._totals, self._gauges, history)
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:

@@ -224,6 +224,8 @@ def _server_for(
         web=options.web,
         counters=lambda: {"commits": store.commits},
         traces=open_traces(os.environ),
+        # Another package's store may have none.
+        history=store.history() if hasattr(store, "history") else None,
     )
 
 
@@ -346,7 +348,7 @@ def _answers(path: Path) -> bool:
 
 def _remove(options: Options, file: Path) -> None:
     """An empty store of a user's server goes with it, and what commands left beside it."""
-    for end in ("", "-wal", "-shm"):
+    for end in ("", "-wal", "-shm", "-history", "-history-journal"):
         file.with_name(file.name + end).unlink(missing_ok=True)
     for name in _LEFT_BY_COMMANDS:
         (options.socket.parent / name).unlink(missing_ok=True)

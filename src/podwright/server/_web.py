@@ -6,6 +6,7 @@ loopback unless told otherwise, and gives lists only where anonymous callers may
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -19,10 +20,12 @@ from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
 from podwright.page import BODY, Page
 from podwright.server._calls import Calls
+from podwright.server._history import Recorder
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._metrics import KIND, Gauge, Metrics
 from podwright.server._page import make_page
+from podwright.store import History
 from podwright.wire import METHODS, ListRequest, Value, plain
 
 _OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
@@ -58,15 +61,19 @@ def _asked(query: str) -> ListRequest:
 
 
 class WebFront:
-    """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics."""
+    """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics.
+    history: where what is now is written down once a minute, for the page; None: nowhere."""
 
     def __init__(
         self,
         calls: Calls,
         counters: Callable[[], dict[str, int]],
         gauges: Callable[[], list[Gauge]] = list,
+        history: History | None = None,
     ) -> None:
         self._calls = calls
+        self._history = history
+        self._recording: asyncio.Task[None] | None = None
         self.metrics = Metrics(calls.figures, counters, gauges, self._listed)
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
@@ -85,15 +92,21 @@ class WebFront:
                 f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
                 would_work="another --http-port, or 0 for a free one",
             ) from None
-        self.page = make_page(self._calls, safe_login=is_loopback(host))
+        self.page = make_page(self._calls, safe_login=is_loopback(host), history=self._history)
         await self.server.start(listener)
         self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
         port = int(listener.getsockname()[1])
         self.address = f"http://{_as_host(host)}:{port}/"
+        if self._history is not None:
+            recorder = Recorder(self._history, self._listed, self._counted, self._epoch)
+            self._recording = asyncio.create_task(recorder.run())
         return port
 
     async def stop(self) -> None:
         """Accept no more; what is under way has a second."""
+        if self._recording is not None:
+            self._recording.cancel()
+            await asyncio.gather(self._recording, return_exceptions=True)
         if self.page is not None:
             await self.page.close()
         await self.server.stop(1.0)
@@ -146,6 +159,14 @@ class WebFront:
             return refusal(503, failure.message)
         await self._ask("ListClusters", ListRequest())
         return Reply(200, b'{"status":"ok"}')
+
+    def _counted(self) -> int:
+        return self._calls.controller.changes
+
+    def _epoch(self) -> int:
+        """Of the store, while this server is active; else 0."""
+        active = self._calls.health()["status"] == "ok"
+        return int(getattr(self._calls.controller, "epoch", 0)) if active else 0
 
     async def _listed(self, method: str) -> Any:
         """A list as the server itself sees it: of what is private it tells numbers alone."""

@@ -7,6 +7,7 @@ from podwright.store._backup import (
     restore,
     write_backup,
 )
+from podwright.store._history import History, MemoryHistory, Row, SQLiteHistory
 from podwright.store._memory import MemoryStore
 from podwright.store._postgres import PostgresStore, Turn
 from podwright.store._protocol import Change, Delete, Opened, Put, Snapshot, Store
@@ -16,10 +17,14 @@ from podwright.store._url import open_store, shown_place, shows_password, storag
 __all__ = [
     "Change",
     "Delete",
+    "History",
+    "MemoryHistory",
     "MemoryStore",
     "Opened",
     "PostgresStore",
     "Put",
+    "Row",
+    "SQLiteHistory",
     "SQLiteStore",
     "Snapshot",
     "Store",

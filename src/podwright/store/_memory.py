@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.store._clock import Clock, Seconds
+from podwright.store._history import MemoryHistory
 from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 
@@ -22,6 +23,7 @@ class _Disk:
         self.records: dict[tuple[str, str], bytes] = {}
         self.epoch = 0
         self.time = 0.0
+        self.history = MemoryHistory()
 
 
 class MemoryStore:
@@ -126,6 +128,10 @@ class MemoryStore:
         if self._clock is None:
             raise Unavailable("the store is not open")
         return self._clock.now()
+
+    def history(self) -> MemoryHistory:
+        """Its history, which outlives the handle too."""
+        return self._disk.history
 
     async def close(self) -> None:
         """Let go; the records stay for `again()`."""

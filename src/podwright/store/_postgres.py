@@ -17,6 +17,7 @@ from podwright.errors import AlreadyExists, NotFound
 from podwright.store import _postgres_schema as schema
 from podwright.store._clock import Clock, Seconds
 from podwright.store._group import Final, GroupStore
+from podwright.store._postgres_history import PostgresHistory
 from podwright.store._protocol import Opened, Snapshot
 
 if TYPE_CHECKING:
@@ -216,6 +217,10 @@ class PostgresStore(GroupStore):
         assert self._db is not None
         with schema.translated(self.name):
             return _snapshot(self._db)
+
+    def history(self) -> PostgresHistory:
+        """Its history: a table of the same database."""
+        return PostgresHistory(self._url)
 
     async def peek(self) -> Snapshot:
         """What the database holds, without claiming it: a server that uses it goes on.

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from podwright.store._history import History
+
 
 class Put(NamedTuple):
     """Write a record, new or changed. body: JSON."""
@@ -77,6 +79,10 @@ class Store(Protocol):
 
     def now(self) -> float:
         """Seconds since 1970 by the store's clock: never backwards, steady between calls."""
+        ...
+
+    def history(self) -> History:
+        """Where what was is kept beside the records; the store need not be open."""
         ...
 
     async def close(self) -> None:

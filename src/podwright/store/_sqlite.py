@@ -17,6 +17,7 @@ from podwright.errors import NotFound
 from podwright.store import _schema
 from podwright.store._clock import Clock, Seconds
 from podwright.store._group import Final, GroupStore
+from podwright.store._history import SQLiteHistory
 from podwright.store._protocol import Opened, Snapshot
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ class SQLiteStore(GroupStore):
         self._wall, self._monotonic = wall, monotonic
         self._connect = connect
         self._db: sqlite3.Connection | None = None
+
+    def history(self) -> SQLiteHistory:
+        """Its history: `-history` beside the file."""
+        return SQLiteHistory(self.path.with_name(f"{self.path.name}-history"))
 
     async def peek(self) -> Snapshot:
         """What the file holds, without claiming it: a server that uses it goes on.

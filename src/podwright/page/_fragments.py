@@ -1,0 +1,58 @@
+"""Which sizes still fit, what is left over for each, and what is kept for whom. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from podwright.errors import PodwrightError
+from podwright.fabric import Family, family_named
+from podwright.placement.fragments import fits
+from podwright.wire import ClusterInfo, DeviceInfo, WaiterInfo
+
+
+def fragments(
+    clusters: Iterable[ClusterInfo], devices: Iterable[DeviceInfo], waiters: Iterable[WaiterInfo]
+) -> dict[str, dict[str, Any]]:
+    """By cluster. free: devices. sizes: [size, how many such blocks fit at once, free devices
+    that are in none of them]. kept: devices that are kept, by waiter; `?` where that is not told.
+    """
+    by_cluster: dict[str, list[DeviceInfo]] = {}
+    for device in devices:
+        by_cluster.setdefault(device.cluster, []).append(device)
+    known = {waiter.id for waiter in waiters}
+    out: dict[str, dict[str, Any]] = {}
+    for cluster in clusters:
+        inside = by_cluster.get(cluster.name, [])
+        kept: dict[str, int] = {}
+        for device in inside:
+            if device.state == "RESERVED":
+                name = device.attributes.get("kept_for", "")
+                name = name if name in known else "?"
+                kept[name] = kept.get(name, 0) + 1
+        family = _family(cluster.family)
+        out[cluster.name] = {
+            "free": sum(device.state == "FREE" for device in inside),
+            "sizes": [] if family is None else fits(family, _parts(cluster, inside)),
+            "kept": kept,
+        }
+    return out
+
+
+def _parts(cluster: ClusterInfo, devices: Iterable[DeviceInfo]) -> Iterable[list[bool]]:
+    """A link domain's free devices, once for each allocation that has some of it."""
+    parts: dict[tuple[int, str], list[bool]] = {}
+    for device in devices:
+        domain = device.device.domain
+        part = parts.get((domain, device.allocation))
+        if part is None:
+            part = parts[domain, device.allocation] = [False] * cluster.ild_sizes[domain]
+        part[device.device.offset] = device.state == "FREE"
+    return parts.values()
+
+
+def _family(name: str) -> Family | None:
+    try:
+        return family_named(name)
+    except PodwrightError:  # another package's, which is not here
+        return None

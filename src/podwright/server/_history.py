@@ -1,0 +1,86 @@
+"""Writes down once a minute what the pod is like, off the way of every call.
+
+A minute in which nothing changed costs one number. Whatever goes wrong here is said once in the
+log and tried again with the next minute: the server never waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from podwright.errors import Fenced, PodwrightError
+from podwright.page import KEEP, MINUTE_TOPICS, MOST, Writer, take
+from podwright.store import History
+
+_log = logging.getLogger("podwright.server")
+MINUTE: Final = 60.0
+
+
+class Recorder:
+    """ask: the server's own lists, whole. counted: grows with every change. epoch: the store's.
+
+    now: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        ask: Callable[[str], Awaitable[Any]],
+        counted: Callable[[], int],
+        epoch: Callable[[], int],
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._history, self._ask, self._counted, self._epoch = history, ask, counted, epoch
+        self._now, self._sleep = now, sleep
+        self._writer = Writer()
+        self._seen: tuple[int, int] | None = None
+        self._last = 0
+        self._problem = ""
+
+    async def run(self) -> None:
+        """With each minute that begins, without end."""
+        while True:
+            await self._sleep(MINUTE - self._now() % MINUTE)
+            await self.record()
+
+    async def record(self) -> None:
+        """Write down what is so now, unless this minute is written already."""
+        at = int(self._now() // MINUTE)
+        if at <= self._last or not self._epoch():
+            return  # the clock was set back, or another server is active
+        try:
+            await self._write(at)
+            problem = ""
+        except Fenced:
+            return  # another server writes now
+        except PodwrightError as error:
+            problem = f"{error}"
+        except Exception as error:
+            _log.debug("the history", exc_info=True)
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            self._seen = None
+            self._writer.forget()
+        if problem and not self._problem:
+            _log.warning("what was cannot be written down, and is tried again: %s", problem)
+        elif self._problem and not problem:
+            _log.info("what was is written down again")
+        self._problem = problem
+
+    async def _write(self, at: int) -> None:
+        epoch, counted = self._epoch(), self._counted()
+        snapshot = None
+        if self._seen != (epoch, counted):
+            snapshot = await take(self._ask, self._now, topics=MINUTE_TOPICS)
+        if self._last and at > self._last + 1:
+            self._writer.forget()  # it stood still
+            snapshot = snapshot or await take(self._ask, self._now, topics=MINUTE_TOPICS)
+        row = await asyncio.to_thread(self._writer.add, at, snapshot)
+        await self._history.write(row, since=at - KEEP, most=MOST, epoch=epoch)
+        self._seen, self._last = (epoch, counted), at

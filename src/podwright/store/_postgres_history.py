@@ -1,0 +1,116 @@
+"""The history of two servers that share a PostgreSQL database: a table beside the records."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from podwright.errors import Fenced, PodwrightError, Unavailable
+from podwright.store import _postgres_schema as schema
+from podwright.store._history import Row
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: Made when it is first written, so that an older Podwright still takes the database.
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS podwright.history (start bigint PRIMARY KEY, last bigint NOT NULL,"
+    " sums bytea NOT NULL, body bytea NOT NULL)"
+)
+_PUT: Final = """
+INSERT INTO podwright.history
+SELECT %(start)s::bigint, %(last)s::bigint, %(sums)s::bytea, %(body)s::bytea
+FROM podwright.server WHERE epoch = %(epoch)s
+ON CONFLICT (start) DO
+UPDATE SET last = EXCLUDED.last, sums = EXCLUDED.sums, body = EXCLUDED.body
+"""
+_MOVE: Final = """
+UPDATE podwright.history SET last = %(last)s
+WHERE start = %(start)s AND EXISTS (SELECT 1 FROM podwright.server WHERE epoch = %(epoch)s)
+"""
+_OLDEST: Final = """
+DELETE FROM podwright.history WHERE last < %s OR start <= (
+    SELECT max(start) FROM (
+        SELECT start, sum(length(sums) + length(body)) OVER (ORDER BY start DESC) AS size
+        FROM podwright.history) AS rows WHERE size > %s)
+"""
+
+
+class PostgresHistory:
+    """A `History` in the schema `podwright`. url: as the store's."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._made = False
+
+    async def write(self, row: Row, *, since: int, most: int, epoch: int) -> None:
+        """Write a row; see History."""
+        await asyncio.to_thread(self._write, row, since, most, epoch)
+
+    async def sums(self, since: int, until: int) -> list[Row]:
+        """Rows of a span; see History."""
+        return await asyncio.to_thread(self._sums, since, until)
+
+    async def at(self, minute: int) -> Row | None:
+        """The row of a minute; see History."""
+        return await asyncio.to_thread(self._at, minute)
+
+    def _write(self, row: Row, since: int, most: int, epoch: int) -> None:
+        with self._opened() as db:
+            if not self._made:
+                db.execute(_TABLE)
+            # One statement each: nothing stays open that a newer server would wait for.
+            done = db.execute(_PUT if row.body else _MOVE, {**row._asdict(), "epoch": epoch})
+            if not done.rowcount and not _ours(db, epoch):
+                raise Fenced(f"a newer server has opened the store since epoch {epoch}")
+            db.execute(_OLDEST, (since, most))
+        self._made = True
+
+    def _sums(self, since: int, until: int) -> list[Row]:
+        with self._opened() as db:
+            if not _exists(db):
+                return []
+            found = db.execute(
+                "SELECT start, last, sums, ''::bytea FROM podwright.history"
+                " WHERE last >= %s AND start <= %s ORDER BY start",
+                (since, until),
+            )
+            return [Row(*row) for row in found]
+
+    def _at(self, minute: int) -> Row | None:
+        with self._opened() as db:
+            if not _exists(db):
+                return None
+            row = db.execute(
+                "SELECT start, last, sums, body FROM podwright.history WHERE start <= %s"
+                " ORDER BY start DESC LIMIT 1",
+                (minute,),
+            ).fetchone()
+        return None if row is None or row[1] < minute else Row(*row)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[psycopg.Connection[Any]]:
+        db = schema.connect(self._url)
+        try:
+            with schema.translated(schema.shown(self._url)):
+                db.execute("SET statement_timeout = '10s'")
+                db.execute("SET lock_timeout = '2s'")
+                yield db
+        except PodwrightError:
+            raise
+        except OSError as error:
+            raise Unavailable(f"the history cannot be had: {error}") from error
+        finally:
+            db.close()
+
+
+def _exists(db: psycopg.Connection[Any]) -> bool:
+    row = db.execute("SELECT to_regclass('podwright.history') IS NOT NULL").fetchone()
+    return row is not None and row[0] is True
+
+
+def _ours(db: psycopg.Connection[Any], epoch: int) -> bool:
+    row = db.execute("SELECT epoch FROM podwright.server").fetchone()
+    return row is not None and row[0] == epoch
