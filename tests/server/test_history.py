@@ -183,5 +183,3 @@ async def test_what_is_private_is_private_in_what_was_too() -> None:
     assert "p1" not in json.dumps(found)
     for hidden in (path, "/v1/history", "/v1/fragments"):
         assert (await served(hidden, secure=True))[0] == 401
-
-

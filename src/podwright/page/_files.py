@@ -18,7 +18,7 @@ _KINDS: Final = {
 VIEWS: Final = frozenset(
     {
         *("pod", "line", "partitions", "leases", "machines", "allocations"),
-        *("quotas", "users", "events", "login"),
+        *("quotas", "users", "events", "time", "login"),
     }
 )
 POLICY: Final = (

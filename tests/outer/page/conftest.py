@@ -71,13 +71,15 @@ def make_site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
     """Starts servers with a page: `make_site("--preset", "pod16")`."""
     sites: list[Site] = []
 
-    def make(*arguments: str) -> Site:
+    def make(*arguments: str, before: Callable[[Site], None] | None = None) -> Site:
         folder = tmp_path / f"site{len(sites)}"
         folder.mkdir(mode=0o700)
         port = free_port()
         site = Site(folder, "--http-port", str(port), *arguments)
         site.port = port
         sites.append(site)
+        if before is not None:
+            before(site)
         site.start()
         return site
 

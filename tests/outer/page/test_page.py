@@ -22,6 +22,7 @@ VIEWS = {
     "quotas": "Quotas",
     "users": "Users",
     "events": "Events",
+    "time": "Time",
 }
 
 

@@ -3,10 +3,12 @@ import { me, send } from './act.js';
 import { h, link } from './dom.js';
 import { connect, listen, status } from './live.js';
 import { Pod } from './pod.js';
+import { Time } from './time.js';
 import { Login, Partition, line, table } from './views.js';
 
 const VIEWS = { pod: 'Pod', line: 'Waiting line', partitions: 'Partitions', leases: 'Leases',
-  machines: 'Machines', allocations: 'Allocations', quotas: 'Quotas', users: 'Users', events: 'Events' };
+  machines: 'Machines', allocations: 'Allocations', quotas: 'Quotas', users: 'Users', events: 'Events',
+  time: 'Time' };
 const main = document.getElementById('main');
 let view = null;
 
@@ -20,6 +22,7 @@ function show() {
   if (chosen === 'login') view = new Login(host, enter);
   else if (chosen === 'partitions' && key) view = new Partition(host, decodeURIComponent(key));
   else if (chosen === 'pod') view = new Pod(host, address);
+  else if (chosen === 'time') view = new Time(host, address);
   else if (chosen === 'line') view = line(host, address);
   else view = table(chosen)(host, address);
   document.title = `${view.title} · Podwright`;

@@ -1,5 +1,6 @@
 // The pod as it stands in its racks: link domains, machines, devices.
 import { colour, h, link, s, since } from './dom.js';
+import { fragments } from './fragments.js';
 import { topic } from './live.js';
 
 const SIDE = 17, GAP = 3, NAME = 92;
@@ -24,6 +25,7 @@ function words(key, device, partition, lease) {
     if (lease) text.push(`held by ${lease.holder || lease.owner}`);
   } else if (device[3]) text.push(`${device[2].toLowerCase()} by partition ${device[3]}`);
   else text.push(device[2].toLowerCase().replace('_', ' '));
+  if (device[5]) text.push(`kept for request ${device[5]}`);
   return text.join(', ');
 }
 
@@ -31,11 +33,15 @@ export class Pod {
   title = 'Pod';
   topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters'];
 
-  constructor(host, address) {
+  // source: where topics come from; base: the address that keeps the choices, none: nowhere.
+  constructor(host, address, { source = topic, base = '/pod', title = 'Pod' } = {}) {
+    Object.assign(this, { source, base });
     this.by = address.get('by') in BY ? address.get('by') : 'partition';
     this.find = address.get('find') ?? '';
     this.cells = new Map();
     this.open = new Set();
+    this.size = Number(address.get('size')) || 16;
+    this.sizes = h('div', { class: 'sizes' });
     this.numbers = h('dl', { class: 'numbers' });
     this.legend = h('p', { class: 'legend' });
     this.about = h('p', { id: 'about', role: 'status' });
@@ -44,21 +50,24 @@ export class Pod {
       ...Object.keys(BY).map((name) => h('option', { value: name, selected: name === this.by }, name)));
     const find = h('input', { id: 'find', type: 'search', value: this.find,
       oninput: () => { this.find = find.value; this.keep(); this.paint(); } });
-    host.replaceChildren(h('h1', {}, 'Pod'), this.numbers,
+    host.replaceChildren(...(title ? [h('h1', {}, title)] : []), this.numbers,
       h('div', { class: 'controls' },
         h('label', { for: 'by' }, 'Colour by '), choose,
         h('label', { for: 'find' }, 'Show only '), find,
         h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices'))),
-      this.legend, this.plan, this.about);
+      this.legend, this.plan, this.about, this.sizes);
     this.plan.addEventListener('keydown', (event) => this.move(event));
     this.draw();
   }
 
   keep() {
+    if (!this.base) return;
     const query = new URLSearchParams();
     if (this.by !== 'partition') query.set('by', this.by);
     if (this.find) query.set('find', this.find);
-    history.replaceState(null, '', `/pod${query.size ? `?${query}` : ''}`);
+    if (this.size !== 16) query.set('size', this.size);
+    if (this.way) query.set('way', this.way);
+    history.replaceState(null, '', `${this.base}${query.size ? `?${query}` : ''}`);
   }
 
   update(changed) {
@@ -67,7 +76,7 @@ export class Pod {
   }
 
   shapeNow() {
-    return JSON.stringify([...topic('clusters')].map(([name, c]) => [name, c.domains])) + topic('devices').size;
+    return JSON.stringify([...this.source('clusters')].map(([name, c]) => [name, c.domains])) + this.source('devices').size;
   }
 
   draw() {
@@ -75,15 +84,15 @@ export class Pod {
     this.cells.clear();
     this.heads = new Map();
     const places = new Map();
-    for (const [key, device] of topic('devices')) {
+    for (const [key, device] of this.source('devices')) {
       const domain = key.slice(0, key.lastIndexOf('/'));
       if (!places.has(domain)) places.set(domain, new Map());
       const machines = places.get(domain);
       if (!machines.has(device[0])) machines.set(device[0], []);
       machines.get(device[0]).push(key);
     }
-    const fold = topic('devices').size > FOLD;
-    const clusters = [...topic('clusters')].map(([name, cluster]) => h('section', {},
+    const fold = this.source('devices').size > FOLD;
+    const clusters = [...this.source('clusters')].map(([name, cluster]) => h('section', {},
       h('h2', {}, `${name} · ${cluster.family}`, cluster.simulated ? ' · simulated' : ''),
       h('div', { class: 'domains' }, ...[...places].filter(([at]) => at.startsWith(`${name}/`))
         .map(([at, machines]) => this.domain(at, machines, fold)))));
@@ -131,14 +140,14 @@ export class Pod {
   }
 
   paint() {
-    const partitions = topic('partitions');
+    const partitions = this.source('partitions');
     const held = new Map();
-    for (const lease of topic('leases').values()) if (!lease.parent) held.set(lease.partition, lease);
+    for (const lease of this.source('leases').values()) if (!lease.parent) held.set(lease.partition, lease);
     const states = new Map();
     const domains = new Map();
     const kinds = new Map();
     const find = this.find.trim().toLowerCase();
-    for (const [key, device] of topic('devices')) {
+    for (const [key, device] of this.source('devices')) {
       states.set(device[2], (states.get(device[2]) ?? 0) + 1);
       const at = key.slice(0, key.lastIndexOf('/'));
       const sums = domains.get(at) ?? [0, 0];
@@ -162,25 +171,50 @@ export class Pod {
       count.textContent = `${all - taken} of ${all} free`;
     }
     for (const name of this.plan.querySelectorAll('text')) {
-      const machine = topic('machines').get(name.dataset.machine);
+      const machine = this.source('machines').get(name.dataset.machine);
       const wrong = machine && machine.state !== 'UP';
       name.setAttribute('class', wrong ? 'bad' : '');
       name.textContent = `${wrong ? '✕ ' : ''}${name.dataset.machine.slice(wrong ? -12 : -14)}`;
     }
     this.figures(states);
+    this.left();
     this.keys(kinds, states);
     if (this.told) this.tell(this.told);
   }
 
   figures(states) {
-    const all = topic('devices').size;
+    const all = this.source('devices').size;
     const figures = [['devices', all], ['in use', states.get('IN_USE') ?? 0], ['free', states.get('FREE') ?? 0]];
     for (const name of ['RESERVED', 'RESETTING', 'DRAINED', 'DOWN']) {
       if (states.get(name)) figures.push([name.toLowerCase(), states.get(name)]);
     }
-    figures.push(['partitions', topic('partitions').size], ['waiting', topic('waiters').size]);
+    const useless = this.useless();
+    if (useless !== null) figures.push([`free, of no use for ${this.size}`, useless]);
+    figures.push(['partitions', this.source('partitions').size], ['waiting', this.source('waiters').size]);
     this.numbers.replaceChildren(...figures.map(([name, value]) =>
       h('div', {}, h('dt', {}, name), h('dd', {}, String(value)))));
+  }
+
+  // Free devices that are in no block of the chosen size.
+  useless() {
+    let sum = null;
+    for (const { sizes, free } of this.source('fragments').values()) {
+      const found = sizes.find(([size]) => size === this.size);
+      sum = (sum ?? 0) + (found ? found[2] : free);
+    }
+    return sum;
+  }
+
+  left() {
+    const shown = JSON.stringify([this.size, ...this.source('fragments')]);
+    if (shown === this.leftShown) return;
+    this.leftShown = shown;
+    this.sizes.replaceChildren(...[...this.source('fragments')].filter(([, one]) => one.sizes.length)
+      .map(([name, one]) => fragments(name, one, this.size, (size) => {
+        this.size = size;
+        this.keep();
+        this.paint();
+      })));
   }
 
   keys(kinds, states) {
@@ -196,10 +230,10 @@ export class Pod {
 
   tell(key) {
     this.told = key;
-    const device = topic('devices').get(key);
+    const device = this.source('devices').get(key);
     if (!device) return;
-    const partition = topic('partitions').get(device[3]);
-    const lease = [...topic('leases').values()].find((one) => one.partition === device[3] && !one.parent);
+    const partition = this.source('partitions').get(device[3]);
+    const lease = [...this.source('leases').values()].find((one) => one.partition === device[3] && !one.parent);
     const text = words(key, device, partition, lease);
     const until = partition ? ` (for ${since(Date.now() / 1000 - partition.created)})` : '';
     this.about.replaceChildren(text + until, device[3] ? ' · ' : '',
@@ -215,9 +249,9 @@ export class Pod {
     let to = keys.indexOf(from);
     if (step[0]) to += step[0];
     else {
-      const machine = topic('devices').get(from)[0];
+      const machine = this.source('devices').get(from)[0];
       const column = event.target.getAttribute('x');
-      do to += step[1]; while (keys[to] && (topic('devices').get(keys[to])?.[0] === machine
+      do to += step[1]; while (keys[to] && (this.source('devices').get(keys[to])?.[0] === machine
         || this.cells.get(keys[to]).getAttribute('x') !== column));
     }
     const cell = this.cells.get(keys[to]);

@@ -1,0 +1,85 @@
+"""What was, and what still fits, as people see it in a real browser."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from podwright.page import KEEP, Writer
+from podwright.store import SQLiteHistory
+from tests.outer.page.conftest import Site
+
+pytestmark = pytest.mark.outer
+
+
+def one(used: int, waiting: int = 0) -> dict[str, dict[str, Any]]:
+    """A snapshot of a pod of 16 whose first devices are `old`'s."""
+    rows = [("IN_USE", "old") if at < used else ("FREE", "") for at in range(16)]
+    partition = {
+        "owner": "ruth", "job": "", "allocation": "a", "created": 1, "until": 0, "state": "ACTIVE"
+    }  # fmt: skip
+    waiter = {"owner": "bob", "asked": "16", "needs": "", "since": 1, "priority": 0}
+    cluster = {"family": "ipu", "size": 16, "domains": [16], "simulated": True}
+    return {
+        "clusters": {"pod16": cluster},
+        "devices": {
+            f"pod16/0/{at}": (f"ag{at // 4 + 1}", at % 4, *row, "a") for at, row in enumerate(rows)
+        },
+        "partitions": {"old": partition} if used else {},
+        "waiters": {f"w{i}": {**waiter, "place": i} for i in range(waiting)},
+        "fragments": {"pod16": {"sizes": [[1, 16 - used, 0], [16, not used, 16 * bool(used)]]}},
+    }
+
+
+def an_hour(site: Site, now: int) -> None:
+    """Half an hour in which 12 were used and two waited; then all was free, until 3 minutes ago."""
+    history = SQLiteHistory(site.storage.with_name("server.db-history"))
+    writer, minute = Writer(), now // 60
+
+    for at in range(minute - 50, minute - 2):
+        state = one(12, 2) if at < minute - 20 else one(0)
+        history._write(writer.add(at, state), at - KEEP, 10**7)  # a loop runs here: Playwright's
+
+
+def test_an_hour_is_drawn_and_each_minute_of_it_can_be_seen(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    now = int(time.time())
+    site = make_site("--preset", "pod16", before=lambda site: an_hour(site, now))
+    page.goto(f"{site.address}/time")
+    expect(page.locator("#then")).to_contain_text("0 partitions, 0 waiting")
+    expect(page.locator(".chart rect.used")).not_to_have_count(0)
+    was = (now // 60 - 30) * 60
+    page.goto(f"{site.address}/time?at={was}")
+    expect(page.locator("#then")).to_contain_text("1 partitions, 2 waiting")
+    expect(page.locator("#was svg[role=group] .device.IN_USE")).to_have_count(12)
+    page.locator("#was .device.IN_USE").first.hover()
+    expect(page.locator("#about")).to_contain_text("by partition old of ruth")
+    page.locator("#scrub").focus()
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#was svg[role=group] .device.IN_USE")).to_have_count(0)
+    expect(page).to_have_url(f"{site.address}/time?at={was + 600}")
+    page.select_option("#span", "month")
+    expect(page.locator("#summary")).to_contain_text("last 30 days")
+    page.goto(f"{site.address}/time?at={was - 3600}")
+    expect(page.locator("#then")).to_contain_text("nothing is known of that minute")
+
+
+def test_what_still_fits_is_said_and_what_is_kept_for_whom(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    page.goto(f"{site.address}/pod")
+    expect(page.locator(".numbers")).to_contain_text("free, of no use for 16")
+    for at in (0, 6, 12):
+        site.good("vipu", "create", "partition", f"p{at}", "--size", "1")
+    row = page.locator(".sizes tr[data-size='16'] td")
+    expect(row).to_have_text(["none", "13"])
+    page.locator(".sizes tr[data-size='8'] button").click()
+    expect(page).to_have_url(f"{site.address}/pod?size=8")
+    expect(page.locator(".numbers")).to_contain_text("free, of no use for 8")
