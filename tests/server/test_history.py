@@ -13,7 +13,7 @@ from podwright.errors import Fenced, Unavailable
 from podwright.fabric import preset
 from podwright.page import KEEP, Past
 from podwright.server import Identity, Server
-from podwright.server._history import MINUTE, Recorder
+from podwright.server._recorder import MINUTE, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row
 from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionSpec
 from tests.server.test_web import get

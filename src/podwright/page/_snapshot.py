@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from podwright.errors import Denied
-from podwright.page._fragments import fragments
+from podwright.page._still_fits import fragments
 from podwright.wire import (
     AgentInfo,
     AllocationInfo,

@@ -13,7 +13,7 @@ from podwright.fabric import Family
 from podwright.placement.line import Blocks
 
 
-class Fit(NamedTuple):
+class SizeFit(NamedTuple):
     """size: devices of a block. fits: how many such blocks can be had at once. useless: free
     devices that are in none of them."""
 
@@ -22,7 +22,7 @@ class Fit(NamedTuple):
     useless: int
 
 
-def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[Fit]:
+def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
     """For each size, a power of two up to a link domain. domains: what is free, device by device;
     each a part whose devices one request may have (a domain, or an allocation's share of it)."""
     aligned, per = family.block_rule.aligned, family.devices_per_machine
@@ -35,7 +35,7 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[Fit]:
             counts[order] = counts.get(order, 0) + count
     allowed = family.partition_sizes_in_domain
     return [
-        Fit(1 << order, count, free - (count << order))
+        SizeFit(1 << order, count, free - (count << order))
         for order, count in sorted(counts.items())
         if (not allowed or 1 << order in allowed)
         and (aligned or 1 << order <= per or (1 << order) % per == 0)

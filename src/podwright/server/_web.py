@@ -20,11 +20,11 @@ from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
 from podwright.page import BODY, Page
 from podwright.server._calls import Calls
-from podwright.server._history import Recorder
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._metrics import KIND, Gauge, Metrics
 from podwright.server._page import make_page
+from podwright.server._recorder import Recorder
 from podwright.store import History
 from podwright.wire import METHODS, ListRequest, Value, plain
 

@@ -7,7 +7,7 @@ from podwright.store._backup import (
     restore,
     write_backup,
 )
-from podwright.store._history import History, MemoryHistory, Row, SQLiteHistory
+from podwright.store._history_rows import History, MemoryHistory, Row, SQLiteHistory
 from podwright.store._memory import MemoryStore
 from podwright.store._postgres import PostgresStore, Turn
 from podwright.store._protocol import Change, Delete, Opened, Put, Snapshot, Store

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.store._clock import Clock, Seconds
-from podwright.store._history import MemoryHistory
+from podwright.store._history_rows import MemoryHistory
 from podwright.store._protocol import Change, Opened, Put, Snapshot
 
 

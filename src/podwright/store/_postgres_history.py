@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from podwright.errors import Fenced, PodwrightError, Unavailable
 from podwright.store import _postgres_schema as schema
-from podwright.store._history import Row
+from podwright.store._history_rows import Row
 
 if TYPE_CHECKING:
     import psycopg

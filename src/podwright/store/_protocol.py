@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from podwright.store._history import History
+from podwright.store._history_rows import History
 
 
 class Put(NamedTuple):

@@ -17,7 +17,7 @@ from podwright.errors import NotFound
 from podwright.store import _schema
 from podwright.store._clock import Clock, Seconds
 from podwright.store._group import Final, GroupStore
-from podwright.store._history import SQLiteHistory
+from podwright.store._history_rows import SQLiteHistory
 from podwright.store._protocol import Opened, Snapshot
 
 if TYPE_CHECKING:
