@@ -17,7 +17,7 @@ import pytest
 
 from podwright.hosts import Munge
 from podwright.http import Reply
-from podwright.slurm.pods.service import Asked, Site
+from podwright.slurm.pods.service import HookJob, Site
 from podwright.slurm.pods.service._hook_identity import Proofs
 from podwright.slurm.pods.service._hook_server import Front
 from podwright.slurm.pods.service._serve import proofs
@@ -349,7 +349,7 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
         lab._start_munged()
         munge = f"{lab.folder}/munge.socket"
 
-        async def asked() -> tuple[list[str], subprocess.CompletedProcess[str], str]:
+        async def asked() -> tuple[list[int], subprocess.CompletedProcess[str], str]:
             service = Heard()
             believed = proofs(Site(pods=(), listen="x", munge_socket=munge))
             front = Front(service, believed)
@@ -370,7 +370,7 @@ def test_the_service_believes_the_hook_over_tcp(hook: Hook) -> None:
             return service.jobs, done, said[1]
 
         jobs, done, replayed = asyncio.run(asked())
-        assert (done.returncode, jobs) == (0, ["7"])
+        assert (done.returncode, jobs) == (0, [7])
         assert done.stdout == "PARTITION=p7\n"
         assert replayed.startswith("HTTP/1.1 401")
         assert "it was shown before" in replayed
@@ -388,13 +388,13 @@ class Heard:
     """Stands for the service behind its door. jobs: who asked."""
 
     def __init__(self) -> None:
-        self.jobs: list[str] = []
+        self.jobs: list[int] = []
 
-    async def begins(self, asked: Asked) -> str:
-        self.jobs.append(asked.job)
-        return f"PARTITION=p{asked.job}\n"
+    async def begins(self, job: HookJob) -> str:
+        self.jobs.append(job.job)
+        return f"PARTITION=p{job.job}\n"
 
-    async def ended(self, asked: Asked) -> str:
+    async def ended(self, job: HookJob) -> str:
         return ""
 
     failed = proves = ended

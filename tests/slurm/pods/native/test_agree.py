@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service import Asked, Listed, Pod, Site, parse_licences
+from podwright.slurm.pods.service import HookJob, Listed, Pod, Site, parse_licences
 from podwright.slurm.pods.service._job_start import Life, life
 from podwright.slurm.pods.service._licence_check import Differs, licences_of, wanted
 
@@ -21,8 +21,8 @@ def listed(size: int, pod: Pod = POD, separator: str = ",", also: str = "") -> s
     return separator.join([*words, *([also] if also else [])])
 
 
-def asked(ipus: str, licences: str, **more: str) -> Asked:
-    return msgspec.structs.replace(Asked(job="7", uid="5", ipus=ipus, licences=licences), **more)
+def asked(ipus: str, licences: str, **more: str) -> HookJob:
+    return msgspec.structs.replace(HookJob(job=7, uid=5, ipus=ipus, licences=licences), **more)
 
 
 @pytest.mark.parametrize("separator", [",", ";"])

@@ -28,7 +28,7 @@ class Door:
     """The service's TCP door. asked: the bodies that reached the service."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.asked: list[int] = []
         self.munge = FakeMunge(SLURM)
         self.port = 0
 
@@ -82,7 +82,7 @@ async def test_a_credential_serves_its_own_request_once(door: Door) -> None:
     again = await door.send(BODY, proof)
     assert again.startswith("401")
     assert "it was shown before" in again
-    assert door.asked == ["7"]
+    assert door.asked == [7]
 
 
 async def test_what_is_answered_is_signed_with_the_request_that_it_answers(door: Door) -> None:

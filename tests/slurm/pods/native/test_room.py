@@ -11,8 +11,8 @@ import pytest
 from podwright.slurm.pods.service import Service, Site
 from podwright.slurm.pods.service._node_failure import Fallen
 from podwright.slurm.pods.service._queue import Listed
-from podwright.slurm.pods.service._room import Room
-from podwright.slurm.pods.service._sweep import sentence
+from podwright.slurm.pods.service._queue_room import QueueRoom
+from podwright.slurm.pods.service._queue_sweep import sentence
 from podwright.slurm.site.commands import FakeSlurm
 from tests.slurm.pods.native.test_service import POD, OnePod, Queue, ask
 
@@ -60,7 +60,7 @@ async def test_the_block_that_is_free_soonest_is_emptied_and_then_counted_again(
     jobs = {job: listed(job, 4, "RUNNING", end=end) for job, end in ends.items()}
     jobs |= {9: listed(9, 8, "PENDING", priority=7), 10: listed(10, 4, "PENDING", priority=5)}
     jobs[11] = listed(11, 16, "PENDING", priority=9)._replace(reason="Dependency")
-    room = Room(service)
+    room = QueueRoom(service)
     room.look(jobs)
     clock.now = 59
     room.look(jobs)
@@ -83,7 +83,7 @@ async def test_what_slurm_started_before_finds_its_place(service: Service, clock
     for job in (1, 2, 3):
         await service.begins(ask(job, 4))
     jobs = {9: listed(9, 16, "PENDING")}
-    room = Room(service)
+    room = QueueRoom(service)
     room.look(jobs)
     clock.now = 60
     room.look(jobs)
@@ -95,7 +95,7 @@ async def test_what_slurm_started_before_finds_its_place(service: Service, clock
 async def test_a_queue_without_waiting_jobs_closes_nothing(service: Service, clock: Clock) -> None:
     book = service.books["pod16"]
     await service.begins(ask(1, 4))
-    room = Room(service)
+    room = QueueRoom(service)
     room.look({9: listed(9, 16, "PENDING")})
     clock.now = 60
     room.look({9: listed(9, 16, "PENDING")})
@@ -138,7 +138,7 @@ async def test_a_heterogeneous_job_gets_a_block_for_each_part_and_they_wait_for_
     book = service.books["pod16"]
     jobs = await hold_all(service, "12", "10", "N/A", "11")
     jobs |= {20: part(20, 20, 4), 21: part(21, 20, 4), 9: listed(9, 4, "PENDING", priority=8)}
-    room = Room(service)
+    room = QueueRoom(service)
     room.look(jobs)
     clock.now = 60
     room.look(jobs)
@@ -161,7 +161,7 @@ async def test_who_did_not_take_what_was_offered_waits_twice_as_long(
     book = service.books["pod16"]
     jobs = await hold_all(service, "10", "11", "12", "13")
     jobs |= {20: part(20, 20, 4), 21: part(21, 20, 4)}
-    room = Room(service)
+    room = QueueRoom(service)
     room.look(jobs)
     clock.now = 60
     room.look(jobs)
@@ -189,7 +189,7 @@ async def test_room_in_several_pods_is_made_in_all_of_them_or_in_none(clock: Clo
     jobs = {1: listed(1, 16, "RUNNING", end="10"), 2: listed(2, 16, "RUNNING", end="11")}
     jobs |= {20: part(20, 20, 8), 21: part(21, 20, 8, "other")}
     jobs[9] = listed(9, 4, "PENDING", priority=99)  # before it, in the first pod alone
-    room = Room(made)
+    room = QueueRoom(made)
     room.look(jobs)
     clock.now = 60
     room.look(jobs)

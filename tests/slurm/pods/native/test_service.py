@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
-from podwright.slurm.pods.service import Asked, Pod, Service, Site, Sweep
+from podwright.slurm.pods.service import HookJob, Pod, Service, Site, Sweep
 from podwright.slurm.pods.service._bare import OLD_S
+from podwright.slurm.pods.service._job_request import hook_job
 from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.site.commands import FakeSlurm, Said
@@ -135,10 +137,15 @@ async def service(server: OnePod, queue: Queue) -> AsyncIterator[Service]:
     task.cancel()
 
 
-def ask(job: int, devices: int, restart: int = 0, **more: str) -> Asked:
+def described(words: dict[str, str]) -> HookJob:
+    """A job in the words of a hook."""
+    return hook_job(json.dumps(words).encode())
+
+
+def ask(job: int, devices: int, restart: int = 0, **more: str) -> HookJob:
     licences = ";".join(f"{name}:{n}" for name, n in licences_of(POD, devices).items())
     said = {"uid": "5", "user": "games", "licences": licences, "ipus": str(devices)}
-    return Asked(job=str(job), restart=str(restart), **(said | more))
+    return described({"job": str(job), "restart": str(restart)} | said | more)
 
 
 async def test_a_job_gets_the_same_partition_however_often_it_is_asked_for(
@@ -335,7 +342,7 @@ async def test_a_step_begins_only_with_its_jobs_devices(
     queue.jobs[7], queue.at = ("CONFIGURING", 1), "1763791311"
     await service.begins(ask(7, 4, restart=1))
     queue.jobs |= {7: ("RUNNING", 1), 8: ("RUNNING", 0)}
-    step = Asked(**({"job": "7", "uid": "5"} | claim))
+    step = described({"job": "7", "uid": "5"} | claim)
     if not words:
         assert await service.proves(step) == ""
         return
@@ -348,7 +355,7 @@ async def test_a_step_of_a_job_that_was_cancelled_meanwhile_brings_nothing_back(
 ) -> None:
     queue.jobs[7] = ("COMPLETING", 0)
     with pytest.raises(NotFound, match="job 7 is over"):
-        await service.proves(Asked(job="7", uid="5", step="batch"))
+        await service.proves(HookJob(job=7, uid=5, step="batch"))
     assert isinstance(service.slurm, FakeSlurm)
     assert not [argv for argv in service.slurm.asked if "hold" in argv or "jobid=7" in argv]
 

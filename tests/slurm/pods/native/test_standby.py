@@ -11,10 +11,10 @@ import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service._hook_socket import listen_far
-from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
-from podwright.slurm.pods.service._retry_limit import Tries
+from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.pods.service._standby import ASK_S, SILENT_S, Peers, Role, role_of
 from podwright.slurm.site.commands import FakeSlurm
 from tests.ports import free_ports
@@ -99,17 +99,17 @@ async def test_the_second_takes_over_when_the_first_is_silent(
 
 async def test_one_that_is_told_to_ask_again_is_told_whom(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net(monkeypatch)
-    post = Post(Tries(FakeSlurm(lambda argv: ""), 3))
+    post = Post(RetryLimit(FakeSlurm(lambda argv: ""), 3))
     for ask in (post.begins, post.ended, post.proves, post.failed):
         with pytest.raises(Unavailable, match="have not answered yet"):
-            await ask(Asked(job="1"))
+            await ask(HookJob(job=1))
     assert post.role() == "active"  # the only one there is
     await net.peers["a:1"].become(ACTIVE)
     post.peers = net.peers["b:1"]
     waiting = asyncio.create_task(post.peers.become(ACTIVE))
     await net._sleep(0.01)
     with pytest.raises(Unavailable, match="stands by: active is a:1"):
-        await post.begins(Asked(job="1"))
+        await post.begins(HookJob(job=1))
     assert post.state() == {"role": "standby", "ready": False, "active": "a:1"}
     waiting.cancel()
     with contextlib.suppress(asyncio.CancelledError):

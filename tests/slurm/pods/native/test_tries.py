@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service import Asked, Tries
+from podwright.slurm.pods.service import HookJob, RetryLimit
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.site.commands import FakeSlurm, Said
 
@@ -37,22 +37,22 @@ class OneJob:
 @pytest.mark.parametrize(
     ("job", "head", "asked", "held"),
     [
-        (OneJob(), "", Asked(job="7"), "7"),
-        (OneJob(), "", Asked(job="7", array_job="5", array_task="2"), "5_2"),
+        (OneJob(), "", HookJob(job=7), "7"),
+        (OneJob(), "", HookJob(job=7, array_job=5, array_task=2), "5_2"),
         (
             OneJob("ipus=8 gcds=1 pod=pod64; waits for 8 devices", 6),
             "ipus=8 gcds=1 pod=pod64; ",
-            Asked(job="7", het_job="6", het_offset="1"),
+            HookJob(job=7, het_job=6, het_offset=1),
             "6",
         ),
     ],
 )
 async def test_the_third_failure_holds_it_and_says_why(
-    job: OneJob, head: str, asked: Asked, held: str
+    job: OneJob, head: str, asked: HookJob, held: str
 ) -> None:
     for count in (1, 2, 3):
         # Another service each time: what counts stands in Slurm.
-        tries = Tries(FakeSlurm(job), 3)
+        tries = RetryLimit(FakeSlurm(job), 3)
         said = await tries.refusal(asked, InvalidRequest("the site's prolog ended with 3"))
         assert f"try {count} of 3 failed: the site's prolog ended with 3" in str(said)
         assert job.comment.startswith(f"{head}try {count} of 3 failed")

@@ -54,7 +54,7 @@ async def test_the_third_failure_holds_the_job_with_the_reason(
         with pytest.raises(InvalidRequest, match=f"try {count} of 3 failed"):
             await way.begins(asked(8, hosts="n[1-2]", restart=count - 1))
         slurm.jobs[8][0] = "PENDING"
-    await asyncio.gather(*way.tries._holding)
+    await asyncio.gather(*way.retry_limit._holding)
     assert slurm.jobs[8][0] == "HELD"
     assert "is in allocation c7" in slurm.comment(8)
     assert "scontrol release 8" in slurm.comment(8)
@@ -137,7 +137,7 @@ async def test_a_forgotten_jobs_partitions_are_not_passed_on_with_its_number(
     await way.begins(asked(7, hosts="n1"))  # asked again: all of it is still the job's
     found = await pod.call("ListPartitions", ListRequest(), PartitionList)
     assert [one.name for one in found.partitions] == ["p7"]
-    await way.begins(msgspec.structs.replace(asked(7, hosts="n1"), user="bob", uid="1002"))
+    await way.begins(msgspec.structs.replace(asked(7, hosts="n1"), user="bob", uid=1002))
     found = await pod.call("ListPartitions", ListRequest(), PartitionList)
     assert found.partitions == []
     listed = await pod.call("ListAllocations", ListRequest(), AllocationList)

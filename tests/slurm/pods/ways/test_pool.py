@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from podwright.errors import InvalidRequest, Unavailable
-from podwright.slurm.pods.service import Asked, Fixed, Site
+from podwright.slurm.pods.service import Fixed, HookJob, Site
 from podwright.slurm.pods.service import Pod as Kind
 from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.ways import SharedService, Static
@@ -20,7 +20,7 @@ from tests.slurm.pods.ways.world import ROOT, Pod, Slurm, asked
 KIND = Kind(type="all", cluster="pod16", devices=16, largest=16, domain=16)
 
 
-def part(job: int, size: int) -> Asked:
+def part(job: int, size: int) -> HookJob:
     """A job of the shared partition, with all that job_submit wrote for it."""
     licences = ",".join(f"{name}:{n}" for name, n in licences_of(KIND, size).items())
     return msgspec.structs.replace(asked(job, licences), ipus=str(size))
@@ -105,7 +105,7 @@ async def test_a_job_with_a_forgotten_jobs_number_gets_nothing_of_it(
 ) -> None:
     slurm.add(7)
     await static.begins(asked(7, "vipu_4:2"))
-    other = msgspec.structs.replace(asked(7, "vipu_4:1"), user="bob", uid="1002")
+    other = msgspec.structs.replace(asked(7, "vipu_4:1"), user="bob", uid=1002)
     assert await static.begins(other) == "partition=a\n"
     assert [one.owner for one in await pod.leases()] == ["bob"]
     await static.begins(msgspec.structs.replace(other, licences="vipu_2:1"))
@@ -150,7 +150,7 @@ async def test_a_part_is_not_passed_on_with_a_forgotten_jobs_number(
 ) -> None:
     slurm.add(7)
     await shared.begins(part(7, 4))
-    await shared.begins(msgspec.structs.replace(part(7, 4), user="bob", uid="1002"))
+    await shared.begins(msgspec.structs.replace(part(7, 4), user="bob", uid=1002))
     (lease,) = await pod.leases()
     assert lease.owner == "bob"
     assert slurm.comment(7) == f"podwright: partition=all lease={lease.id} gcds=1"

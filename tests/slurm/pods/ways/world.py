@@ -10,7 +10,7 @@ from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import Unavailable
 from podwright.fabric import preset
-from podwright.slurm.pods.service import Asked
+from podwright.slurm.pods.service import HookJob
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.site.commands import FakeSlurm, Said
 from podwright.store import MemoryStore
@@ -102,13 +102,13 @@ class Slurm(FakeSlurm):
         return ""
 
 
-def asked(job: int, licences: str = "", *, hosts: str = "", restart: int = 0) -> Asked:
+def asked(job: int, licences: str = "", *, hosts: str = "", restart: int = 0) -> HookJob:
     """A job as the hook describes it."""
-    return Asked(
-        job=str(job),
-        uid="1001",
+    return HookJob(
+        job=job,
+        uid=1001,
         user="alice",
         licences=licences,
         hosts=hosts,
-        restart=str(restart),
+        restart=restart,
     )

@@ -2,11 +2,10 @@
 counts true. Everything it knows can be read again from the server and from Slurm."""
 
 from podwright.slurm.pods.service._hook_socket import slurm_uid
-from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._job_start import in_short
 from podwright.slurm.pods.service._pods import (
     Fixed,
-    Line,
     Mapped,
     Pod,
     Site,
@@ -16,27 +15,23 @@ from podwright.slurm.pods.service._pods import (
     parse_licences,
 )
 from podwright.slurm.pods.service._queue import Listed, listed
-from podwright.slurm.pods.service._retry_limit import Tries, comment, reference, tried
+from podwright.slurm.pods.service._queue_sweep import Sweep
+from podwright.slurm.pods.service._retry_limit import RetryLimit, comment, tried
 from podwright.slurm.pods.service._serve import serve
 from podwright.slurm.pods.service._server_address import addresses, reach, socket_of
 from podwright.slurm.pods.service._service import Service
-from podwright.slurm.pods.service._sweep import Sweep
-from podwright.slurm.pods.service._vipu_server import JobServer, ThreadedServer
 from podwright.slurm.pods.service._work import Work, native_work
 
 __all__ = [
-    "Asked",
     "Fixed",
-    "JobServer",
-    "Line",
+    "HookJob",
     "Listed",
     "Mapped",
     "Pod",
+    "RetryLimit",
     "Service",
     "Site",
     "Sweep",
-    "ThreadedServer",
-    "Tries",
     "Work",
     "addresses",
     "comment",
@@ -48,7 +43,6 @@ __all__ = [
     "of_job",
     "parse_licences",
     "reach",
-    "reference",
     "serve",
     "slurm_uid",
     "socket_of",

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from podwright.errors import PodwrightError
-from podwright.slurm.pods.service._book import Book
+from podwright.slurm.pods.service._pod_book import PodBook
 from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Pod, Site
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._sync import Counts
@@ -31,7 +31,7 @@ class Heterogeneous:
         self,
         site: Site,
         slurm: Slurm,
-        books: Mapping[str, Book],
+        books: Mapping[str, PodBook],
         counts: Counts,
         clock: Callable[[], float],
     ) -> None:
@@ -123,7 +123,7 @@ class Heterogeneous:
         self._counts.poke()
         return False
 
-    async def _promised(self, book: Book) -> bool:
+    async def _promised(self, book: PodBook) -> bool:
         """Has every job that Slurm started got its devices?"""
         said = await self._slurm.run("scontrol", "-o", "show", "lic", book.pod.block_licence(0))
         used = said.out.partition("Used=")[2].split()

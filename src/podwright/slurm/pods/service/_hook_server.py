@@ -19,7 +19,7 @@ from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import MungeError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.slurm.pods.service._hook_identity import HookIdentity
-from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._job_request import HookJob, hook_job
 from podwright.slurm.pods.service._standby import PATH as ROLE
 
 _log = logging.getLogger("podwright.slurm")
@@ -28,25 +28,25 @@ LOCAL = Limits(connections=8192, each=8192, idle=5.0, body=64 * 1024)
 #: Whoever has no credential must not take all of the service.
 REMOTE = Limits(connections=256, each=256, idle=5.0, body=64 * 1024, patience=0.1)
 _DECIDED = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
-Handler = Callable[[Asked], Awaitable[str]]
+Handler = Callable[[HookJob], Awaitable[str]]
 
 
 class Answers(Protocol):
     """What hooks and steps ask. Handlers raise PodwrightError."""
 
-    async def begins(self, asked: Asked) -> str:
+    async def begins(self, job: HookJob) -> str:
         """A job begins."""
         ...
 
-    async def ended(self, asked: Asked) -> str:
+    async def ended(self, job: HookJob) -> str:
         """A job has ended."""
         ...
 
-    async def failed(self, asked: Asked) -> str:
+    async def failed(self, job: HookJob) -> str:
         """The site's own prolog failed."""
         ...
 
-    async def proves(self, asked: Asked) -> str:
+    async def proves(self, job: HookJob) -> str:
         """May a step begin?"""
         ...
 
@@ -135,10 +135,7 @@ class Front:
 
     async def _call(self, handler: Handler, body: bytes) -> tuple[int, str]:
         try:
-            asked = msgspec.json.decode(body, type=Asked)
-            return 200, await handler(asked)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return 400, f"{error}\n"
+            return 200, await handler(hook_job(body))
         except InvalidRequest as error:
             return 400, f"{error}\n"
         except PodwrightError as error:

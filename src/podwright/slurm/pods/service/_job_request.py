@@ -7,37 +7,59 @@ import msgspec
 from podwright.errors import InvalidRequest
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """A job as the hook describes it: Slurm's words, all of them text. problem: what went wrong
-    before the hook's own work, where something did.
+class HookJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as the hook describes it, in Slurm's words. problem: what went wrong before the
+    hook's own work, where something did.
 
     ipus: the request, as SPANK handed it over at submission; Slurm lets nobody change it later.
     What only a step says: step (`batch` or `step`), and, where it asked slurmctld, restart and
-    submitted (seconds since 1970); empty: it does not know.
+    submitted (seconds since 1970). None: it does not know.
     """
 
-    job: str
-    uid: str = ""
+    job: int
+    uid: int | None = None
     user: str = ""
     account: str = ""
     name: str = ""
     licences: str = ""
     hosts: str = ""
     cluster: str = ""
-    restart: str = ""
-    het_job: str = ""
-    het_offset: str = ""
-    array_job: str = ""
-    array_task: str = ""
-    replicas: str = ""
+    restart: int | None = None
+    het_job: int = 0
+    het_offset: int = 0
+    array_job: int = 0
+    array_task: int | None = None
+    replicas: int = 0
     ipus: str = ""
     problem: str = ""
-    submitted: str = ""
+    submitted: int | None = None
     step: str = ""
 
-    def number(self, field: str) -> int:
-        """A field as a number. Raises InvalidRequest."""
-        text = getattr(self, field) or "0"
-        if not text.isdecimal():
-            raise InvalidRequest(f"{field} is no number: {text[:40]!r}")
-        return int(text)
+    @property
+    def start(self) -> int:
+        """How often Slurm had started the job before."""
+        return self.restart or 0
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: a name, or the number of a user without one."""
+        return self.user or ("" if self.uid is None else str(self.uid))
+
+    @property
+    def reference(self) -> str:
+        """The job as scontrol must be told it: an array's or a heterogeneous job's own number
+        would mean all of it."""
+        if self.array_job and self.array_task is not None:
+            return f"{self.array_job}_{self.array_task}"
+        if self.het_job:
+            return f"{self.het_job}+{self.het_offset}"
+        return str(self.job)
+
+
+def hook_job(body: bytes) -> HookJob:
+    """The job that a hook's request describes, in text alone. Raises InvalidRequest."""
+    try:
+        said = msgspec.json.decode(body, type=dict[str, str])
+        return msgspec.convert({k: v for k, v in said.items() if v}, HookJob, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"{error}", asked="a hook's request") from None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service._job_request import Asked
+from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._pods import GCDS, HET_WAIT, MARK, Pod, Site, parse_licences
 from podwright.slurm.pods.service._queue import Listed
 
@@ -30,19 +30,28 @@ class Differs(InvalidRequest):
     """What the job asked for is not what Slurm counts for it: it is held."""
 
 
-def wanted(asked: Asked, known: Listed | None, site: Site) -> Wanted | None:
+def wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
     """What the job gets; None: nothing, as it asked for nothing. Raises Differs, InvalidRequest."""
-    asks = _option(asked)
+    found = _wanted(job, known, site)
+    if found is not None:
+        pod, size, _ = found
+        if size < 1 or size & (size - 1) or size > pod.largest:
+            raise Differs(f"no partition has {size} devices", asked=f"job {job.job}")
+    return found
+
+
+def _wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
+    asks = _option(job)
     if known is not None:
-        _same_job(asked, known)
-    if asked.het_job:
-        return _part(asked, asks, known, site)
+        _same_job(job, known)
+    if job.het_job:
+        return _part(job, asks, known, site)
     if asks == 0 or (asks is None and site.mode != "shared"):
         raise Differs(
-            f"its licences say {_said(asked.licences, site)}, and it did not ask by --ipus=N",
-            asked=f"devices for job {asked.job}",
+            f"its licences say {_said(job.licences, site)}, and it did not ask by --ipus=N",
+            asked=f"devices for job {job.job}",
         )
-    licences = _ours(asked.licences, site)
+    licences = _ours(job.licences, site)
     pod = next((one for one in site.pods if licences.get(one.licence)), None)
     # Who does not say gets what the site had as its default when he submitted.
     size = asks or (licences[pod.licence] if pod else 0)
@@ -50,12 +59,12 @@ def wanted(asked: Asked, known: Listed | None, site: Site) -> Wanted | None:
         right = licences_of(pod or site.pods[0], size)
         raise Differs(
             f"it asked for {size} devices by --ipus, and Slurm counts "
-            f"{_said(asked.licences, site)} for it",
-            asked=f"devices for job {asked.job}",
+            f"{_said(job.licences, site)} for it",
+            asked=f"devices for job {job.job}",
             would_work="submit it anew; or, as root: scontrol update "
-            f"jobid={asked.job} licenses={','.join(f'{k}:{v}' for k, v in right.items())}",
+            f"jobid={job.job} licenses={','.join(f'{k}:{v}' for k, v in right.items())}",
         )
-    gcds = parse_licences(asked.licences).get(GCDS, 0)
+    gcds = parse_licences(job.licences).get(GCDS, 0)
     return Wanted(pod, size, gcds)
 
 
@@ -65,7 +74,7 @@ def licences_of(pod: Pod, size: int) -> dict[str, int]:
     return {pod.licence: size, MARK: 1, **blocks}
 
 
-def _part(asked: Asked, asks: int | None, known: Listed | None, site: Site) -> Wanted | None:
+def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> Wanted | None:
     """A part of a heterogeneous job: its leader's licences count for all parts, so what job_submit
     noted for each is held against what the part itself asked for."""
     noted = known.wants(site.pods) if known and known.head else None
@@ -73,41 +82,41 @@ def _part(asked: Asked, asks: int | None, known: Listed | None, site: Site) -> W
         if noted:
             raise Differs(
                 f"{noted[1]} devices were noted for it, and it did not ask by --ipus=N",
-                asked=f"devices for job {asked.job}",
+                asked=f"devices for job {job.job}",
             )
         return None
     if noted is None and len(site.pods) > 1:
         raise Differs(
             "of which pod its devices are to be is not noted in its AdminComment any more",
-            asked=f"{asks} devices for job {asked.job}",
+            asked=f"{asks} devices for job {job.job}",
         )
     if noted is not None and noted[1] != asks:
         raise Differs(
             f"it asked for {asks} devices by --ipus, and {noted[1]} were noted for it",
-            asked=f"devices for job {asked.job}",
+            asked=f"devices for job {job.job}",
             would_work="submit it anew",
         )
     return Wanted(noted[0] if noted else site.pods[0], asks, noted[2] if noted else 0)
 
 
-def _same_job(asked: Asked, known: Listed) -> None:
+def _same_job(job: HookJob, known: Listed) -> None:
     """Raises InvalidRequest where Slurm's job of this number is another, or has moved on."""
-    if known.uid != -1 and asked.uid and known.uid != asked.number("uid"):
-        raise Differs(f"job {asked.job} is of user {known.uid}, and this is user {asked.uid}'s")
-    if known.restart > asked.number("restart"):
+    if known.uid != -1 and job.uid not in (None, known.uid):
+        raise Differs(f"job {job.job} is of user {known.uid}, and this is user {job.uid}'s")
+    if known.restart > job.start:
         raise InvalidRequest(
-            f"this is start {asked.number('restart')} of job {asked.job}, which is over: Slurm has "
+            f"this is start {job.start} of job {job.job}, which is over: Slurm has "
             f"begun start {known.restart}"
         )
 
 
-def _option(asked: Asked) -> int | None:
+def _option(job: HookJob) -> int | None:
     """What was asked for by --ipus; None: nothing was said. Raises Differs."""
-    if not asked.ipus:
+    if not job.ipus:
         return None
-    if not asked.ipus.isascii() or not asked.ipus.isdecimal():
-        raise Differs(f"--ipus={asked.ipus[:40]} is no number of devices")
-    return int(asked.ipus)
+    if not job.ipus.isascii() or not job.ipus.isdecimal():
+        raise Differs(f"--ipus={job.ipus[:40]} is no number of devices")
+    return int(job.ipus)
 
 
 def _ours(text: str, site: Site) -> Mapping[str, int]:

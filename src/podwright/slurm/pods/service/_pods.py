@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from podwright.errors import InvalidRequest
-from podwright.wire import DeviceInfo
 
 #: Licences that every job with devices takes, whatever the pod: a mark that hooks look for, and
 #: the GCDs of its partition, which Slurm shows to hooks nowhere else where no user can change it.
@@ -211,22 +210,3 @@ def dump(site: Site) -> str:
 def _fields(struct: msgspec.Struct, but: Collection[str]) -> list[str]:
     names = [name for name in struct.__struct_fields__ if name not in but]
     return [f"{name} = {msgspec.json.encode(getattr(struct, name)).decode()}" for name in names]
-
-
-class Line:
-    """The devices of a pod as places on a line (`placement.line`), and back."""
-
-    def __init__(self, devices: Sequence[DeviceInfo]) -> None:
-        widest = max((d.device.offset for d in devices), default=0) + 1
-        self.stride = 1 << (widest - 1).bit_length()
-        self.capacity = 0
-        for device in devices:
-            self.capacity |= 1 << self.place(device)
-
-    def place(self, device: DeviceInfo) -> int:
-        """Where a device stands."""
-        return device.device.domain * self.stride + device.device.offset
-
-    def devices(self, start: int, order: int) -> list[tuple[int, int]]:
-        """The (link domain, offset) of each device of a block."""
-        return [divmod(at, self.stride) for at in range(start, start + (1 << order))]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from podwright.errors import InvalidRequest, Unavailable
-from podwright.slurm.pods.service._job_request import Asked
-from podwright.slurm.pods.service._retry_limit import Tries
+from podwright.slurm.pods.service._job_request import HookJob
+from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.pods.service._standby import Peers, Role
 from podwright.slurm.pods.service._work import Work
 
@@ -21,34 +21,34 @@ class Post:
     proving, working: what answers steps, and what answers hooks, while there is any.
     """
 
-    def __init__(self, tries: Tries) -> None:
+    def __init__(self, retry_limit: RetryLimit) -> None:
         self.peers: Peers | None = None
         self.proving: Work | None = None
         self.working: Work | None = None
-        self._tries = tries
+        self._retry_limit = retry_limit
 
     def leave(self) -> None:
         """Nothing is answered here any more."""
         self.proving = self.working = None
 
-    async def begins(self, asked: Asked) -> str:
+    async def begins(self, job: HookJob) -> str:
         """A job begins. Raises PodwrightError."""
-        return await self._on(self.working).begins(asked)
+        return await self._on(self.working).begins(job)
 
-    async def ended(self, asked: Asked) -> str:
+    async def ended(self, job: HookJob) -> str:
         """A job has ended. Raises PodwrightError."""
-        return await self._on(self.working).ended(asked)
+        return await self._on(self.working).ended(job)
 
-    async def failed(self, asked: Asked) -> str:
+    async def failed(self, job: HookJob) -> str:
         """The site's own prolog refused a job; Slurm would start it again and again."""
         self._on(self.working)
-        problem = InvalidRequest(asked.problem or "the site's prolog failed")
-        await self._tries.refusal(asked, problem)
+        problem = InvalidRequest(job.problem or "the site's prolog failed")
+        await self._retry_limit.refusal(job, problem)
         return ""
 
-    async def proves(self, asked: Asked) -> str:
+    async def proves(self, job: HookJob) -> str:
         """A step begins. Raises PodwrightError."""
-        return await self._on(self.proving).proves(asked)
+        return await self._on(self.proving).proves(job)
 
     def role(self) -> str:
         """What the other services are told."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from podwright.errors import PodwrightError, Unavailable
+from podwright.guests import CALL_TIMEOUT, ThreadedServer
 from podwright.hosts import Munge, MungeError
 from podwright.http import Figure, MetricsFront, more_descriptors
 from podwright.slurm.pods.service._hook_identity import HookIdentity, KeyProofs, Proofs, read_key
@@ -28,10 +29,9 @@ from podwright.slurm.pods.service._hook_socket import (
 )
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
-from podwright.slurm.pods.service._retry_limit import Tries
+from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.pods.service._server_address import reach
 from podwright.slurm.pods.service._standby import Peers, Role
-from podwright.slurm.pods.service._vipu_server import TIMEOUT, ThreadedServer
 from podwright.slurm.pods.service._work import Make, Work, native_work
 from podwright.slurm.site.commands import SlurmCommands
 
@@ -59,8 +59,8 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     doors = Doors(site)
     await nobody_at(doors.path)
-    server = ThreadedServer(lambda: reach(site, TIMEOUT))
-    post = Post(Tries(slurm, site.tries))
+    server = ThreadedServer(lambda: reach(site, CALL_TIMEOUT))
+    post = Post(RetryLimit(slurm, site.tries))
 
     async def now() -> Iterable[Figure]:
         return figures(site.mode, post.state())

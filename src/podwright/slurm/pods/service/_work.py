@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from podwright.slurm.pods.service._job_request import Asked
+from podwright.guests import ThreadedServer
+from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._pods import Site
+from podwright.slurm.pods.service._queue_sweep import Sweep, sentence
 from podwright.slurm.pods.service._service import Service
-from podwright.slurm.pods.service._sweep import Sweep, sentence
-from podwright.slurm.pods.service._vipu_server import ThreadedServer
 from podwright.slurm.site.commands import Slurm
 
 
 class Work(Protocol):
     """What a way of scheduling does for hooks, and beside that."""
 
-    async def begins(self, asked: Asked) -> str:
+    async def begins(self, job: HookJob) -> str:
         """What a job gets, in lines. Raises PodwrightError."""
         ...
 
-    async def ended(self, asked: Asked) -> str:
+    async def ended(self, job: HookJob) -> str:
         """Nothing is held for the job. Raises PodwrightError."""
         ...
 
-    async def proves(self, asked: Asked) -> str:
+    async def proves(self, job: HookJob) -> str:
         """The job of a step holds its devices, for this start. Raises PodwrightError."""
         ...
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from podwright.client import Client
 from podwright.errors import InvalidRequest
 from podwright.fabric import FAMILIES
+from podwright.guests import PodLine
 from podwright.placement.line import Blocks
-from podwright.slurm.pods.service import Fixed, Line, Mapped, Pod
+from podwright.slurm.pods.service import Fixed, Mapped, Pod
 from podwright.wire import ClusterInfo, PartitionInfo
 
 
@@ -38,7 +39,9 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
                 asked=f"--pod {word}",
                 would_work="one of slurm.conf's: NodeName=... Feature=NAME",
             )
-        blocks = Blocks(Line(client.list_devices(cluster=cluster, allocation=allocation)).capacity)
+        blocks = Blocks(
+            PodLine(client.list_devices(cluster=cluster, allocation=allocation)).capacity
+        )
         joined = clusters[cluster].topology != "none"
         domain = max(clusters[cluster].ild_sizes)
         pods.append(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from podwright.guests import PodLine
 from podwright.placement.line import block
-from podwright.slurm.pods.service import Line, Listed
-from podwright.slurm.pods.service._book import job_of
+from podwright.slurm.pods.service import Listed
+from podwright.slurm.pods.service._pod_book import job_of
 from podwright.wire import DeviceInfo
 
 
@@ -15,7 +16,7 @@ def soonest(
 ) -> tuple[str | None, list[int]]:
     """When the block of `size` that is free first is free at the latest, as text that sorts, and
     the jobs in it. Empty text: now. None: no block gets free by the end of jobs."""
-    line = Line(devices)
+    line = PodLine(devices)
     held: dict[int, int] = {}
     away = 0
     for device in devices:

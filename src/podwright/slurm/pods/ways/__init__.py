@@ -1,6 +1,7 @@
 """The ways that Graphcore documented, beside native mode: each answers the same hooks."""
 
-from podwright.slurm.pods.service import Site, ThreadedServer, Tries, Work, native_work, reference
+from podwright.guests import ThreadedServer
+from podwright.slurm.pods.service import Site, Work, native_work
 from podwright.slurm.pods.ways._mapping import HostMapping
 from podwright.slurm.pods.ways._shared import Shared, SharedBook, SharedService
 from podwright.slurm.pods.ways._static import Static
@@ -12,8 +13,6 @@ __all__ = [
     "SharedBook",
     "SharedService",
     "Static",
-    "Tries",
-    "reference",
     "work",
 ]
 

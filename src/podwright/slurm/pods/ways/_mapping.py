@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from podwright.errors import InvalidRequest, NotFound, WrongState
 from podwright.hosts import HostsError, expand
-from podwright.slurm.pods.service import Asked, Mapped, comment
+from podwright.slurm.pods.service import HookJob, Mapped, comment
+from podwright.slurm.pods.service._job_calls import Busy
 from podwright.slurm.pods.service._queue import listed
-from podwright.slurm.pods.ways._base import Busy, Way, is_over
+from podwright.slurm.pods.ways._base import Way, is_over
 from podwright.slurm.pods.ways._partition_leases import partitions
 from podwright.wire import (
     AllocationInfo,
@@ -46,18 +47,18 @@ class HostMapping(Way):
         self._touched: dict[int, int] = {}
         self._held: dict[int, list[str]] = {}
 
-    async def give(self, asked: Asked) -> str:
+    async def give(self, job: HookJob) -> str:
         """The allocation of the job's hosts."""
-        job = asked.number("job")
-        hosts = self.of_job(asked.hosts)
+        number = job.job
+        hosts = self.of_job(job.hosts)
         if not hosts:
             return ""
         cluster, machines = _together(hosts)
-        name = f"c{job}"
-        self._touch(job)
+        name = f"c{number}"
+        self._touch(number)
         there = {one.name: one for one in await self._allocations()}
         known = there.get(name)
-        user = asked.user or asked.uid
+        user = job.owner
         if known is not None and (
             sorted(known.agents) != sorted(machines) or known.owner not in ("", user)
         ):
@@ -66,41 +67,41 @@ class HostMapping(Way):
             known = None
         if known is None:
             await self._create(name, cluster, machines, user)
-        self._begun[job] = asked.number("restart")
-        self._held[job] = list(machines)
-        await comment(self.slurm, asked, f"podwright: allocation={name}")
+        self._begun[number] = job.start
+        self._held[number] = list(machines)
+        await comment(self.slurm, job, f"podwright: allocation={name}")
         return f"allocation={name}\n"
 
-    async def take(self, asked: Asked) -> None:
+    async def take(self, job: HookJob) -> None:
         """The job's partitions and its allocation go. What stands in the way is decided: the
         hook takes the hosts out."""
-        job = asked.number("job")
-        if self._begun.get(job, 0) > asked.number("restart"):
+        number = job.job
+        if self._begun.get(number, 0) > job.start:
             return
-        self._touch(job)
+        self._touch(number)
         for one in await self._allocations():
-            if one.name == f"c{job}":
+            if one.name == f"c{number}":
                 try:
                     await self._remove(one)
                 except WrongState as error:
                     raise InvalidRequest(
-                        f"the machines of {asked.hosts} are not free: {error.problem}"
+                        f"the machines of {job.hosts} are not free: {error.problem}"
                     ) from None
-        self._forget(job)
+        self._forget(number)
 
-    async def unproven(self, asked: Asked) -> str:
+    async def unproven(self, job: HookJob) -> str:
         """Why a step's job does not hold its hosts' machines for this start; empty: it does, or
         none of its hosts has any."""
-        job = asked.number("job")
-        known = await self.listing.job(job)
-        there = next((one for one in await self._allocations() if one.name == f"c{job}"), None)
+        number = job.job
+        known = await self.listing.job(number)
+        there = next((one for one in await self._allocations() if one.name == f"c{number}"), None)
         if there is None:
-            said = await self.slurm.run("squeue", "-h", "-a", "-j", asked.job, "-o", "%N")
+            said = await self.slurm.run("squeue", "-h", "-a", "-j", str(number), "-o", "%N")
             hosts = "" if said.code else said.out.strip()
-            return f"job {job} holds no allocation" if said.code or self.of_job(hosts) else ""
-        begun = self._begun.get(job)
+            return f"job {number} holds no allocation" if said.code or self.of_job(hosts) else ""
+        begun = self._begun.get(number)
         if known is not None and begun not in (None, known.restart):
-            return f"job {job} holds nothing for this start, but for start {begun}"
+            return f"job {number} holds nothing for this start, but for start {begun}"
         return ""
 
     async def sweep(self) -> None:
@@ -189,7 +190,7 @@ class HostMapping(Way):
         _log.warning("job %d is over and held %s", job, ", ".join(one.agents))
         self.swept += 1
         self._forget(job)
-        await self.tell()
+        await self.freed.tell()
 
     async def _return_hosts(self) -> None:
         """Hosts that only waited for a job's machines come back once those are free."""

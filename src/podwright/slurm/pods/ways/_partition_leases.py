@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar
 
 from podwright.errors import Fenced
-from podwright.slurm.pods.service import Asked
+from podwright.slurm.pods.service import HookJob
 from podwright.slurm.pods.service._job_start import JOB, Life, life
 from podwright.wire import (
     AcquireReply,
@@ -55,15 +55,15 @@ async def partitions(
 
 
 async def acquire(
-    server: ServerCaller, name: str, size: int, asked: Asked, who: Life
+    server: ServerCaller, name: str, size: int, job: HookJob, who: Life
 ) -> tuple[LeaseInfo, PartitionInfo]:
     """A lease for a job. size: devices of a reconfigurable partition; 0: all of it."""
     request = AcquireRequest(
         spec=PartitionSpec(name=name, size=size),
         holder=JOB + who.words,
         ttl=TTL,
-        owner=asked.user or asked.uid,
-        owner_uid=asked.number("uid"),
+        owner=job.owner,
+        owner_uid=job.uid or 0,
     )
     reply = await server.call("Acquire", request, AcquireReply)
     return reply.lease, reply.partition

@@ -14,10 +14,11 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from podwright.errors import Held, NotFound, PodwrightError, Unavailable, WrongState
+from podwright.guests import GuestServer, ThreadedServer
 from podwright.placement.line import Blocks, bits
-from podwright.slurm.pods.service import Asked, JobServer, Service, Site, ThreadedServer, comment
-from podwright.slurm.pods.service._book import Book, Holding
+from podwright.slurm.pods.service import HookJob, Service, Site, comment
 from podwright.slurm.pods.service._job_start import Life
+from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._work import Native
 from podwright.slurm.pods.ways._partition_leases import (
     ServerCaller,
@@ -32,7 +33,7 @@ from podwright.slurm.site.commands import Slurm
 from podwright.wire import LeaseInfo, ReadyState
 
 
-class SharedBook(Book):
+class SharedBook(PodBook):
     """Who holds which part of the partition. leases: by job."""
 
     def __init__(self, pod: Any, partition: str, server: ServerCaller) -> None:
@@ -41,7 +42,7 @@ class SharedBook(Book):
         self.blocks = Blocks((1 << pod.devices) - 1)
         self.leases: dict[int, LeaseInfo] = {}
 
-    async def refresh(self, server: JobServer) -> None:
+    async def refresh(self, server: GuestServer) -> None:
         """Take over what the server has, but for what changed while it was asked."""
         began = self.tick()
         found = await partitions(self._server, self.pod.cluster, self.pod.allocation)
@@ -62,9 +63,17 @@ class SharedBook(Book):
                 continue
             order = len(places).bit_length() - 1
             self.leases[who.job] = lease
-            holding = Holding(who.job, who.restart, who.leader, places[0], order, made=True)
-            holding.cluster, holding.submitted = who.cluster, who.submitted
-            self._add(holding)
+            holding = JobHolding(
+                job=who.job,
+                start=places[0],
+                order=order,
+                made=True,
+                restart=who.restart,
+                leader=who.leader,
+                cluster=who.cluster,
+                submitted=who.submitted,
+            )
+            self.add(holding)
         for one in list(self.holdings.values()):
             if one.made and one.changed < began and one.job not in seen:
                 del self.holdings[one.job]
@@ -72,15 +81,15 @@ class SharedBook(Book):
         self._released = {job: at for job, at in self._released.items() if at > began}
         self.broken = set() if whole else set(self.holdings)
         self.away = away
-        self._count()
+        self.count()
 
-    def moved(self, holding: Holding, lease: LeaseInfo) -> None:
+    def moved(self, holding: JobHolding, lease: LeaseInfo) -> None:
         """A lease lies where the server put it."""
         self.leases[holding.job] = lease
         holding.start = lease.devices[0] if lease.devices else 0
         holding.made = True
         holding.changed = self.tick()
-        self._count()
+        self.count()
 
 
 class SharedService(Service):
@@ -90,33 +99,32 @@ class SharedService(Service):
         super().__init__(site, server, slurm)
         self._caller = server
         self.shared = {pod.type: SharedBook(pod, site.shared, server) for pod in site.pods}
-        self.books = dict(self.shared)
+        self.books = dict[str, PodBook](self.shared)
         self._taking = asyncio.Lock()
 
-    async def begins(self, asked: Asked) -> str:
-        """The job's lease stands, and its AdminComment says which. Raises PodwrightError."""
-        job = asked.number("job")
+    async def give(self, job: HookJob) -> str:
+        """The job's lease stands, and its AdminComment says which."""
+        number = job.job
         for book in self.shared.values():
-            lease, holding = book.leases.get(job), book.holdings.get(job)
-            if lease and holding and lease.owner != (asked.user or asked.uid):
-                async with self.lock(job):  # of a job of this number that slurmctld has forgotten
-                    await self.give_back(book, holding)
-        said = await super().begins(asked)
+            lease, holding = book.leases.get(number), book.holdings.get(number)
+            if lease and holding and lease.owner != job.owner:
+                await self.give_back(book, holding)  # of one that slurmctld has forgotten
+        said = await super().give(job)
         for book in self.shared.values():
-            if job in book.leases:
-                head = f"ipus={book.holdings[job].size}; " if asked.het_job else ""
-                words = handed(self.site.shared, [book.leases[job]])
-                await comment(self.slurm, asked, head + words)
+            if number in book.leases:
+                head = f"ipus={book.holdings[number].size}; " if job.het_job else ""
+                words = handed(self.site.shared, [book.leases[number]])
+                await comment(self.slurm, job, head + words)
         return said
 
-    async def give_back(self, book: Book, holding: Holding) -> None:
+    async def give_back(self, book: PodBook, holding: JobHolding) -> None:
         """The lease ends, then the block is free."""
         leases = self.shared[book.pod.type].leases
         if lease := leases.get(holding.job):
             await release(self._caller, lease)
             leases.pop(holding.job, None)
         book.release(holding.job)
-        await self.tell()
+        await self.freed.tell()
 
     async def renew(self) -> None:
         """All leases go on, for as long as their jobs' blocks are in the book."""
@@ -124,12 +132,12 @@ class SharedService(Service):
             for lease in list(book.leases.values()):
                 await renew(self._caller, lease)
 
-    async def _make(self, book: Book, holding: Holding, asked: Asked, gcds: int) -> None:
+    async def _make(self, book: PodBook, holding: JobHolding, job: HookJob, gcds: int) -> None:
         mine = self.shared[book.pod.type]
         who = Life(holding.job, holding.restart, holding.leader, holding.cluster, holding.submitted)
         try:
             async with self._taking:
-                lease, _ = await acquire(self._caller, self.site.shared, holding.size, asked, who)
+                lease, _ = await acquire(self._caller, self.site.shared, holding.size, job, who)
                 mine.moved(holding, lease)
         except (Held, NotFound, WrongState) as error:
             book.release(holding.job)

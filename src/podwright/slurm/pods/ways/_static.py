@@ -13,12 +13,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from podwright.errors import Held, InvalidRequest, NotFound, Unavailable, WrongState
-from podwright.slurm.pods.service import Asked, Fixed, comment, in_short, tried
+from podwright.slurm.pods.service import Fixed, HookJob, comment, in_short, tried
+from podwright.slurm.pods.service._job_calls import Busy
 from podwright.slurm.pods.service._job_start import Life
 from podwright.slurm.pods.service._pods import parse_licences
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._sync import Counts
-from podwright.slurm.pods.ways._base import Busy, Way, is_not, is_over
+from podwright.slurm.pods.ways._base import Way, is_not, is_over
 from podwright.slurm.pods.ways._partition_leases import (
     acquire,
     handed,
@@ -47,18 +48,18 @@ class Static(Way):
         self._changed: dict[str, int] = {}
         self._closed = False
 
-    async def give(self, asked: Asked) -> str:
+    async def give(self, job: HookJob) -> str:
         """As many partitions of each size as the job's licences say: all of them, or none."""
-        job, restart = asked.number("job"), asked.number("restart")
-        known = await self.listing.job(job)
+        number, restart = job.job, job.start
+        known = await self.listing.job(number)
         await self._refresh()
-        mine = self._of(job)
-        wanted = self._wanted(asked)
+        mine = self._of(number)
+        wanted = self._wanted(job)
         if not wanted:
             raise InvalidRequest("its licences name none of this site's partitions")
         left = Counter(wanted)
         left.subtract(self._seen[name].size for name in mine)
-        if min(left.values()) < 0 or any(self._is_anothers(name, asked, known) for name in mine):
+        if min(left.values()) < 0 or any(self._is_anothers(name, job, known) for name in mine):
             await self._give_back(mine)
             left = Counter(wanted)
         chosen = self._choose(left)
@@ -66,39 +67,39 @@ class Static(Way):
         try:
             for name in chosen:
                 submitted = known.submitted if known else 0
-                who = Life(job, restart, 0, asked.cluster, submitted)
-                lease, self._seen[name] = await acquire(self.server, name, 0, asked, who)
+                who = Life(number, restart, 0, job.cluster, submitted)
+                lease, self._seen[name] = await acquire(self.server, name, 0, job, who)
                 self._held[name] = (who, lease)
                 self._touch(name)
         except (Held, NotFound, WrongState) as error:
-            await self._give_back(self._of(job))
+            await self._give_back(self._of(number))
             await self._refresh()
             raise Busy(str(error)) from None
         finally:
             self._taking -= set(chosen)
-        mine = self._of(job)
+        mine = self._of(number)
         names = ",".join(mine)
         leases = [self._held[name][1] for name in mine]
-        await comment(self.slurm, asked, handed(names, leases, self._seen[mine[0]].num_gcds))
+        await comment(self.slurm, job, handed(names, leases, self._seen[mine[0]].num_gcds))
         return f"partition={names}\n"
 
-    async def take(self, asked: Asked) -> None:
+    async def take(self, job: HookJob) -> None:
         """The job's leases end, and Slurm counts what is free."""
         await self._refresh()
-        job, restart = asked.number("job"), asked.number("restart")
-        mine = [name for name in self._of(job) if self._held[name][0].restart <= restart]
+        number, restart = job.job, job.start
+        mine = [name for name in self._of(number) if self._held[name][0].restart <= restart]
         if mine:
             await self._give_back(mine)
             await self.counts.synced()
 
-    async def unproven(self, asked: Asked) -> str:
+    async def unproven(self, job: HookJob) -> str:
         """Why a step's job does not hold its partitions for this start; empty: it does."""
         await self._refresh()
-        job = asked.number("job")
-        held = [self._held[name][0] for name in self._of(job)]
+        number = job.job
+        held = [self._held[name][0] for name in self._of(number)]
         if not held:
-            return f"job {job} holds no partition"
-        return next((said for who in held if (said := is_not(who, asked))), "")
+            return f"job {number} holds no partition"
+        return next((said for who in held if (said := is_not(who, job))), "")
 
     async def sweep(self) -> None:
         """What jobs that are over hold goes back; what living ones hold goes on."""
@@ -115,7 +116,7 @@ class Static(Way):
                     _log.warning("job %d is over and held %s", who.job, name)
                     await self._give_back([name])
                     self.swept += 1
-                    await self.tell()
+                    await self.freed.tell()
         self.counts.poke()  # renews the reservation, and makes it anew if it is missing
         await self._comments(jobs)
 
@@ -162,8 +163,8 @@ class Static(Way):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _wanted(self, asked: Asked) -> dict[int, int]:
-        licences = parse_licences(asked.licences)
+    def _wanted(self, job: HookJob) -> dict[int, int]:
+        licences = parse_licences(job.licences)
         return {
             one.size: licences[one.licence]
             for one in self.site.partitions
@@ -207,13 +208,13 @@ class Static(Way):
     def _of(self, job: int) -> list[str]:
         return sorted(name for name, (who, _) in self._held.items() if who.job == job)
 
-    def _is_anothers(self, name: str, asked: Asked, known: Listed | None) -> bool:
+    def _is_anothers(self, name: str, job: HookJob, known: Listed | None) -> bool:
         """Was it given to an earlier life of the job, whose epilog never ran, or to a job of the
         same number that slurmctld has forgotten?"""
         who, lease = self._held[name]
         if known and known.submitted and who.submitted not in (0, known.submitted):
             return True
-        return who.restart < asked.number("restart") or lease.owner != (asked.user or asked.uid)
+        return who.restart < job.start or lease.owner != job.owner
 
     def _touch(self, name: str) -> None:
         self._clock += 1
@@ -258,7 +259,7 @@ class Static(Way):
 
     def sentence(self, job: Listed) -> str:
         """What a waiting job waits for, in words; empty for what is none of ours."""
-        wants = self._wanted(Asked(job=str(job.job), licences=job.licences))
+        wants = self._wanted(HookJob(job=job.job, licences=job.licences))
         for size, count in wants.items():
             there = [one for one in self.site.partitions if one.size == size]
             free = [one for one in there if not self._stands(one)]

@@ -24,14 +24,15 @@ from podwright.wire import (
 )
 
 THREADS = 24
-TIMEOUT = 60.0
+#: Seconds for a call.
+CALL_TIMEOUT = 60.0
 
 _T = TypeVar("_T")
 _V = TypeVar("_V", bound=Value)
 
 
-class JobServer(Protocol):
-    """What the service asks of the server. Everything raises wire.PodwrightError."""
+class GuestServer(Protocol):
+    """What a guest asks of the server. Everything raises wire.PodwrightError."""
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
         """All devices of a pod."""

@@ -14,12 +14,13 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from podwright.errors import PodwrightError
+from podwright.guests import sweep
 from podwright.slurm.pods.service._bare import Bare
-from podwright.slurm.pods.service._book import Book, Holding
 from podwright.slurm.pods.service._node_failure import Fallen
+from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._queue import Listed, listed
+from podwright.slurm.pods.service._queue_room import QueueRoom
 from podwright.slurm.pods.service._retry_limit import refused, tried
-from podwright.slurm.pods.service._room import Room
 
 if TYPE_CHECKING:
     from podwright.slurm.pods.service._service import Service
@@ -39,7 +40,7 @@ class Sweep:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._fallen = Fallen(service)
-        self._room = Room(service)
+        self._room = QueueRoom(service)
         self._said: dict[int, str] = {}
         self._bare = Bare(service)
 
@@ -67,13 +68,8 @@ class Sweep:
         slurmctld's host is down. Raises PodwrightError; then what is left over is the next one's.
         """
         service = self._service
-        since = {pod: book.tick() for pod, book in service.books.items()}
-        busy = service.het.busy()
-        jobs = await listed(service.slurm)
-        for pod, book in service.books.items():
-            for holding in list(book.holdings.values()):
-                if holding.changed < since[pod] and self._is_over(holding, jobs, busy):
-                    await self._end(book, holding)
+        jobs, ended = await sweep(self, service.books, service.lock)
+        service.figures.swept += ended
         await self._bare.look(jobs)
         await self._heterogeneous(jobs)
         self._room.look(jobs)
@@ -81,9 +77,21 @@ class Sweep:
         if words:
             await self._comments(jobs)
 
-    def _is_over(self, holding: Holding, jobs: Mapping[int, Listed], busy: Collection[int]) -> bool:
-        """Is it sure that no job of this life holds it? busy: since before jobs were listed."""
-        if not holding.made and (holding.job in busy or not holding.leader):
+    # -- what Slurm says of its jobs (`guests.Guest`) ----------------------------------------
+
+    async def jobs(self) -> Mapping[int, Listed]:
+        """All jobs that slurmctld remembers. Raises Unavailable where it does not say."""
+        return await listed(self._service.slurm)
+
+    def in_progress(self) -> Collection[int]:
+        """Parts of heterogeneous jobs for which something is set aside."""
+        return self._service.het.busy()
+
+    def is_over(
+        self, holding: JobHolding, jobs: Mapping[int, Listed], in_progress: Collection[int]
+    ) -> bool:
+        """Is it sure that no job of this life holds it?"""
+        if not holding.made and (holding.job in in_progress or not holding.leader):
             return False  # set aside, or on its way: its own task decides
         job = jobs.get(holding.job)
         if job is None or job.over:
@@ -93,14 +101,11 @@ class Sweep:
             return job.submitted not in (0, holding.submitted)
         return job.waits and job.het not in self._service.het.offered
 
-    async def _end(self, book: Book, holding: Holding) -> None:
-        service = self._service
-        made = holding.made
-        async with service.lock(holding.job):
-            if book.holdings.get(holding.job) is holding and holding.made == made:
-                _log.warning("job %d is over and held %d devices", holding.job, holding.size)
-                await service.give_back(book, holding)
-                service.figures.swept += 1
+    async def give_back(self, book: PodBook, holding: JobHolding) -> None:
+        """The partition goes, then its block is free."""
+        await self._service.give_back(book, holding)
+
+    # -- the rest of a sweep -----------------------------------------------------------------
 
     async def _heterogeneous(self, jobs: Mapping[int, Listed]) -> None:
         het = self._service.het
@@ -153,7 +158,7 @@ class Sweep:
         return head + sentence(self._service.books[pod.type], wants[1], job.het or job.job)
 
 
-def sentence(book: Book, size: int, job: int = 0) -> str:
+def sentence(book: PodBook, size: int, job: int = 0) -> str:
     """What a job of `size` devices waits for, in words. job: the leader of a heterogeneous one."""
     wholes = book.blocks.wholes()
     free = wholes[0] if wholes else 0

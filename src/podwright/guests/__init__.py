@@ -1,0 +1,41 @@
+"""What any scheduler needs that lives beside the controller: a guest.
+
+A guest (Slurm, say) decides which job starts and when it is over. The controller decides which
+devices there are and owns every partition. Between the two stands what this room has:
+
+- who holds which block for which job (`Book`), rebuilt from the server's partitions at any time;
+- room for a large job that small ones would pass for ever (`Room`);
+- the sweep: the guest's own list of jobs against the book, for what was missed (`sweep`);
+- one thing at a time for a job (`Locks`), and a wait for what others give back (`Freed`);
+- how often a start may fail before a job is held, in words that are the record (`Attempt`).
+
+What a guest must say about its jobs is `Guest`. No module here knows any guest.
+"""
+
+from podwright.guests._attempts import HELD, Attempt, attempts, failed
+from podwright.guests._book import Book, Holding
+from podwright.guests._guest import Guest
+from podwright.guests._locks import Freed, Locks
+from podwright.guests._pod_line import PodLine
+from podwright.guests._room import Room, Waits
+from podwright.guests._server import CALL_TIMEOUT, GuestServer, ThreadedServer
+from podwright.guests._sweep import sweep
+
+__all__ = [
+    "CALL_TIMEOUT",
+    "HELD",
+    "Attempt",
+    "Book",
+    "Freed",
+    "Guest",
+    "GuestServer",
+    "Holding",
+    "Locks",
+    "PodLine",
+    "Room",
+    "ThreadedServer",
+    "Waits",
+    "attempts",
+    "failed",
+    "sweep",
+]

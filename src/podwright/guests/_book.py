@@ -1,0 +1,198 @@
+"""One pod's book: which job holds which block.
+
+The server's partitions are the durable truth; the book is that, in memory, with what is under
+way. It is compared with the server's list every few seconds, so a machine that failed, a partition
+that an administrator removed, and a life before this one all end up in it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from podwright.guests._pod_line import PodLine
+from podwright.guests._server import GuestServer
+from podwright.placement.line import Blocks, block
+from podwright.wire import PartitionInfo
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True, kw_only=True)
+class Holding(ABC, Generic[K]):
+    """A block that a job holds: 2**order devices from `start` on the line.
+
+    made: its partition is there. changed: by the book's clock. moved: the devices that it has
+    now, where a machine failed and the server moved it.
+    """
+
+    job: K
+    start: int
+    order: int
+    made: bool = False
+    changed: int = 0
+    moved: int = 0
+
+    @property
+    def size(self) -> int:
+        """Devices."""
+        return 1 << self.order
+
+    @property
+    def bits(self) -> int:
+        """Its devices."""
+        return self.moved or block(self.start, self.order)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Its partition."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """For which start of which job it is, as the partition carries it: the durable record."""
+
+
+H = TypeVar("H", bound=Holding[Any])
+
+
+class Book(ABC, Generic[K, H]):
+    """All holdings of one pod. cluster, allocation: where its devices are."""
+
+    def __init__(self, cluster: str, allocation: str = "") -> None:
+        self.cluster, self.allocation = cluster, allocation
+        self.holdings: dict[K, H] = {}
+        self.line = PodLine([])
+        self.blocks = Blocks(0)
+        self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
+        self.away = 0  #: devices that nobody can have now
+        self.closed = 0  #: blocks that are being emptied for a large job
+        self.closed_for: K | None = None  #: that job
+        self._alone = False  # is it the only one that may have them
+        self._clock = 0
+        self._released: dict[K, int] = {}
+
+    # -- what a guest has of its own ---------------------------------------------------------
+
+    @abstractmethod
+    def job_of(self, partition: str) -> K | None:
+        """The job that a partition's name says; None for others."""
+
+    @abstractmethod
+    def adopted(self, info: PartitionInfo, start: int, order: int) -> H | None:
+        """The holding that a partition of a life before this one is; None: it is no job's."""
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def find(self, order: int, whole: K | None = None) -> int | None:
+        """Where a block of 2**order is free; None where none is.
+
+        whole: what the job is a part of, to which blocks that are closed for that are free.
+        """
+        mine = whole is not None and whole == self.closed_for
+        if mine:
+            self.blocks.free |= self.closed & ~self.away & ~self.held()
+        start = self.blocks.find(order)
+        if mine:
+            self.blocks.free &= ~self.closed
+        return start
+
+    def add(self, holding: H) -> H:
+        """The block is this job's."""
+        holding.changed = self.tick()
+        self.holdings[holding.job] = holding
+        self.blocks.take(holding.start, holding.order)
+        return holding
+
+    def release(self, job: K) -> None:
+        """The job holds nothing."""
+        if self.holdings.pop(job, None) is not None:
+            self._released[job] = self.tick()
+            self.count()
+
+    def close(self, devices: int, job: K | None = None, *, alone: bool = False) -> None:
+        """Nobody gets these devices until all of them are free; alone: then that job's parts
+        only. 0: none are closed."""
+        self.closed, self.closed_for, self._alone = devices, job, alone
+        self.count()
+
+    def tick(self) -> int:
+        """The book's clock, moved on."""
+        self._clock += 1
+        return self._clock
+
+    def count(self) -> None:
+        """What is free follows from what is held, away and closed."""
+        free = self.blocks.capacity & ~self.away & ~self.held()
+        if not self.closed & ~free and not self._alone:
+            self.closed, self.closed_for = 0, None  # all of it is free: it counts again
+        self.blocks.free = free & ~self.closed
+
+    def held(self) -> int:
+        """Devices that jobs hold."""
+        out = 0
+        for holding in self.holdings.values():
+            out |= holding.bits
+        return out
+
+    # -- what the server says ----------------------------------------------------------------
+
+    async def refresh(self, server: GuestServer) -> None:
+        """Take over what the server has, but for what changed while it was asked."""
+        began = self.tick()
+        devices = await server.devices(self.cluster, self.allocation)
+        line = PodLine(devices)
+        seen: dict[str, int] = {}
+        away = 0
+        broken: set[K] = set()
+        for device in devices:
+            bit = 1 << line.place(device)
+            if device.partition:
+                seen[device.partition] = seen.get(device.partition, 0) | bit
+                job = self.job_of(device.partition)
+                if job is not None and device.state in ("DOWN", "DRAINED"):
+                    broken.add(job)
+            elif device.state != "FREE":
+                away |= bit
+        unknown = {}
+        for name, bits in seen.items():
+            job = self.job_of(name)
+            if job is None or not (job in self.holdings or self._released.get(job, 0) > began):
+                unknown[name] = bits
+        if line.capacity != self.blocks.capacity:
+            self.line, self.blocks = line, Blocks(line.capacity)
+        if unknown:
+            found = await server.partitions(self.cluster, self.allocation)
+            for info in found:
+                bits = unknown.get(info.name, 0)
+                if bits and not self._adopt(info, bits, began):
+                    away |= bits
+        for holding in list(self.holdings.values()):
+            if not holding.made or holding.changed >= began:
+                continue
+            if holding.name not in seen:
+                del self.holdings[holding.job]
+            else:
+                at = seen[holding.name]
+                holding.moved = at if at != block(holding.start, holding.order) else 0
+        self._released = {job: at for job, at in self._released.items() if at > began}
+        self.broken = broken & self.holdings.keys()
+        self.away = away
+        self.count()
+
+    def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:
+        """Is a partition that we did not know one of a job's? Then it is in the book."""
+        job = self.job_of(info.name)
+        start, order = (bits & -bits).bit_length() - 1, bits.bit_count().bit_length() - 1
+        holding = self.adopted(info, start, order)
+        if job is None or holding is None or holding.job != job:
+            return False
+        if job in self.holdings or self._released.get(job, 0) > began:
+            return True
+        if bits != block(start, order) or start % (1 << order):
+            return False
+        self.add(holding)
+        return True

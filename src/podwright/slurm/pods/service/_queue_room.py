@@ -1,0 +1,58 @@
+"""Who waits for devices in Slurm's queue, for the room that is made for a large job (`guests`).
+
+Slurm starts whatever fits, in the order of its priorities. For a heterogeneous job it names nodes
+as the reason also where devices are missing, so one that was offered its devices and did not take
+them waits longer for its next room. Our choice, where Slurm has no means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from podwright.guests import Room, Waits
+from podwright.slurm.pods.service._queue import Listed
+
+if TYPE_CHECKING:
+    from podwright.slurm.pods.service._service import Service
+
+#: While Slurm looks at a job anew it shows no reason.
+_FOR_DEVICES = ("Licenses", "None")
+_ALSO = ("Resources", "Priority", "Reservation")
+
+
+class QueueRoom:
+    """Looks with each sweep."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._room: Room[int] = Room(
+            service.books, service.site.room_s, service.clock, service.counts.poke
+        )
+
+    def look(self, jobs: Mapping[int, Listed]) -> None:
+        """Close and open blocks as the queue is now."""
+        het = self._service.het
+        declined, het.declined = het.declined, set()
+        ends = {job: one.end for job, one in jobs.items()}
+        self._room.look(self._waiting(jobs), ends, declined)
+
+    def _waiting(self, jobs: Mapping[int, Listed]) -> list[Waits]:
+        service = self._service
+        waiting = []
+        for job in jobs.values():
+            wants = None if job.het else job.wants(service.site.pods)
+            waits = job.state == "PENDING" and job.priority > 0 and job.reason in _FOR_DEVICES
+            if wants and waits:
+                orders = {wants[0].type: [wants[1].bit_length() - 1]}
+                waiting.append(Waits(job.priority, job.job, orders))
+        for leader, (priority, parts) in service.het.waiting(jobs.values()).items():
+            said = jobs.get(leader)
+            if said is None or said.reason not in (*_FOR_DEVICES, *_ALSO):
+                continue
+            orders = {}
+            for pod, size in sorted(parts.values(), key=lambda part: -part[1]):
+                orders.setdefault(pod.type, []).append(size.bit_length() - 1)
+            served = not service.het.busy().isdisjoint(parts)
+            waiting.append(Waits(priority, leader, orders, alone=True, served=served))
+        return waiting
