@@ -1,5 +1,5 @@
-"""Sites as they are, on the newest Slurm: nodes that reach only some of the pods, several
-job_submit plugins, a cli_filter of the site's own, scrontab.
+"""Sites as they are, on the newest Slurm: nodes without files of their own (configless) that reach
+only some of the pods, several job_submit plugins, a cli_filter of the site's own, scrontab.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.outer.lab import ALICE, release
+from tests.outer.lab import ALICE, poll, release
 from tests.outer.slurm.native import NativeLab
 from tests.outer.slurm.site import CLUSTER
 
@@ -30,13 +30,16 @@ REACHES = {"n1": "near", "n2": "near", "n3": "far", "n4": "near,far"}
 
 
 class SetUpLab(NativeLab):
-    """pod64 is reached by nodes with the feature `near`, pod16 by those with `far`."""
+    """pod64 is reached by nodes with the feature `near`, pod16 by those with `far`. slurmd knows
+    where slurmctld is, and nothing else."""
 
     def __init__(self, **options: Any) -> None:
         conf = {
             "JobSubmitPlugins": "all_partitions,require_timelimit",
             "CliFilterPlugins": "lua",
             "ScronParameters": "enable",
+            "SlurmctldParameters": "enable_configless",
+            "PlugStackConfig": "",  # what slurmctld sends lies beside slurm.conf
         }
         pods = ["--pod", "pod64=podA@near", "--pod", "pod16=podB@far"]
         super().__init__(conf=conf, files={"cli_filter.lua": FILTER}, configure=pods, **options)
@@ -49,8 +52,25 @@ class SetUpLab(NativeLab):
             files += ["--cluster-file", str(path)]
         self.serve(*files)
 
+    def start_daemon(self, name: str, *, clean: bool = False) -> None:
+        if name.startswith("slurmctld"):
+            super().start_daemon(name, clean=clean)
+            return
+        (self.folder / "spool" / name).mkdir(exist_ok=True)
+        # Before slurmd knows any slurm.conf, MUNGE is at its usual place; /run is this lab's own.
+        usual = (
+            f"mkdir -p /run/munge && ln -sf {self.folder}/munge.socket /run/munge/munge.socket.2"
+        )
+        server = f"--conf-server 127.0.0.1:{self.settings['SlurmctldPort']}"
+        line = f"{usual} && unset SLURM_CONF && exec slurmd -D -N {name} {server}"
+        self._spawn(name, self._here, ["sh", "-c", line])
+
     def start(self) -> None:
         super().start()
+        self.reach()
+
+    def reach(self) -> None:
+        """What slurm.conf says of each node at a site."""
         for node, features in REACHES.items():
             both = (f"availablefeatures={features}", f"activefeatures={features}")
             self.ok("scontrol", "update", f"nodename={node}", *both)
@@ -64,6 +84,17 @@ def lab() -> Iterator[SetUpLab]:
 
 
 LIMIT = ("-t", "5", "-n1", "-o", "/dev/null")
+
+
+def test_newest_nodes_without_files_get_them_from_slurmctld(lab: SetUpLab) -> None:
+    cache = lab.folder / "spool" / "n1" / "conf-cache"
+    assert "spank_podwright.so" in (cache / "plugstack.conf").read_text()
+    lab.ok("scontrol", "reconfigure")
+    lab.wait_for_nodes()
+    lab.reach()
+    job = lab.batch("srun sh -c 'echo $IPUOF_VIPU_API_PARTITION_ID'", "--ipus=4", "-t5", "-n1")
+    assert lab.wait_over(job)[job].state == "COMPLETED"
+    poll("its output", lambda: lab.output(job) == f"slurm_{job}\n")
 
 
 def test_newest_jobs_run_on_nodes_that_reach_their_pod(lab: SetUpLab) -> None:
