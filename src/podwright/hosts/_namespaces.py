@@ -59,22 +59,25 @@ def can_hold() -> tuple[str, str, bool]:
 
     Last: whether it could have a folder in memory for itself (`mount_private`).
     """
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if not pid:
-        with contextlib.suppress(BaseException):
-            from podwright.hosts._processes import become_subreaper
+    import subprocess
+    import sys
 
-            become_subreaper()
-            held = fork_held(lambda: 0 if mount_private("podwright-try") else 1)
-            _, code = os.waitpid(held.pid, 0)
-            os.write(writing, f"{held.how}\n{held.why}\n{'' if code else 'private'}".encode())
-        os._exit(0)
-    os.close(writing)
-    said = _read_all(reading).decode(errors="replace")
-    os.waitpid(pid, 0)
+    # A process of its own: what is forked from one with threads may not do it (unshare(2)).
+    code = "from podwright.hosts import _namespaces; _namespaces.try_to_hold()"
+    words = [sys.executable, "-P", "-c", code]
+    said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
     how, why, private = f"{said}\n\n".split("\n")[:3]
     return how, why, bool(private)
+
+
+def try_to_hold() -> None:
+    """What `can_hold` returns, tried and printed by a process that has no threads."""
+    from podwright.hosts._processes import become_subreaper
+
+    become_subreaper()
+    held = fork_held(lambda: 0 if mount_private("podwright-try") else 1)
+    _, code = os.waitpid(held.pid, 0)
+    print(f"{held.how}\n{held.why}\n{'' if code else 'private'}")
 
 
 def in_words(how: str, why: str = "", private: bool = True) -> str:

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 #: What reaches stopped processes too, or is to leave them stopped.
 _OF_JOBS = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 
@@ -43,6 +43,19 @@ def become_subreaper() -> None:
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         error = ctypes.get_errno()
         raise OSError(error, f"cannot become a subreaper: {os.strerror(error)}")
+
+
+def end_with_parent(parent: int) -> None:
+    """Be killed by the kernel when the thread that forked this process ends, stopped or not.
+
+    parent: its pid; if it is gone already, this process ends at once. Cleared by a setuid program,
+    not inherited (prctl(2)).
+    """
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def processes() -> dict[int, Process]:

@@ -29,7 +29,7 @@ from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_binding import bind
 from podwright.launcher._instance_wrapper import give, make_shim, restore
 from podwright.launcher._join_cgroup import may_confine
-from podwright.launcher._lease_keeper import Kept, start_keeper
+from podwright.launcher._lease_keeper import Kept, keep, start_keeper
 from podwright.launcher._meeting import meet, meeting_point
 from podwright.launcher._mpi_arguments import local_arguments, own_variables
 from podwright.launcher._output import Output
@@ -40,6 +40,7 @@ from podwright.launcher._watch import TIMED_OUT, Watch
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
+    from podwright.launcher._fork_server import ForkServer
     from podwright.launcher._lease import Borrowed, Find, Keeping, Lease
 
 #: In the environment of all instances: how often they were started again.
@@ -155,6 +156,7 @@ class _Run:
         self._engine, self._find, self._signals = engine, find, signals
         self._lease: Lease | Borrowed | None = None
         self._kept: Kept | None = None
+        self._forks: ForkServer | None = None
         #: Hosts on which something may be left.
         self._unsure: list[str] = []
         self._name = ""
@@ -170,6 +172,10 @@ class _Run:
         if self._kept:
             self._kept.close()  # it would clear away what is made now
             self._kept = None
+        close = [*self._signals.handles]
+        if self._asked.max_restarts:
+            self._forks = self._forks or self._fork_server()
+            close.append(self._forks.handle)
         # The server knows all attempts by one name.
         folder = make_folder(environ, self._name)
         self._name = folder.name.rpartition("-")[2]
@@ -179,8 +185,9 @@ class _Run:
             folder,
             theirs,
             self,
-            close=[words, *self._signals.handles],
+            close=[words, *close],
             held=self._asked.pid_namespace,
+            server=self._forks if self._restarts else None,
         )
         os.close(theirs)
         watched = False
@@ -270,6 +277,14 @@ class _Run:
             folder.remove()
             for lock in folder.locks:
                 os.close(lock)
+
+    def _fork_server(self) -> ForkServer:
+        from podwright.launcher._fork_server import ForkServer
+
+        def work(asked: tuple[str, ...], handles: Sequence[int]) -> int:
+            return keep(self, asked, handles, held=self._asked.pid_namespace)
+
+        return ForkServer(work, close=self._signals.handles)
 
     # The keeper's means
 
@@ -435,6 +450,8 @@ class _Run:
         self._give_back()
         if self._kept:
             self._kept.close()
+        if self._forks:
+            self._forks.close()
 
     def _give_back(self) -> None:
         lease, self._lease = self._lease, None

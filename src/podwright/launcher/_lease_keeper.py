@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from podwright.errors import Unavailable
 from podwright.hosts import NOT_HELD, Holding, become_subreaper, name_process, reap
 from podwright.launcher._channel import Channel
 from podwright.launcher._folder import RunFolder
@@ -31,13 +32,12 @@ from podwright.launcher._guardian import (
     LAST_WORDS,
     ORPHAN_GRACE,
     Ending,
-    Spawn,
     fork_guardian,
     placed,
-    spawn,
 )
 
 if TYPE_CHECKING:
+    from podwright.launcher._fork_server import ForkServer
     from podwright.launcher._lease import Keeping
 
 HOLD, HOSTS, FREE = "hold", "hosts", "free"
@@ -102,48 +102,64 @@ def start_keeper(
     *,
     close: Sequence[int] = (),
     held: bool = True,
-    spawn: Spawn = spawn,
+    server: ForkServer | None = None,
 ) -> tuple[Kept, RunFolder]:
     """Fork the keeper of a run, and the guardian below it; and where the run's folder is now.
 
     output: where mpirun's own words go. close: poprun's alone. held: a PID namespace is wanted.
+    server: what forks it, if not this process. Raises Unavailable if that is gone.
     """
     ours, theirs = Channel.pair()
     ours_too, guardians = Channel.pair()
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        guardians.close()
-        kept = Kept(pid, ours, ours_too)
-        if said := ours.one():
-            kept = kept._replace(inner=Holding(*said[1:]))
-        return kept, placed(ours_too, folder, kept.inner.pid)
-    code = 1
+    asked = (folder.name, folder.path, folder.shared_memory)
+    handles = [*theirs.handles, *guardians.handles, output, *folder.locks]
     try:
-        ours.close()
-        ours_too.close()
-        for handle in close:
-            os.close(handle)
-        os.setsid()
-        name_process("podwright-keep")
-        become_subreaper()
-        leash, end = os.pipe()
-        inner = fork_guardian(
-            guardians,
-            folder,
-            output,
-            close=[*theirs.handles, end],
-            leash=leash,
-            spawn=spawn,
-            held=held,
-        )
-        guardians.close()
-        os.close(leash)
-        os.close(output)
-        theirs.send(GUARDED, inner.pid, inner.how, inner.why)
-        code = _Keeper(theirs, folder, inner.pid, means).run()
-    finally:
-        os._exit(code)
+        pid = server.fork(asked, handles) if server else os.fork()
+    except (OSError, Unavailable):
+        folder.remove()
+        raise
+    if not pid:
+        code = 1
+        try:
+            for handle in (*ours.handles, *ours_too.handles, *close):
+                os.close(handle)
+            code = keep(means, asked, handles, held=held)
+        finally:
+            os._exit(code)
+    theirs.close()
+    guardians.close()
+    kept = Kept(pid, ours, ours_too)
+    if said := ours.one():
+        kept = kept._replace(inner=Holding(*said[1:]))
+    return kept, placed(ours_too, folder, kept.inner.pid)
+
+
+def keep(means: Means, asked: Sequence[str], handles: Sequence[int], *, held: bool) -> int:
+    """Be the keeper of a run, in a process forked for it; its exit code.
+
+    asked: the run's name and folders. handles: both lines, the output, the folders' locks.
+    """
+    theirs, guardians = Channel(*handles[:2]), Channel(*handles[2:4])
+    output, *locks = handles[4:]
+    name, path, memory = asked
+    folder = RunFolder(name, path, memory, tuple(locks))
+    os.setsid()
+    name_process("podwright-keep")
+    become_subreaper()
+    leash, end = os.pipe()
+    inner = fork_guardian(
+        guardians,
+        folder,
+        output,
+        close=[*theirs.handles, end],
+        leash=leash,
+        held=held,
+    )
+    guardians.close()
+    os.close(leash)
+    os.close(output)
+    theirs.send(GUARDED, inner.pid, inner.how, inner.why)
+    return _Keeper(theirs, folder, inner.pid, means).run()
 
 
 class Renewals:

@@ -1,0 +1,63 @@
+"""What forks the keepers of later attempts: it is there for them, and ends with poprun."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from podwright.hosts import children
+from tests.launcher.conftest import Launcher, wait_until
+
+WAIT = "echo up; while [ ! -e go ]; do sleep 0.1; done"
+PROGRAM = f'[ "$PODWRIGHT_RESTART" = 1 ] && exit 0; {WAIT}; exit 3'
+LINE = ("--num-replicas=1", "--num-instances=1", "--max-restarts=1", "sh", "-c", PROGRAM)
+
+
+def server_of(poprun: int) -> int:
+    """The pid of the fork server."""
+
+    def find() -> list[int]:
+        return [
+            pid
+            for pid in children(poprun)
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "podwright-fork"
+        ]
+
+    wait_until(lambda: len(find()) == 1)
+    return find()[0]
+
+
+def test_a_launch_that_may_not_start_anew_has_none(launcher: Launcher) -> None:
+    process = launcher.start("--num-replicas=1", "--num-instances=1", "sh", "-c", WAIT)
+    assert process.stdout
+    assert process.stdout.readline().endswith("up\n")
+    names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in children(process.pid)}
+    assert "podwright-fork" not in names
+    (launcher.cwd / "go").touch()
+    process.communicate(timeout=300)
+    assert process.returncode == 0
+    launcher.leaves_nothing()
+
+
+def test_without_it_the_launch_ends_and_says_so(launcher: Launcher) -> None:
+    process = launcher.start(*LINE)
+    assert process.stdout
+    assert process.stdout.readline().endswith("up\n")
+    os.kill(server_of(process.pid), signal.SIGKILL)
+    (launcher.cwd / "go").touch()
+    _, err = process.communicate(timeout=300)
+    assert process.returncode not in (0, 3)
+    assert "the process that starts instances anew was ended" in err
+    assert launcher.calls() == ["Acquire", "Release"]
+    launcher.leaves_nothing()
+
+
+def test_it_ends_with_poprun_although_it_is_stopped(launcher: Launcher) -> None:
+    process = launcher.start(*LINE)
+    assert process.stdout
+    assert process.stdout.readline().endswith("up\n")
+    os.kill(server_of(process.pid), signal.SIGSTOP)
+    process.kill()
+    process.communicate(timeout=300)
+    launcher.leaves_nothing()
