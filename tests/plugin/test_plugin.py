@@ -83,6 +83,36 @@ def test_a_family_places_by_its_own_rule(installed: Path, tmp_path: Path) -> Non
     assert said[2].endswith(" 0")
 
 
+def test_slurm_is_told_the_familys_own_sizes(installed: Path) -> None:
+    """4, 8, 12 ...: of these Slurm counts the powers of two, and host mapping takes all."""
+    program = (
+        "from pathlib import Path\n"
+        "from podwright.client import Client, FakeTransport\n"
+        "from podwright.slurm.pods.service import Site\n"
+        "from podwright.slurm.pods.setup._native import job_submit\n"
+        "from podwright.slurm.pods.setup._pod_survey import mapping, survey\n"
+        "from podwright.wire import *\n"
+        "def answer(method, request):\n"
+        "    if method == 'ListClusters':\n"
+        "        return ClusterList(clusters=[ClusterInfo(name='rings', family='acme-ring',\n"
+        "            size=32, free=32, machines=['r1'], ild_sizes=[32])])\n"
+        "    refs = [DeviceRef(domain=0, offset=at, machine='r1') for at in range(32)]\n"
+        "    return DeviceList(devices=[DeviceInfo(cluster='rings', device=r) for r in refs])\n"
+        "client = Client(FakeTransport(answer))\n"
+        "native = Site(pods=survey(client, []))\n"
+        "hosts = Site(mode='host-mapping', hosts=mapping(client, 'n1:r1', 'file'))\n"
+        "for site in (native, hosts):\n"
+        "    lua = job_submit(site, Path('/etc/slurm'), (0,), cluster='lab')\n"
+        "    print([line.strip() for line in lua.splitlines() if '4, 8' in line])\n"
+        "print(native.totals())\n"
+    )
+    pods, mapped, totals = run(installed, "-c", program).splitlines()
+    assert "sizes = { 4, 8, 16, 32 }" in pods
+    assert "{ 4, 8, 12, 16, 20, 24, 28, 32, whole = 32 }" in mapped
+    assert "'ipu_x4': 32" in totals
+    assert "ipu_x2" not in totals
+
+
 def test_without_it_nothing_is_added() -> None:
     assert family_named("acme-ring") is None
     assert plugins.names(plugins.LINT_RULES) == ()

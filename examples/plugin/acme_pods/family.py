@@ -27,11 +27,19 @@ class WholeRings(NodeIndex):
         return super().plan(request)
 
 
+class WholeMachines(BlockRule):
+    """4, 8, 12 ... devices: sizes that are no powers of two, too."""
+
+    def sizes(self, most: int, per_machine: int) -> tuple[int, ...]:
+        """How many devices a partition may have, in ascending order."""
+        return tuple(range(per_machine, most + 1, per_machine))
+
+
 RING = Family(
     name="acme-ring",
     device_noun="device",
     attachment=Attachment.FABRIC,
-    block_rule=BlockRule("whole-machines", "acme_pods.family:WholeRings", aligned=True),
+    block_rule=WholeMachines("whole-machines", "acme_pods.family:WholeRings", aligned=True),
     devices_per_machine=RING_SIZE,
     max_domain_devices=8 * RING_SIZE,
     partition_sizes_in_domain=(),

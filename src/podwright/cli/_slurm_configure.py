@@ -275,12 +275,12 @@ def _unsaid(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
         )
     size = int(text) if text.isdecimal() else -1
     # Elsewhere a job's tasks know by the option itself that they have a partition.
-    most = pods[0].largest if arguments.mode == "shared" else 0
-    if size < 0 or size & (size - 1) or size > most:
+    sizes = [1 << order for order in pods[0].orders] if arguments.mode == "shared" else []
+    if size not in (0, *sizes):
         raise InvalidRequest(
             f"under --mode {arguments.mode} no job could have that",
             asked=asked,
-            would_work=f"ask, 0 or a power of two up to {most}" if most else "ask or 0",
+            would_work=f"ask, 0 or one of {', '.join(map(str, sizes))}" if sizes else "ask or 0",
         )
     return size
 

@@ -16,8 +16,10 @@ class Attachment(enum.Enum):
 
 
 class BlockRule:
-    """Which sets of devices of one link domain may form a partition. There is one of each name,
-    and stores keep that name (`rule_name`, `rule_of`).
+    """Which sets of devices of one link domain may form a partition: how many, and where. There is
+    one of each name, and stores keep that name (`rule_name`, `rule_of`).
+
+    A new rule is a subclass with `sizes` of its own, and an index that places by it.
 
     index: the class that finds them, as `module:Class`; it has the methods of
     `podwright.placement.NodeIndex`. aligned: a part of `size` devices begins at a multiple of its
@@ -31,6 +33,13 @@ class BlockRule:
 
     def __repr__(self) -> str:
         return f"BlockRule({self.name!r})"
+
+    def sizes(self, most: int, per_machine: int) -> tuple[int, ...]:
+        """How many devices a partition may have, up to `most`, in ascending order."""
+        if self.aligned:
+            return tuple(1 << order for order in range(most.bit_length()))
+        whole = range(2 * per_machine, most + 1, per_machine)
+        return (*range(1, min(per_machine, most) + 1), *whole)
 
     def step(self, size: int, per_machine: int) -> int:
         """How many devices lie between places at which a part of `size` may begin."""
@@ -66,6 +75,12 @@ class Family:
     replica_sizes: tuple[int, ...]
     allocation_sizes_in_domain: tuple[int, ...]
     reconfigurable_max: int
+
+    def sizes(self, most: int) -> tuple[int, ...]:
+        """How many devices a partition in a link domain of `most` may have, in ascending order."""
+        allowed = self.partition_sizes_in_domain
+        legal = self.block_rule.sizes(most, self.devices_per_machine)
+        return tuple(size for size in legal if not allowed or size in allowed)
 
 
 #: V-IPU guide, terminology (seed 003); 32 is accepted as PopRun's own table shows it (seed 001).

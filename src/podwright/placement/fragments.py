@@ -33,12 +33,11 @@ def fits(family: Family, domains: Iterable[Sequence[bool]]) -> list[SizeFit]:
         found = _aligned(domain) if aligned else _machines(domain, per)
         for order, count in enumerate(found):
             counts[order] = counts.get(order, 0) + count
-    allowed = family.partition_sizes_in_domain
+    legal = family.sizes(1 << max(counts, default=0))
     return [
         SizeFit(1 << order, count, free - (count << order))
         for order, count in sorted(counts.items())
-        if (not allowed or 1 << order in allowed)
-        and (aligned or 1 << order <= per or (1 << order) % per == 0)
+        if 1 << order in legal
     ]
 
 

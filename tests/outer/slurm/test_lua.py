@@ -97,7 +97,7 @@ def test_each_part_of_a_heterogeneous_job_keeps_its_size(version: str, tmp_path:
         (ipus("IPUS=9999999999"), "IPUS was not handed over"),
         (ipus("IPUS=4", "NUM_REPLICAS=%s"), "NUM_REPLICAS was not handed over"),
         (ipus("NUM_REPLICAS=2"), "--num-replicas belongs to --ipus=N"),
-        (ipus("IPUS=3"), "--ipus=3: partitions have a power of two of devices; use 2 or 4"),
+        (ipus("IPUS=3"), "--ipus=3: partitions have 1, 2, 4, 8, 16, 32, 64 devices; use 2 or 4"),
         (ipus("IPUS=128"), "--ipus=128: pod64 has 64"),
         (ipus("IPUS=4", num_tasks=3), "3 tasks would be 3 GCDs of 4 devices; use a number"),
         (ipus("IPUS=64", num_tasks=1), "a GCD has at most 16 devices here, so --ipus=64 needs"),
@@ -111,6 +111,20 @@ def test_what_is_forged_doubled_or_half_is_refused_with_words(
     (said,) = submit(version, NATIVE, tmp_path, job)
     assert not said.accepted
     assert words in said.words
+
+
+def test_sizes_are_those_of_the_family(version: str, tmp_path: Path) -> None:
+    rings = Pod(type="rings", cluster="a", devices=32, largest=16, domain=32, sizes=(4, 8, 16))
+    eight, two, twelve, more = submit(
+        version,
+        Site(pods=(rings,)),
+        tmp_path,
+        *(ipus(f"IPUS={n}") for n in (8, 2, 12, 32)),
+    )
+    assert eight.job["licenses"] == "ipu:8,podwright_job:1,ipu_x4:8,ipu_x8:8"
+    assert "--ipus=2: partitions have 4, 8, 16 devices; use 4" in two.words
+    assert "--ipus=12: partitions have 4, 8, 16 devices; use 8 or 16" in twelve.words
+    assert "the largest partition of rings has 16" in more.words
 
 
 def test_a_reconfigurable_partition_and_who_does_not_say(version: str, tmp_path: Path) -> None:

@@ -125,9 +125,11 @@ class Heterogeneous:
 
     async def _promised(self, book: PodBook) -> bool:
         """Has every job that Slurm started got its devices?"""
-        said = await self._slurm.run("scontrol", "-o", "show", "lic", book.pod.block_licence(0))
+        least = book.pod.orders[0]
+        licence = book.pod.block_licence(least)
+        said = await self._slurm.run("scontrol", "-o", "show", "lic", licence)
         used = said.out.partition("Used=")[2].split()
-        return bool(used) and used[0].isdecimal() and int(used[0]) <= book.used(0)
+        return bool(used) and used[0].isdecimal() and int(used[0]) <= book.used(least)
 
     async def _offer(self, leader: int, parts: dict[int, Part]) -> None:
         totals: dict[str, int] = {}

@@ -35,7 +35,7 @@ def wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
     found = _wanted(job, known, site)
     if found is not None:
         pod, size, _ = found
-        if size < 1 or size & (size - 1) or size > pod.largest:
+        if size not in {1 << order for order in pod.orders}:
             raise Differs(f"no partition has {size} devices", asked=f"job {job.job}")
     return found
 
@@ -70,7 +70,7 @@ def _wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
 
 def licences_of(pod: Pod, size: int) -> dict[str, int]:
     """The licences by which Slurm counts a job of `size` devices, the number of its GCDs aside."""
-    blocks = {pod.block_licence(k): size for k in range(pod.orders) if 1 << k <= size}
+    blocks = {pod.block_licence(k): size for k in pod.orders if 1 << k <= size}
     return {pod.licence: size, MARK: 1, **blocks}
 
 

@@ -70,7 +70,7 @@ class PodBook(Book[int, JobHolding]):
         """
         out: dict[str, int] = {}
         wholes = self.blocks.wholes()
-        for order in range(self.pod.orders):
+        for order in self.pod.orders:
             whole = wholes[order] if order < len(wholes) else 0
             hidden = self.pod.devices - self.used(order) - whole
             out[self.pod.block_licence(order)] = max(0, hidden)
@@ -78,7 +78,7 @@ class PodBook(Book[int, JobHolding]):
 
     def all_hidden(self) -> dict[str, int]:
         """Nothing may start."""
-        return {self.pod.block_licence(k): self.pod.devices for k in range(self.pod.orders)}
+        return {self.pod.block_licence(k): self.pod.devices for k in self.pod.orders}
 
     # -- what the server says ----------------------------------------------------------------
 

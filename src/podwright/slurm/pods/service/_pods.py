@@ -38,8 +38,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of pod. type: its GRES model. licence: the name that counts its devices.
 
     cluster, allocation: where its devices are; nobody else creates partitions there.
-    devices: how many. largest: the largest block. domain: devices of a link domain, and so the
-    most that a GCD can have. feature: of the nodes that reach it, in slurm.conf; empty: all do.
+    devices: how many. largest: the largest block. sizes: those that its family allows, of the
+    powers of two by which Slurm counts; empty: all up to the largest. domain: devices of a link
+    domain, and so the most that a GCD can have. feature: of the nodes that reach it, in
+    slurm.conf; empty: all do.
     """
 
     type: str
@@ -47,14 +49,16 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     devices: int
     largest: int
     domain: int
+    sizes: tuple[int, ...] = ()
     licence: str = "ipu"
     allocation: str = ""
     feature: str = ""
 
     @property
-    def orders(self) -> int:
-        """How many sizes of blocks there are: 1, 2, 4 ... largest."""
-        return self.largest.bit_length()
+    def orders(self) -> tuple[int, ...]:
+        """The sizes of blocks that a job may have, as powers of two, ascending."""
+        orders = range(self.largest.bit_length())
+        return tuple(k for k in orders if not self.sizes or 1 << k in self.sizes)
 
     def block_licence(self, order: int) -> str:
         """The licence of blocks of 2**order devices."""
@@ -62,7 +66,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     def totals(self) -> dict[str, int]:
         """Its licences for slurm.conf."""
-        blocks = {self.block_licence(k): self.devices for k in range(self.orders)}
+        blocks = {self.block_licence(k): self.devices for k in self.orders}
         return {self.licence: self.devices, **blocks}
 
 

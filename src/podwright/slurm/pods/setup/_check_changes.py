@@ -20,10 +20,10 @@ def promises(cluster: ServedCluster) -> dict[str, Check]:
     pod = cluster.site.pods[0]
     found: dict[str, Check] = {
         "licences that a user asks for by name are refused": partial(
-            _forged, cluster, f"{pod.block_licence(0)}:1", pod.licence
+            _forged, cluster, f"{pod.block_licence(pod.orders[0])}:1", pod.licence
         )
     }
-    if pod.largest > 1:
+    if pod.orders[:2] == (0, 1):
         found["parts of different sizes keep them"] = partial(_unequal, cluster)
     found["a job that goes back to the queue has its devices again"] = partial(_requeued, cluster)
     if is_root():  # nobody else may have slurmctld read its files

@@ -163,7 +163,8 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int], *, cluster: str
         "END": "",
         "PODS": _rows(
             f'   ["{pod.type}"] = {{ licence = "{pod.licence}", devices = {pod.devices}, '
-            f"largest = {pod.largest}, domain = {pod.domain}, "
+            f"sizes = {{ {', '.join(str(1 << order) for order in pod.orders)} }}, "
+            f"domain = {pod.domain}, "
             f'feature = "{pod.feature}" }},'
             for pod in site.pods
         ),

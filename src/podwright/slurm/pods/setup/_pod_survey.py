@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from podwright.client import Client
 from podwright.errors import InvalidRequest
-from podwright.fabric import FAMILIES
+from podwright.fabric import Family, family_named
 from podwright.guests import PodLine
 from podwright.placement.line import Blocks
 from podwright.slurm.pods.service import Fixed, Mapped, Pod
@@ -42,8 +42,11 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
         blocks = Blocks(
             PodLine(client.list_devices(cluster=cluster, allocation=allocation)).capacity
         )
-        joined = clusters[cluster].topology != "none"
         domain = max(clusters[cluster].ild_sizes)
+        largest = 1 << (blocks.orders - 1)
+        if clusters[cluster].topology == "none":
+            largest = min(largest, 1 << (domain.bit_length() - 1))
+        sizes = _sizes(clusters[cluster], domain, largest)
         pods.append(
             Pod(
                 type=kind,
@@ -51,14 +54,41 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
                 allocation=allocation,
                 feature=feature,
                 devices=blocks.capacity.bit_count(),
-                largest=1 << (blocks.orders - 1)
-                if joined
-                else min(1 << (blocks.orders - 1), 1 << (domain.bit_length() - 1)),
+                largest=sizes[-1],
+                sizes=sizes,
                 domain=1 << (domain.bit_length() - 1),
                 licence="ipu" if not pods else kind,
             )
         )
     return tuple(pods)
+
+
+def _family(cluster: ClusterInfo) -> Family:
+    family = family_named(cluster.family)
+    if family is None:
+        raise InvalidRequest(
+            f"the family {cluster.family} of cluster {cluster.name} is not known here",
+            would_work="install the package that brings it on this host, too",
+        )
+    return family
+
+
+def _sizes(cluster: ClusterInfo, domain: int, largest: int) -> tuple[int, ...]:
+    """The sizes of its family by which Slurm can count: it counts aligned blocks of a power of two.
+    Above a link domain, whole ones. Raises InvalidRequest where there are none."""
+    family = _family(cluster)
+    legal = family.sizes(domain)
+    powers = (1 << order for order in range(largest.bit_length()))
+    found = tuple(size for size in powers if size > domain or size in legal)
+    if not found:
+        shown = ", ".join(map(str, legal[:4])) or "no"
+        raise InvalidRequest(
+            f"partitions of cluster {cluster.name} have {shown} ... devices, and Slurm counts "
+            "blocks of a power of two",
+            asked=f"schedule {family.device_noun}s by number",
+            would_work="--mode static, or --mode host-mapping",
+        )
+    return found
 
 
 def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
@@ -101,7 +131,7 @@ def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
         if len({homes[machine].name for machine in machines}) > 1:
             raise InvalidRequest(f"the machines of {name} are in two clusters", asked=asked)
         home = homes[machines[0]]
-        family = FAMILIES[home.family]
+        family = _family(home)
         hosts[name] = Mapped(
             name=name,
             cluster=home.name,

@@ -128,10 +128,18 @@ local function names()
    return table.concat(out, ", ")
 end
 
-local function lower_power(n)
-   local power = 1
-   while power * 2 <= n do power = power * 2 end
-   return power
+local function largest(pod) return pod.sizes[#pod.sizes] end
+
+-- Why a partition cannot have so many devices; nil: it can. Sizes are the family's, ascending.
+local function illegal(pod, n)
+   local below, above
+   for _, size in ipairs(pod.sizes) do
+      if size == n then return nil end
+      if size < n then below = size end
+      above = above or (size > n and size or nil)
+   end
+   local use = below and above and string.format("%d or %d", below, above) or tostring(below or above)
+   return string.format("partitions have %s devices; use %s", table.concat(pod.sizes, ", "), use)
 end
 
 -- The job's nodes are among those that reach the pod. What else it asks of them stays; but & binds
@@ -166,7 +174,7 @@ local function devices(jd, uid)
    end
    if n == nil and unsaid == nil then
       return refuse("say how many devices the job needs: --ipus=N, up to %d, or --ipus=0 for none",
-         pods[default].largest)
+         largest(pods[default]))
    end
    local het = jd.het_job_offset
    if het ~= nil and het >= 100000 then het = nil end
@@ -182,13 +190,11 @@ local function devices(jd, uid)
    if n > pod.devices then
       return refuse("--ipus=%d: %s has %d", n, model, pod.devices)
    end
-   local power = lower_power(n)
-   if power ~= n then
-      return refuse("--ipus=%d: partitions have a power of two of devices; use %d or %d", n, power, power * 2)
+   if n > largest(pod) then
+      return refuse("--ipus=%d: the largest partition of %s has %d", n, model, largest(pod))
    end
-   if n > pod.largest then
-      return refuse("--ipus=%d: the largest partition of %s has %d", n, model, pod.largest)
-   end
+   local problem = illegal(pod, n)
+   if problem then return refuse("--ipus=%d: %s", n, problem) end
    if either_or(jd) then
       return refuse("-L '%s' with --ipus=%d: Slurm takes no licence list with | beside other licences, "
          .. "and devices are counted by licences", jd.licenses, n)
@@ -221,10 +227,8 @@ local function devices(jd, uid)
       return slurm.SUCCESS
    end
    local all = { string.format("%s:%d", pod.licence, n), "podwright_job:1" }
-   local k = 1
-   while k <= n do
-      all[#all + 1] = string.format("%s_x%d:%d", pod.licence, k, n)
-      k = k * 2
+   for _, size in ipairs(pod.sizes) do
+      if size <= n then all[#all + 1] = string.format("%s_x%d:%d", pod.licence, size, n) end
    end
    if tasks > 0 then all[#all + 1] = string.format("podwright_gcds:%d", tasks) end
    with_licences(jd, all)
