@@ -1,4 +1,4 @@
-"""docs/tutorial.md as it is printed, on a machine of its own: each line typed, each answer there."""
+"""docs/tutorial.md as printed, on a machine of its own: each line typed, each answer there."""
 
 from __future__ import annotations
 
