@@ -27,6 +27,8 @@ from podwright.wire import (
     EventsRequest,
     ExplainRequest,
     Explanation,
+    JobInfo,
+    JobList,
     LeaseInfo,
     LeaseList,
     LeaseRequest,
@@ -211,6 +213,11 @@ class Client:
         """The waiting line, first first."""
         request = ListRequest(cluster=cluster, allocation=allocation)
         return self._call("ListWaiters", request, WaiterList).waiters
+
+    def list_jobs(self, *, cluster: str = "", allocation: str = "") -> list[JobInfo]:
+        """Jobs that wait in schedulers' own queues, each in its order there."""
+        request = ListRequest(cluster=cluster, allocation=allocation)
+        return self._call("ListJobs", request, JobList).jobs
 
     def explain(
         self,

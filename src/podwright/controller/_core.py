@@ -6,6 +6,7 @@ Everything here changes without waiting; what must be durable first is in `_step
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from podwright.errors import NotFound
 from podwright.fabric import Cluster
 from podwright.placement import Block
 from podwright.store import Store
-from podwright.wire import ReadyState
+from podwright.wire import JobInfo, ReadyState
 
 if TYPE_CHECKING:
     from podwright.controller._own_host import Here
@@ -106,6 +107,8 @@ class Core:
         self.down: set[str] = set()
         self.tasks: set[asyncio.Task[Any]] = set()
         #: By user and allocation.
+        #: By scheduler: when it last told of its queue, and that.
+        self.queues: OrderedDict[str, tuple[float, list[JobInfo]]] = OrderedDict()
         self.quotas: dict[tuple[str, str], QuotaRecord] = {}
         #: Of partitions whose devices are taken, and whose records are not durable yet.
         self.admitted: set[Admission] = set()

@@ -25,6 +25,7 @@ from podwright.wire import (
     DeviceList,
     DeviceRef,
     ExplainRequest,
+    JobList,
     LeaseInfo,
     LeaseList,
     PartitionInfo,
@@ -142,6 +143,8 @@ class Privacy:
             return _with(reply, leases=[x for x in reply.leases if self._lease(caller, x)])
         if isinstance(reply, WaiterList) and "waiters" in self.kinds:
             return _with(reply, waiters=[w for w in reply.waiters if w.owner == caller.name])
+        if isinstance(reply, JobList) and "waiters" in self.kinds:
+            return _with(reply, jobs=[job for job in reply.jobs if job.owner == caller.name])
         if isinstance(reply, AllocationList) and "allocations" in self.kinds:
             return _with(reply, allocations=[a for a in reply.allocations if self._use(caller, a)])
         if isinstance(reply, AgentList) and "agents" in self.kinds:

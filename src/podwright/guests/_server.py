@@ -16,6 +16,9 @@ from podwright.errors import NotFound
 from podwright.wire import (
     CreateRequest,
     DeviceInfo,
+    Empty,
+    JobInfo,
+    JobReport,
     PartitionInfo,
     PartitionSpec,
     RemoveRequest,
@@ -53,6 +56,10 @@ class GuestServer(Protocol):
 
     async def relocate(self, name: str) -> None:
         """A partition in error moves to healthy devices as soon as there are any."""
+        ...
+
+    async def report(self, jobs: list[JobInfo]) -> None:
+        """All jobs that wait in Slurm's queue, first first."""
         ...
 
 
@@ -95,6 +102,10 @@ class ThreadedServer:
                 ResetRequest(name=name, relocatable=True, force=True, wait=False),
             )
         )
+
+    async def report(self, jobs: list[JobInfo]) -> None:
+        """All jobs that wait in Slurm's queue, first first."""
+        await self.call("ReportJobs", JobReport(jobs=jobs), Empty)
 
     async def call(self, method: str, request: Value, reply: type[_V]) -> _V:
         """Any call of podwright.v1."""

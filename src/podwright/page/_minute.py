@@ -15,7 +15,7 @@ from podwright.page._snapshot import Changes, Snapshot
 #: What a minute's sums are, in order; then, for 1, 2, 4, ... devices, how many such blocks fit.
 SUMS: Final = ("used", "free", "waiting", "down", "failed")
 ORDERS: Final = 20  #: sizes that are counted
-TOPICS: Final = ("clusters", "devices", "partitions", "waiters")  #: what it is made of
+TOPICS: Final = ("clusters", "devices", "partitions", "waiters", "jobs")  #: what it is made of
 _ENDED: Final = "ERROR"
 
 
@@ -25,6 +25,7 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
     partitions: Mapping[str, Any] = snapshot.get("partitions", {})
     waiters: Mapping[str, Any] = snapshot.get("waiters", {})
     clusters: Mapping[str, Any] = snapshot.get("clusters", {})
+    jobs: Mapping[str, Any] = snapshot.get("jobs", {})
     fragments: Mapping[str, Any] = snapshot.get("fragments", {})
     domains: dict[str, list[Any]] = {}
     for key, row in devices.items():
@@ -44,6 +45,10 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
             key: [w["place"], w["owner"], w["asked"], w["needs"], w["since"], w["priority"]]
             for key, w in waiters.items()
         },
+        "jobs": {
+            key: [j["place"], j["owner"], j["asked"], j["needs"], j["since"], j["priority"]]
+            for key, j in jobs.items()
+        },
     }
     states = [row[2] for row in devices.values()]
     counts = [0] * ORDERS
@@ -56,7 +61,7 @@ def minute(snapshot: Snapshot) -> tuple[dict[str, dict[str, Any]], list[int]]:
     failed = sum(p["state"] == _ENDED for p in partitions.values())
     down, free = states.count("DOWN"), states.count("FREE")
     used = states.count("IN_USE") + states.count("RESETTING")
-    return kept, [used, free, len(waiters), down, failed, *counts]
+    return kept, [used, free, len(waiters) + len(jobs), down, failed, *counts]
 
 
 def snapshot_of(kept: Snapshot, *, own: str | None = None) -> dict[str, dict[str, Any]]:
@@ -64,9 +69,11 @@ def snapshot_of(kept: Snapshot, *, own: str | None = None) -> dict[str, dict[str
     waiters; None: all are seen."""
     partitions: Mapping[str, Any] = kept.get("partitions", {})
     waiters: Mapping[str, Any] = kept.get("waiters", {})
+    jobs: Mapping[str, Any] = kept.get("jobs", {})
     if own is not None:
         partitions = {name: p for name, p in partitions.items() if p[0] == own}
         waiters = {key: w for key, w in waiters.items() if w[1] == own}
+        jobs = {key: j for key, j in jobs.items() if j[1] == own}
     devices: dict[str, Any] = {}
     layout: Mapping[str, Any] = kept.get("layout", {})
     owners: Mapping[str, Any] = kept.get("devices", {})
@@ -85,6 +92,7 @@ def snapshot_of(kept: Snapshot, *, own: str | None = None) -> dict[str, dict[str
             name: dict(zip(_PARTITION, p, strict=True)) for name, p in partitions.items()
         },
         "waiters": {key: dict(zip(_WAITER, w, strict=True)) for key, w in waiters.items()},
+        "jobs": {key: dict(zip(_WAITER, j, strict=True)) for key, j in jobs.items()},
     }
 
 

@@ -17,6 +17,7 @@ from podwright.wire import (
     ClusterInfo,
     DeviceInfo,
     EventInfo,
+    JobInfo,
     LeaseInfo,
     PartitionInfo,
     QuotaInfo,
@@ -161,6 +162,20 @@ def _waiter(value: WaiterInfo, now: float) -> tuple[str, object]:
     }
 
 
+def _job(value: JobInfo, _: float) -> tuple[str, object]:
+    return f"{value.scheduler}/{value.id}", {
+        "place": value.place,
+        "scheduler": value.scheduler,
+        "job": value.id,
+        "owner": value.owner,
+        "asked": value.asked,
+        "needs": value.needs,
+        "priority": value.priority,
+        "since": round(value.since),
+        "cluster": value.cluster,
+    }
+
+
 def _allocation(value: AllocationInfo, _: float) -> tuple[str, object]:
     return value.name, {
         "cluster": value.cluster,
@@ -212,6 +227,7 @@ _TOPICS: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str, objec
     "partitions": ("ListPartitions", "partitions", _partition),
     "leases": ("ListLeases", "leases", _lease),
     "waiters": ("ListWaiters", "waiters", _waiter),
+    "jobs": ("ListJobs", "jobs", _job),
     "quotas": ("ListQuotas", "quotas", _quota),
     "users": ("ListUsers", "users", _user),
     "events": ("ListEvents", "events", _event),

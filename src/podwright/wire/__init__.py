@@ -53,6 +53,7 @@ from podwright.wire._endpoints import (
 )
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
+from podwright.wire._jobs import JobInfo, JobList, JobReport
 from podwright.wire._method import May, Method, Repeat, Rights
 from podwright.wire._methods import METHODS
 from podwright.wire._paging import joined, next_page
@@ -169,6 +170,9 @@ __all__ = [
     "Holder",
     "Internal",
     "InvalidRequest",
+    "JobInfo",
+    "JobList",
+    "JobReport",
     "LeaseInfo",
     "LeaseList",
     "LeaseRequest",

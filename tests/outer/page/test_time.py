@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -83,3 +84,24 @@ def test_what_still_fits_is_said_and_what_is_kept_for_whom(
     page.locator(".sizes tr[data-size='8'] button").click()
     expect(page).to_have_url(f"{site.address}/pod?size=8")
     expect(page.locator(".numbers")).to_contain_text("free, of no use for 8")
+
+
+_TELL = """
+import sys
+from podwright.client import Client, UnixTransport
+from podwright.wire import JobInfo, JobReport
+jobs = [JobInfo(id=n, owner="ruth", asked="16 devices of ipu", needs="16 are free") for n in "74"]
+Client(UnixTransport(sys.argv[1])).call("ReportJobs", JobReport(jobs=jobs))
+"""
+
+
+def test_slurms_jobs_stand_beside_the_line_in_slurms_order(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    page.goto(f"{site.address}/line")
+    expect(page.locator("#main")).to_contain_text("Nobody waits.")
+    expect(page.locator("#jobs")).to_be_empty()
+    site.good(sys.executable, "-c", _TELL, site.socket)
+    expect(page.locator("#jobs tbody tr td:nth-child(2)")).to_have_text(["7", "4"])
+    expect(page.locator("#jobs")).to_contain_text("squeue")

@@ -6,15 +6,15 @@ const ROWS = 200;
 
 export class Table {
   // columns: [title, (key, item) => text or node, { number, sort }]
-  constructor(host, address, { title, name, columns, same, empty, act, first = 0, down = false }) {
-    Object.assign(this, { title, name, columns, act, empty });
+  constructor(host, address, { title, name, columns, same, empty, act, first = 0, down = false, level = 'h1', id = '' }) {
+    Object.assign(this, { title, name, columns, act, empty, id });
     this.topics = [name, 'partitions', 'leases'];
     this.find = address.get('find') ?? '';
     this.order = Number(address.get('order') ?? first);
     this.down = (address.get('down') ?? String(down)) === 'true';
     this.most = ROWS;
     this.path = location.pathname;
-    const find = h('input', { id: 'find', type: 'search', value: this.find,
+    const find = h('input', { id: `${id}find`, type: 'search', value: this.find,
       oninput: () => { this.find = find.value; this.keep(); this.draw(); } });
     this.caption = h('caption');
     this.heads = columns.map(([text], index) => {
@@ -28,8 +28,8 @@ export class Table {
     });
     this.body = h('tbody');
     this.more = h('p');
-    host.replaceChildren(h('h1', {}, title),
-      h('div', { class: 'controls' }, h('label', { for: 'find' }, 'Search '), find,
+    host.replaceChildren(h(level, {}, title),
+      h('div', { class: 'controls' }, h('label', { for: `${id}find` }, 'Search '), find,
         ...(same ? [h('span', { class: 'quiet' }, 'the same: ', h('code', {}, same))] : [])),
       h('div', { class: 'wide' }, h('table', {}, this.caption,
         h('thead', {}, h('tr', {}, ...this.heads, ...(act ? [h('th', { scope: 'col' }, 'Act')] : []))), this.body)),
@@ -38,6 +38,7 @@ export class Table {
   }
 
   keep() {
+    if (this.id) return; // a second table of a view has no address
     const query = new URLSearchParams();
     if (this.find) query.set('find', this.find);
     if (this.order) query.set('order', this.order);

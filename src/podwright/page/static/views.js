@@ -100,7 +100,33 @@ function drained(machine) {
 
 export const table = (name) => (host, address) => new Table(host, address, { name, ...TABLES[name] });
 
-export const line = (host, address) => new Table(host, address, {
+// Slurm's jobs have places of their own: it, not this server, decides who is next there.
+const jobs = (host) => new Table(host, new URLSearchParams(), {
+  title: 'Slurm\'s jobs', level: 'h2', name: 'jobs', same: 'squeue --state=PENDING --sort=-p', id: 'jobs',
+  empty: 'No job waits for devices.',
+  columns: [
+    ['Place', (_, j) => j.place, { number: true }], ['Job', (_, j) => j.job], ['Who', (_, j) => j.owner],
+    ['Asked for', (_, j) => j.asked], ['Needs', (_, j) => j.needs],
+    ['Waits', (_, j) => ago(j.since), { sort: (_, j) => -j.since }],
+    ['Priority', (_, j) => j.priority, { number: true }],
+  ],
+});
+
+export function line(host, address) {
+  const [ours, theirs] = [h('div'), h('div', { id: 'jobs' })];
+  host.replaceChildren(ours, theirs);
+  const first = own(ours, address);
+  let second = null;
+  // Where no scheduler says anything, nothing is said of one.
+  const show = () => { if (!second && topic('jobs').size) second = jobs(theirs); };
+  show();
+  return { title: first.title, topics: ['waiters', 'jobs'],
+    update(changed) { first.update(changed); show(); second?.update(changed); },
+    draw() { first.draw(); second?.draw(); },
+    close() { first.close(); second?.close(); } };
+}
+
+const own = (host, address) => new Table(host, address, {
   title: 'Waiting line', name: 'waiters', same: 'vipu list waiters',
   empty: 'Nobody waits.',
   columns: [

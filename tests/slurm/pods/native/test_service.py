@@ -14,12 +14,13 @@ from podwright.slurm.pods.service import HookJob, Pod, Service, Site, Sweep
 from podwright.slurm.pods.service._bare import OLD_S
 from podwright.slurm.pods.service._job_request import hook_job
 from podwright.slurm.pods.service._licence_check import licences_of
-from podwright.slurm.pods.service._queue import _WIDTHS
+from podwright.slurm.pods.service._queue import _WIDTHS, listed
 from podwright.slurm.site.commands import FakeSlurm, Said
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
     GatewayRouting,
+    JobInfo,
     PartitionInfo,
     PartitionSpec,
     ReadyState,
@@ -37,6 +38,7 @@ class OnePod:
         self.made: dict[str, PartitionInfo] = {}
         self.down: set[int] = set()
         self.silent = False
+        self.reported: list[list[JobInfo]] = []
 
     async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
         self._check()
@@ -89,6 +91,10 @@ class OnePod:
         self._check()
         ref = [DeviceRef(domain=0, offset=at) for at in range(12, 16)]
         self.made[name] = msgspec.structs.replace(self.made[name], gcds=[ref])
+
+    async def report(self, jobs: list[JobInfo]) -> None:
+        self._check()
+        self.reported.append(jobs)
 
     def _check(self) -> None:
         if self.silent:
@@ -396,3 +402,25 @@ async def test_what_slurm_only_believes_to_run_is_left_to_it_for_a_while(
     await sweep.once()
     asked = [argv for argv in service.slurm.asked if "requeue" in argv[1]]
     assert asked == [("scontrol", "requeue", "8")], "and it starts again by itself"
+
+
+async def test_the_server_hears_slurms_queue_in_slurms_order_and_no_more_than_it_must(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    queue.jobs = {9: ("PENDING", 0), 4: ("PENDING", 0), 5: ("RUNNING", 0)}
+    sweep = Sweep(service)
+    await sweep.once()
+    (jobs,) = server.reported
+    assert [(job.place, job.id, job.asked) for job in jobs] == [
+        (1, "4", "4 devices of pod16"),
+        (2, "9", "4 devices of pod16"),
+    ]
+    assert "it waits for nodes or for its turn" in jobs[0].needs
+    await sweep.once()
+    assert len(server.reported) == 1, "nothing is new"
+    server.silent = True
+    queue.jobs = {9: ("PENDING", 0)}
+    await sweep._report.tell(sweep._waiting(await listed(service.slurm)))
+    server.silent = False
+    await sweep.once()
+    assert [job.id for job in server.reported[-1]] == ["9"]

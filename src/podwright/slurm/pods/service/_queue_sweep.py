@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from podwright.errors import PodwrightError
@@ -20,6 +20,7 @@ from podwright.slurm.pods.service._node_failure import Fallen
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._queue_room import QueueRoom
+from podwright.slurm.pods.service._report import Report, Waiting
 from podwright.slurm.pods.service._retry_limit import refused, tried
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Sweep:
         self._room = QueueRoom(service)
         self._said: dict[int, str] = {}
         self._bare = Bare(service)
+        self._report = Report(service.server, service.clock)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -75,6 +77,7 @@ class Sweep:
         self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
         if words:
+            await self._report.tell(self._waiting(jobs))
             await self._comments(jobs)
 
     # -- what Slurm says of its jobs (`guests.Guest`) ----------------------------------------
@@ -122,6 +125,16 @@ class Sweep:
                 await het.wait_again(leader)
 
     # -- words -------------------------------------------------------------------------------
+
+    def _waiting(self, jobs: Mapping[int, Listed]) -> Iterator[Waiting]:
+        for job in jobs.values():
+            wants = job.wants(self._service.site.pods)
+            if job.waits and wants is not None:
+                pod, size, _ = wants
+                why = sentence(self._service.books[pod.type], size, job.het or job.job)
+                needs = why if job.reason in _WAITS else f"Slurm says {job.reason}"
+                asked = f"{size} devices of {pod.type}"
+                yield Waiting(job, asked, needs, pod.cluster, pod.allocation)
 
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
         left = COMMENTS

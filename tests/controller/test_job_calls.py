@@ -1,0 +1,87 @@
+"""Schedulers' queues, shown beside the waiting line: who tells of them, who sees what, how many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from podwright.controller._job_calls import MOST, SCHEDULERS, SILENT
+from podwright.errors import Denied, InvalidRequest
+from podwright.wire import JobInfo, JobReport, ListRequest
+from tests.controller.test_privacy import SCHEDULER, call, visible
+from tests.controller.world import ALICE, NOBODY, ROOT, World
+
+
+def jobs(*ids: str, owner: str = "alice") -> JobReport:
+    return JobReport(jobs=[JobInfo(id=name, owner=owner, scheduler="forged") for name in ids])
+
+
+async def test_a_queue_is_shown_in_its_order_and_replaced_as_a_whole(world: World) -> None:
+    controller = world.controller
+    before = controller.changes
+    await call(controller, SCHEDULER, "report_jobs", jobs("9", "4", "7"))
+    seen = controller.changes
+    assert seen > before, "pages look again"
+    await call(controller, SCHEDULER, "report_jobs", jobs("9", "4", "7"))
+    assert controller.changes == seen, "nothing is new"
+    found = (await call(controller, NOBODY, "list_jobs")).jobs
+    assert [(j.place, j.id, j.scheduler) for j in found] == [
+        (1, "9", "slurm"), (2, "4", "slurm"), (3, "7", "slurm")
+    ]  # fmt: skip
+    await call(controller, SCHEDULER, "report_jobs", jobs("4"))
+    assert [j.id for j in (await call(controller, ROOT, "list_jobs")).jobs] == ["4"]
+
+
+async def test_all_are_had_page_by_page(world: World) -> None:
+    controller = world.controller
+    names = [str(n) for n in range(25)]
+    await call(controller, SCHEDULER, "report_jobs", jobs(*names))
+    await call(controller, ROOT, "report_jobs", jobs("r"))
+    found, token = [], ""
+    while True:
+        reply = await call(
+            controller, ROOT, "list_jobs", ListRequest(page_size=7, page_token=token)
+        )
+        found += [job.id for job in reply.jobs]
+        token = reply.next_page_token
+        if not token:
+            break
+    assert sorted(found) == sorted([*names, "r"])
+    with pytest.raises(InvalidRequest):
+        await call(controller, ROOT, "list_jobs", ListRequest(page_token="x/y"))
+
+
+@pytest.mark.parametrize("caller", [ALICE, NOBODY])
+async def test_only_schedulers_tell(world: World, caller: object) -> None:
+    with pytest.raises(Denied):
+        await call(world.controller, caller, "report_jobs", jobs("1"))  # type: ignore[arg-type]
+
+
+async def test_what_is_told_is_bounded(world: World) -> None:
+    controller = world.controller
+    with pytest.raises(InvalidRequest):
+        await call(controller, SCHEDULER, "report_jobs", jobs(*map(str, range(MOST + 1))))
+    long = JobReport(jobs=[JobInfo(id="1", needs="x" * 10_000 + "\n", owner="a\nb")])
+    await call(controller, SCHEDULER, "report_jobs", long)
+    (job,) = (await call(controller, ROOT, "list_jobs")).jobs
+    assert len(job.needs) == 300
+    assert job.owner == "a?b"
+    for number in range(SCHEDULERS + 3):
+        caller = replace(SCHEDULER, name=f"s{number}")
+        await call(controller, caller, "report_jobs", jobs("1"))
+    assert len((await call(controller, ROOT, "list_jobs")).jobs) == SCHEDULERS
+
+
+async def test_one_that_is_silent_has_none(world: World) -> None:
+    await call(world.controller, SCHEDULER, "report_jobs", jobs("1"))
+    world.time.now += SILENT + 1
+    assert (await call(world.controller, ROOT, "list_jobs")).jobs == []
+
+
+async def test_where_the_line_is_private_each_sees_their_own_jobs(world: World) -> None:
+    visible(world, private=frozenset({"waiters"}))
+    report = JobReport(jobs=[JobInfo(id="1", owner="alice"), JobInfo(id="2", owner="bob")])
+    await call(world.controller, SCHEDULER, "report_jobs", report)
+    assert [j.id for j in (await call(world.controller, ALICE, "list_jobs")).jobs] == ["1"]
+    assert len((await call(world.controller, ROOT, "list_jobs")).jobs) == 2
