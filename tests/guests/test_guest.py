@@ -26,6 +26,7 @@ from podwright.wire import (
     DeviceInfo,
     DeviceRef,
     GatewayRouting,
+    JobInfo,
     PartitionInfo,
     PartitionSpec,
     Routing,
@@ -112,6 +113,9 @@ class Eight:
             del self.made[name]
 
     async def relocate(self, name: str) -> None:
+        raise AssertionError
+
+    async def report(self, jobs: list[JobInfo]) -> None:
         raise AssertionError
 
 

@@ -23,13 +23,13 @@ from podwright.controller._audit_calls import AuditCalls
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
 from podwright.controller._declared import declared
-from podwright.controller._job_calls import JobCalls
 from podwright.controller._leases import to_info
 from podwright.controller._own_host import Here
 from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._request_ids import Remembered, Requests
+from podwright.controller._scheduler_queues import SchedulerQueues
 from podwright.controller._shielded import shielded
 from podwright.controller._spec import asked_for
 from podwright.controller._waiting import Waiting
@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 
 @declared
-class Controller(ReadingCalls, WaitingCalls, JobCalls, AuditCalls, Administration):
+class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Administration):
     """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster

@@ -59,7 +59,7 @@ class GuestServer(Protocol):
         ...
 
     async def report(self, jobs: list[JobInfo]) -> None:
-        """All jobs that wait in Slurm's queue, first first."""
+        """All jobs that wait in the scheduler's queue, first first."""
         ...
 
 
@@ -104,7 +104,7 @@ class ThreadedServer:
         )
 
     async def report(self, jobs: list[JobInfo]) -> None:
-        """All jobs that wait in Slurm's queue, first first."""
+        """All jobs that wait in the scheduler's queue, first first."""
         await self.call("ReportJobs", JobReport(jobs=jobs), Empty)
 
     async def call(self, method: str, request: Value, reply: type[_V]) -> _V:

@@ -19,8 +19,8 @@ from podwright.slurm.pods.service._bare import Bare
 from podwright.slurm.pods.service._node_failure import Fallen
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._queue import Listed, listed
+from podwright.slurm.pods.service._queue_report import QueueReport, WaitingJob
 from podwright.slurm.pods.service._queue_room import QueueRoom
-from podwright.slurm.pods.service._report import Report, Waiting
 from podwright.slurm.pods.service._retry_limit import refused, tried
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Sweep:
         self._room = QueueRoom(service)
         self._said: dict[int, str] = {}
         self._bare = Bare(service)
-        self._report = Report(service.server, service.clock)
+        self._report = QueueReport(service.server, service.clock)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -126,7 +126,7 @@ class Sweep:
 
     # -- words -------------------------------------------------------------------------------
 
-    def _waiting(self, jobs: Mapping[int, Listed]) -> Iterator[Waiting]:
+    def _waiting(self, jobs: Mapping[int, Listed]) -> Iterator[WaitingJob]:
         for job in jobs.values():
             wants = job.wants(self._service.site.pods)
             if job.waits and wants is not None:
@@ -134,7 +134,7 @@ class Sweep:
                 why = sentence(self._service.books[pod.type], size, job.het or job.job)
                 needs = why if job.reason in _WAITS else f"Slurm says {job.reason}"
                 asked = f"{size} devices of {pod.type}"
-                yield Waiting(job, asked, needs, pod.cluster, pod.allocation)
+                yield WaitingJob(job, asked, needs, pod.cluster, pod.allocation)
 
     async def _comments(self, jobs: Mapping[int, Listed]) -> None:
         left = COMMENTS

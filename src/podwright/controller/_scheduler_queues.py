@@ -21,7 +21,7 @@ SILENT: Final = 300.0  #: seconds
 _WORDS: Final = 300  #: characters
 
 
-class JobCalls:
+class SchedulerQueues:
     """The part of the controller that shows others' queues."""
 
     _core: Core

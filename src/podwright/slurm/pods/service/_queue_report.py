@@ -16,7 +16,7 @@ MOST: Final = 2000  #: jobs; the server takes no more
 AGAIN: Final = 60.0  #: seconds after which the same is said again
 
 
-class Waiting(NamedTuple):
+class WaitingJob(NamedTuple):
     """A job that waits for devices. asked: how many of what. needs: what it waits for."""
 
     job: Listed
@@ -34,7 +34,7 @@ class Hears(Protocol):
         ...
 
 
-class Report:
+class QueueReport:
     """Tells the server what has changed. clock: seconds, never backwards."""
 
     def __init__(self, server: Hears, clock: Callable[[], float]) -> None:
@@ -43,7 +43,7 @@ class Report:
         self._at = -AGAIN
         self._refused = False
 
-    async def tell(self, waiting: Iterable[Waiting]) -> None:
+    async def tell(self, waiting: Iterable[WaitingJob]) -> None:
         """What waits now. A server that does not hear it stops nothing."""
         jobs = in_order(waiting)
         now = self._clock()
@@ -59,7 +59,7 @@ class Report:
         self._said, self._at, self._refused = jobs, now, False
 
 
-def in_order(waiting: Iterable[Waiting]) -> list[JobInfo]:
+def in_order(waiting: Iterable[WaitingJob]) -> list[JobInfo]:
     """Jobs as Slurm looks at them: by priority, then by number (slurm.conf(5), sched/builtin)."""
     first = sorted(waiting, key=lambda one: (-one.job.priority, one.job.job))[:MOST]
     return [

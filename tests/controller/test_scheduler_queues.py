@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from podwright.controller._job_calls import MOST, SCHEDULERS, SILENT
+from podwright.controller._scheduler_queues import MOST, SCHEDULERS, SILENT
 from podwright.errors import Denied, InvalidRequest
 from podwright.wire import JobInfo, JobReport, ListRequest
 from tests.controller.test_privacy import SCHEDULER, call, visible
