@@ -43,6 +43,15 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--comment", action="store_true", help="write the summary into the job's AdminComment"
     )
+    parser.add_argument(
+        "--ended", metavar="DIR", help="in an Epilog: of all jobs whose numbers are files there"
+    )
+    parser.add_argument(
+        "--write",
+        choices=("comment", "output", "both"),
+        default="comment",
+        help="with --ended, where to: AdminComment, or the end of standard output (comment)",
+    )
     parser.add_argument("--svg", metavar="FILE", help="plot the load of each GPU; - prints it")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print JSON")
@@ -73,6 +82,8 @@ def add_parser(verbs: Any) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from podwright.errors import InvalidRequest
 
+    if arguments.ended:
+        return _ended(arguments)
     many = arguments.user or arguments.since or arguments.until
     if bool(arguments.job) == bool(many):
         raise InvalidRequest(
@@ -93,7 +104,7 @@ def _one(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.samples or Path(job.folder) / f"slurm-{job.raw}.gpus")
     found = efficiency.report(job, efficiency.read_samples(folder))
     if arguments.comment:
-        _keep(ask, found)
+        efficiency.keep(ask, found.job, efficiency.line(found))
     if arguments.svg == "-":
         print(efficiency.plot(found), end="")
         return 0
@@ -167,8 +178,8 @@ def _table(rows: list[Row], name: str) -> None:
         print("* starves: half of its jobs waited for longer than half of them ran.")
 
 
-def _asker(environ: dict[str, str]) -> Any:
-    """Runs Slurm's commands; times are seconds since 1970."""
+def _asker(environ: dict[str, str], seconds: float | None = None) -> Any:
+    """Runs Slurm's commands, so long at most; times are seconds since 1970."""
     import subprocess
     from collections.abc import Sequence
 
@@ -176,35 +187,36 @@ def _asker(environ: dict[str, str]) -> Any:
 
     def ask(words: Sequence[str]) -> str | None:
         try:
-            done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
-        except OSError:
+            done = subprocess.run(
+                words, env=environ, capture_output=True, text=True, check=False, timeout=seconds
+            )
+        except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout if done.returncode == 0 else None
 
     return ask
 
 
-def _keep(ask: Any, found: Efficiency) -> None:
-    """Into AdminComment, unless somebody else has written there."""
-    from podwright.errors import Unavailable
+def _ended(arguments: argparse.Namespace) -> int:
+    """What a node's Epilog starts: summaries of the jobs noted in a folder."""
+    import os
+    import sys
+    import syslog
+    from pathlib import Path
+
     from podwright.slurm.gpus import efficiency
 
-    mark = "podwright: "
-    if found.job.comment and not found.job.comment.startswith(mark):
-        raise Unavailable(
-            f"job {found.job.id} has another comment: {found.job.comment[:80]}",
-            asked="write the summary into AdminComment",
-            would_work="--line prints it",
-        )
-    text = mark + efficiency.line(found)
-    words = ["where", f"jobid={found.job.raw}", "set", f"AdminComment={text}"]
-    running = ["scontrol", "update", f"JobId={found.job.raw}", f"AdminComment={text}"]
-    if ask(running) is None and ask(["sacctmgr", "-i", "modify", "job", *words]) is None:
-        raise Unavailable(
-            "neither scontrol nor sacctmgr wrote it",
-            asked="write the summary into AdminComment",
-            would_work="run it as root, SlurmUser or an operator",
-        )
+    places = efficiency.Destinations(arguments.write != "output", arguments.write != "comment")
+    own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
+
+    def summarise(job: efficiency.Job) -> str:
+        return efficiency.as_user(job.user, [*own, job.id], "", 120.0)
+
+    folder = Path(arguments.ended)
+    ask = _asker(dict(os.environ), 120.0)
+    for wrong in efficiency.work(folder, ask, places, summarise, efficiency.append_as_user):
+        syslog.syslog(syslog.LOG_WARNING, f"podwright: no summary of {wrong}")
+    return 0
 
 
 def _sample(arguments: argparse.Namespace) -> int:

@@ -83,6 +83,21 @@ def add_configure(parser: Any) -> None:
         "slurm efficiency (TaskProlog)",
     )
     gpus.add_argument(
+        "--summary",
+        metavar="WHERE",
+        nargs="?",
+        choices=("comment", "output", "both"),
+        const="comment",
+        help="write what each job made of its GPUs at its end (Epilog): comment: into its "
+        "AdminComment (the default), output: as the last line of its standard output, or both",
+    )
+    gpus.add_argument(
+        "--summary-folder",
+        metavar="DIR",
+        default="/run/podwright/ended",
+        help="where nodes note jobs that have ended (/run/podwright/ended)",
+    )
+    gpus.add_argument(
         "--node-podwright",
         metavar="PROGRAM",
         default="",
@@ -123,6 +138,7 @@ def configure(arguments: argparse.Namespace) -> int:
             _program(arguments.health_check),
             _gate(arguments),
             _sampling(arguments),
+            _summary(arguments),
         )
         plan, notes = configure.configure(conf, inventory, _version(arguments), wishes)
     print(shown(plan), end="")
@@ -231,6 +247,19 @@ def _sampling(arguments: argparse.Namespace) -> Any:
         return None
     script = Path(arguments.folder).absolute() / "task-prolog"
     return configure.Sampling(_program(str(script)), _on_nodes(arguments), arguments.efficiency)
+
+
+def _summary(arguments: argparse.Namespace) -> Any:
+    """Summaries at jobs' ends, if they are wanted. Raises InvalidRequest."""
+    from pathlib import Path
+
+    from podwright.slurm.gpus import configure
+
+    if not arguments.summary:
+        return None
+    script = _program(str(Path(arguments.folder).absolute() / "job-epilog"))
+    folder = _program(arguments.summary_folder)
+    return configure.Summary(script, _on_nodes(arguments), arguments.summary, folder)
 
 
 def _on_nodes(arguments: argparse.Namespace) -> str:

@@ -24,7 +24,8 @@ JOB = """\
 gpus() { printf '%s' "$1" > @NODE@.new && mv @NODE@.new @NODE@; }
 one='gpus = 4\nmemory = 81559\n[[gpu]]\nindex = 0\nload = %s\nprocesses = [{ pid = %s }]\n'
 two='[[gpu]]\nindex = 1\nload = %s\nprocesses = [{ pid = %s, memory = 40000 }]\n'
-sleep 2
+samples() { cat "$PODWRIGHT_SAMPLES"/*.jsonl 2>/dev/null | grep -c '"t"'; }
+until [ "$(samples)" -ge 4 ]; do sleep 0.05; done
 rm -f @OUT@/pid*
 srun --ntasks=3 sh -c 'echo $$ > @OUT@/pid.$SLURM_PROCID; exec sleep 9' &
 while [ "$(cat @OUT@/pid.? 2>/dev/null | wc -l)" -lt 3 ]; do sleep 0.05; done
@@ -53,6 +54,7 @@ class EfficiencyLab(Accounts):
         self.write(
             "bin/podwright",
             f"#!/bin/sh\nexport PODWRIGHT_STANDIN_NVML={self.gpus} PODWRIGHT_LAB={self.folder}\n"
+            f'export PATH="{self.folder}/tools:$PATH"\n'
             f'exec nsenter -t {os.getpid()} -m -r --wd="$PWD" -- {own} "$@"\n',
         )
         for name in ("sacct", "scontrol", "sacctmgr"):
@@ -64,6 +66,7 @@ class EfficiencyLab(Accounts):
         file.write_text(json.dumps({"nodes": [node]}))
         self.podwright(
             "slurm", "configure", "--gpus", str(file), "--efficiency=0.5", "--write",
+            "--summary=both", f"--summary-folder={self.folder}/ended",
             f"--slurm-conf={self.folder}/slurm.conf", f"--folder={self.folder}/hooks",
             f"--node-podwright={self.folder}/bin/podwright", "--topology=none",
             "--slurm-version={}.{:02}".format(*slurm.version),
@@ -129,7 +132,7 @@ def test_what_a_job_made_of_its_gpus(lab: EfficiencyLab) -> None:
     assert zero["samples"] == len(raw)
     assert zero["load"] == pytest.approx(sum(raw) / len(raw))
     assert (zero["peak"], one["peak"], one["most"]) == (80, 100, 40000)
-    assert found["idle_start"] >= 2
+    assert found["idle_start"] >= 1
     asked = [advice["ask"] for advice in found["advice"]]
     assert "--gpus-per-node=2" in asked
     assert any("2 of 4 GPUs were never used" in advice["text"] for advice in found["advice"])
@@ -141,9 +144,21 @@ def test_what_a_job_made_of_its_gpus(lab: EfficiencyLab) -> None:
     svg = lab.podwright("slurm", "efficiency", str(job), "--svg", "-")
     assert svg.count("<polyline") == 4
     none_left(lab, job)
-    lab.podwright("slurm", "efficiency", str(job), "--comment")
-    kept = lab.ok("sacct", "-n", "-P", "-X", "-j", str(job), "-o", "AdminComment")
-    assert kept.lower().startswith("podwright: gpus ")
+    # Its Epilog has it written, into its output and into its comment.
+    kept = poll(
+        "the summary",
+        lambda: lab.ok("sacct", "-n", "-P", "-X", "-j", str(job), "-o", "AdminComment").strip(),
+        seconds=120,
+        every=0.5,
+    )
+    line = lab.podwright("slurm", "efficiency", str(job), "--line").strip()
+    assert line.startswith("GPUs ")
+    assert kept.lower() == f"podwright: {line}".lower()
+    assert lab.job(job).fields["StdOut"].startswith(str(lab.folder))
+    written = Path(lab.job(job).fields["StdOut"]).read_text()
+    assert written.splitlines()[-1] == f"podwright: {line}"
+    poll("it is noted no more", lambda: not list((lab.folder / "ended").glob("[0-9]*")))
+    lab.podwright("slurm", "efficiency", str(job), "--comment")  # by hand: the same once more
     (row,) = lab.efficiency("--since", "now-1hours")
     assert (row["name"], row["jobs"]) == ("main", 1)
     assert row["gpus"] is not None

@@ -8,6 +8,7 @@ from podwright.slurm.gpus.configure._inventory_lines import DETECT
 from podwright.slurm.gpus.configure._read_inventory import make_inventory, read_inventory
 from podwright.slurm.gpus.configure._sampling import Sampling
 from podwright.slurm.gpus.configure._setup import Wishes, configure, take_back
+from podwright.slurm.gpus.configure._summaries import Summary
 from podwright.slurm.gpus.configure._topology import TOPOLOGIES, plan_topology, racked, units
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Partition",
     "Promise",
     "Sampling",
+    "Summary",
     "Switch",
     "Wishes",
     "adopt",

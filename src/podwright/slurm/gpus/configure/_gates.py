@@ -15,7 +15,7 @@ from podwright.slurm.site.files import read
 
 _OURS = f"# Checks of this node, by podwright slurm configure --gpus --health{OURS}\n"
 #: Slurm gives it neither; a Debian, an RHEL and a local Slurm are on this path.
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOOKS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
 
 
@@ -48,17 +48,18 @@ def settings_of(gate: Gate, now: Mapping[str, str]) -> dict[str, str]:
 
 def script(gate: Gate, conf: Path, now: Mapping[str, str]) -> str:
     """The script. now: the site's own settings, without ours."""
-    lines = ["#!/bin/sh\n", _OURS, f"PATH={_PATH}\n", f"SLURM_CONF={shlex.quote(str(conf))}\n"]
+    lines = ["#!/bin/sh\n", _OURS, f"PATH={PATH}\n", f"SLURM_CONF={shlex.quote(str(conf))}\n"]
     lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
     for context, key in _HOOKS.items():
-        lines.append(f"{context})\n{_first(now.get(key, ''), 'exit')}    ;;\n")
-    lines.append(f"*)\n{_first(now.get('healthcheckprogram', ''), ':')}    ;;\nesac\n")
+        lines.append(f"{context})\n{first(now.get(key, ''), 'exit')}    ;;\n")
+    lines.append(f"*)\n{first(now.get('healthcheckprogram', ''), ':')}    ;;\nesac\n")
     command = f"{shlex.quote(gate.podwright)} node health --slurm --act={gate.act}"
     return "".join([*lines, f"exec {command}\n"])
 
 
-def _first(theirs: str, failed: str) -> str:
-    """Run what the site has: a program, or a pattern of several, as Slurm takes it."""
+def first(theirs: str, failed: str) -> str:
+    """Shell that runs what the site has: a program, or a pattern of several, as Slurm takes it.
+    failed: what is done where one fails."""
     if not theirs:
         return "    :\n"
     words = " ".join(_pattern(word) for word in theirs.split(","))

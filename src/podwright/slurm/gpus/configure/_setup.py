@@ -10,6 +10,7 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import _gates as gates
 from podwright.slurm.gpus.configure import _imex as imex
 from podwright.slurm.gpus.configure import _sampling as samples
+from podwright.slurm.gpus.configure import _summaries as summaries
 from podwright.slurm.gpus.configure._defaults import (
     NodeShare,
     cluster_defaults,
@@ -48,7 +49,7 @@ class Wishes(NamedTuple):
     """What an administrator chooses. confine: jobs reach their own GPUs alone (cgroups). imex:
     files of the nodes of each NVLink domain, and a channel for each job. health: a program that
     Slurm runs on each node every five minutes; empty for none. gate: our own, which is Prolog and
-    Epilog as well. sampling: of each job's GPUs."""
+    Epilog as well. sampling: of each job's GPUs. summary: of each job, at its end."""
 
     detect: str = "off"
     topology: str = "auto"
@@ -57,6 +58,7 @@ class Wishes(NamedTuple):
     health: str = ""
     gate: gates.Gate | None = None
     sampling: samples.Sampling | None = None
+    summary: summaries.Summary | None = None
 
 
 def configure(
@@ -107,6 +109,10 @@ def configure(
         notes += gates.notes(wishes.gate, now)
     if wishes.sampling:
         plan.texts[wishes.sampling.script] = samples.script(wishes.sampling, now)
+    if wishes.summary:
+        theirs = wishes.gate.path if wishes.gate else now.get("epilog", "")
+        plan.texts[wishes.summary.script] = summaries.script(wishes.summary, conf, theirs)
+        notes += summaries.notes(now)
     plan.texts[conf] = text
     return plan, notes
 
@@ -115,7 +121,14 @@ def take_back(conf: Path) -> FileChanges:
     """The plan that undoes it, byte for byte. Raises InvalidRequest."""
     plan = FileChanges()
     plan.texts.update(
-        dict.fromkeys((*imex.known(conf.parent), *gates.known(conf), *samples.known(conf)))
+        dict.fromkeys(
+            (
+                *imex.known(conf.parent),
+                *gates.known(conf),
+                *samples.known(conf),
+                *summaries.known(conf),
+            )
+        )
     )
     for path in (*(conf.parent / name for name in _FILES), conf):
         if not path.exists():
@@ -213,6 +226,8 @@ def _settings(
         out |= gates.settings_of(wishes.gate, now)
     if wishes.sampling:
         out |= samples.settings_of(wishes.sampling)
+    if wishes.summary:
+        out |= summaries.settings_of(wishes.summary)
     if wishes.health:
         out |= {"HealthCheckProgram": wishes.health, "HealthCheckInterval": "300"}
         out["HealthCheckNodeState"] = "ANY"

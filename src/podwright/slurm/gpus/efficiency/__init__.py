@@ -1,6 +1,13 @@
 """What did a job make of its GPUs? Slurm's accounting and samples in, words and tables out."""
 
 from podwright.slurm.gpus.efficiency._accounts import Ask, Job, one_job, read_jobs, sacct
+from podwright.slurm.gpus.efficiency._at_end import (
+    Destinations,
+    append_as_user,
+    as_user,
+    keep,
+    work,
+)
 from podwright.slurm.gpus.efficiency._month import Row, month
 from podwright.slurm.gpus.efficiency._report import Advice, Efficiency, report
 from podwright.slurm.gpus.efficiency._samples import Sampled, Use, read_samples
@@ -9,14 +16,18 @@ from podwright.slurm.gpus.efficiency._show import advice, facts, gpu_rows, line,
 __all__ = [
     "Advice",
     "Ask",
+    "Destinations",
     "Efficiency",
     "Job",
     "Row",
     "Sampled",
     "Use",
     "advice",
+    "append_as_user",
+    "as_user",
     "facts",
     "gpu_rows",
+    "keep",
     "line",
     "month",
     "one_job",
@@ -26,4 +37,5 @@ __all__ = [
     "report",
     "sacct",
     "tree",
+    "work",
 ]
