@@ -16,9 +16,10 @@ from podwright.slurm.site.files import read
 
 _OURS = f"# Summaries of jobs, by podwright slurm configure --gpus --summary{OURS}\n"
 #: On the first node of a job that had GPUs. It is detached before the script ends: Slurm then
-#: kills the script's process group.
+#: kills the script's process group. Slurm 22.05 calls the list of nodes SLURM_NODELIST.
 _NOTE = """\
-[ "$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)" = "$SLURMD_NODENAME" ] || exit
+nodes=${SLURM_JOB_NODELIST:-$SLURM_NODELIST}
+[ "$(scontrol show hostnames "$nodes" | head -n 1)" = "$SLURMD_NODENAME" ] || exit
 mkdir -p -m 700 "$1" && : >"$1/$SLURM_JOB_ID" || exit
 """
 
