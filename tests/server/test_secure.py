@@ -85,8 +85,8 @@ async def test_a_user_changes_what_is_his(secure: Secure) -> None:
     chief = await secure.user("chief", "administrator")
     made = await secure.ask(alice, _create("p1", "a1"))
     assert getattr(made, "owner", "") == "alice"
-    for other in (bob, reader):
-        with pytest.raises(Denied, match="it belongs to alice"):
+    for other, why in ((bob, "it belongs to alice"), (reader, "reader's role")):
+        with pytest.raises(Denied, match=why):
             await secure.ask(other, lambda client: client.remove_partition("p1"))
     with pytest.raises(Denied, match="reader's role"):
         await secure.ask(reader, _create("p2", "a1"))

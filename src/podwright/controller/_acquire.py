@@ -32,7 +32,7 @@ from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import does_not_fit, failed, held
 from podwright.controller._replace import replace
 from podwright.controller._reservation import Taken
-from podwright.controller._spec import asked_for, check_name, renamed
+from podwright.controller._spec import CheckedSpec, asked_for, check_name, renamed
 from podwright.errors import Held, InvalidRequest, WrongState
 from podwright.wire import AcquireRequest, OperationState, PartitionSpec, ReadyState
 
@@ -120,8 +120,7 @@ async def _create(
     entry = await partitions.begin_create(
         core,
         caller,
-        spec,
-        asked,
+        CheckedSpec(spec, asked),
         lease_for=draft,
         transient=not request.keep,
         taken=taken,

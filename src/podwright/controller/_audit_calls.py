@@ -17,7 +17,7 @@ from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
 from podwright.controller._list_pages import Page
 from podwright.controller._shielded import shielded
-from podwright.controller._spec import asked_for
+from podwright.controller._spec import CheckedSpec, asked_for
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.store import Opened
 from podwright.wire import (
@@ -96,7 +96,8 @@ class AuditCalls:
     ) -> Explanation:
         core = self._core
         try:
-            taken = partitions.place(core, spec, asked, owner=caller.name, duration=duration)
+            checked = CheckedSpec(spec, asked)
+            taken = partitions.place(core, checked, owner=caller.name, duration=duration)
         except InvalidRequest:
             raise
         except PodwrightError as error:
@@ -128,7 +129,7 @@ class AuditCalls:
             lines.append(f"it can start in about {info.estimate:.0f} s")
         try:
             taken = partitions.place(
-                core, waiter.spec, info.asked, owner=waiter.caller.name, duration=waiter.duration
+                core, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
             )
         except PodwrightError as error:
             found = explaining.of_error(info.asked, error)

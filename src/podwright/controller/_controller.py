@@ -31,7 +31,7 @@ from podwright.controller._reconciler import Reconciler
 from podwright.controller._request_ids import Remembered, Requests
 from podwright.controller._scheduler_queues import SchedulerQueues
 from podwright.controller._shielded import shielded
-from podwright.controller._spec import asked_for
+from podwright.controller._spec import CheckedSpec, asked_for
 from podwright.controller._waiting import Waiting
 from podwright.controller._waiting_calls import WaitingCalls
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
@@ -178,20 +178,20 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
 
         Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
         """
-        asked = "create " + asked_for(request.spec, self._core.inventory.noun)
+        spec = request.spec
+        asked = "create " + asked_for(spec, self._core.inventory.noun)
         if request.owner and not request.job and caller.role is Role.SCHEDULER:
             raise InvalidRequest("a scheduler creates for a job, and none is named", asked=asked)
         return await self._once(
             caller,
             "CreatePartition",
-            request.spec.name,
+            spec.name,
             request.request_id,
             lambda: self._two_steps(
                 partitions.begin_create(
                     self._core,
                     in_name_of(caller, request.owner, request.owner_uid, request.job, asked),
-                    request.spec,
-                    asked,
+                    CheckedSpec(spec, asked),
                     creator=caller.name,
                     job=request.job,
                     duration=request.duration,

@@ -23,29 +23,18 @@ from podwright.controller._records import LeaseRecord, PartitionRecord
 from podwright.controller._refusals import failed, held, no_place
 from podwright.controller._reservation import Taken
 from podwright.controller._reserve import slip
-from podwright.controller._spec import (
-    check_blocks,
-    check_counts,
-    check_gateway_routing,
-    check_name,
-    check_profile,
-    check_reconfigurable,
-    routing_for,
-    sync_for,
-    to_request,
-)
+from podwright.controller._spec import CheckedSpec, check_name
 from podwright.controller._states import CREATING
 from podwright.errors import AlreadyExists, InvalidRequest, NoCapacity, NotFound, PodwrightError
 from podwright.placement import Placement, Refusal
-from podwright.wire import PartitionSpec, ResetRequest
+from podwright.wire import ResetRequest, Routing
 
 MAX_DURATION = 366 * 86400.0  #: seconds
 
 
 def place(
     core: Core,
-    spec: PartitionSpec,
-    asked: str,
+    spec: CheckedSpec,
     *,
     owner: str,
     duration: float = 0.0,
@@ -58,49 +47,68 @@ def place(
 
     Raises InvalidRequest, NotFound or NoCapacity; then nothing is taken.
     """
-    check_counts(spec, asked)
-    size = spec.size or len(spec.devices)
-    quotas.check(core, owner, spec.allocation, size, asked, instead_of=instead_of)
-    sites = core.inventory.candidates(spec.cluster, spec.allocation, asked)
-    if spec.devices and not spec.cluster and len(sites) > 1:
-        raise InvalidRequest(
-            "devices are named, but not their cluster",
-            asked=asked,
-            would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
-        )
+    taken = try_place(core, spec, owner=owner, duration=duration, instead_of=instead_of)
+    if taken is not None:
+        return taken
+    wanted = spec.spec
+    quotas.check(core, owner, wanted.allocation, spec.size, spec.asked, instead_of=instead_of)
     refused: PodwrightError | None = None
-    for site in sites:
-        check_reconfigurable(spec, site.cluster, asked)
-        check_profile(spec, site.cluster, asked)
-        check_gateway_routing(spec.gw_routing, site.cluster, asked)
-        check_blocks(site.cluster, spec.devices, asked)
-        found = site.index.plan(to_request(spec, site.cluster))
-        if isinstance(found, Refusal) and duration and core.reservations:
-            slipped = slip(core, site, to_request(spec, site.cluster), core.now() + duration)
-            if slipped is not None:
-                return _admitted(core, site, slipped, owner, asked, instead_of)
-        if isinstance(found, Refusal):
-            error = no_place(
-                found, site, spec, asked, partial(in_the_way, core, site, spec, found, owner)
-            )
-            if refused is None or isinstance(error, NoCapacity):
-                refused = error
-            continue
-        guard(site, spec, found)
-        routing_for(spec.routing, site.cluster, found.blocks, asked)
-        site.index.take(found)
-        return _admitted(core, site, found, owner, asked, instead_of)
+    for site in core.inventory.candidates(wanted.cluster, wanted.allocation, spec.asked):
+        found = site.index.plan(spec.at(site.cluster))
+        assert isinstance(found, Refusal)
+        why = partial(in_the_way, core, site, wanted, found, owner)
+        error = no_place(found, site, wanted, spec.asked, why)
+        if refused is None or isinstance(error, NoCapacity):
+            refused = error
     assert refused is not None
     raise refused
+
+
+def try_place(
+    core: Core,
+    spec: CheckedSpec,
+    *,
+    owner: str,
+    duration: float = 0.0,
+    instead_of: PartitionRecord | None = None,
+) -> Taken | None:
+    """The same; None where nothing is free, without reasons.
+
+    Raises NoCapacity for a quota, InvalidRequest, NotFound.
+    """
+    wanted = spec.spec
+    sites = core.inventory.candidates(wanted.cluster, wanted.allocation, spec.asked)
+    if wanted.devices and not wanted.cluster and len(sites) > 1:
+        raise InvalidRequest(
+            "devices are named, but not their cluster",
+            asked=spec.asked,
+            would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
+        )
+    for site in sites:
+        request = spec.at(site.cluster)
+        found = site.index.find(request)
+        if found is not None:
+            if site.closed:
+                guard(site, wanted, found)
+            routing = spec.routing(site.cluster, found.blocks)
+            site.index.take(found)
+        elif duration and core.reservations:
+            found = slip(core, site, request, core.now() + duration)
+            if found is not None:
+                routing = spec.routing(site.cluster, found.blocks)
+        if found is not None:
+            return _admitted(core, site, found, routing, owner, spec.asked, instead_of)
+    return None
 
 
 def _admitted(
     core: Core,
     site: Site,
     placement: Placement,
+    routing: Routing,
     owner: str,
     asked: str,
-    instead_of: PartitionRecord | None = None,
+    instead_of: PartitionRecord | None,
 ) -> Taken:
     """Devices that were just taken in the index, if their owner's quotas allow it.
 
@@ -115,38 +123,14 @@ def _admitted(
         for kept in core.reservations.values():
             kept.absorb()
         raise
-    return Taken(site, placement, admitted)
-
-
-def place_again(
-    core: Core, spec: PartitionSpec, asked: str, *, owner: str, duration: float
-) -> Taken | None:
-    """The same for a request that was checked before and found nothing free, without reasons.
-
-    Raises NoCapacity for a quota, InvalidRequest, NotFound.
-    """
-    for site in core.inventory.candidates(spec.cluster, spec.allocation, asked):
-        request = to_request(spec, site.cluster)
-        found = site.index.find(request)
-        if found is not None:
-            guard(site, spec, found)
-            routing_for(spec.routing, site.cluster, found.blocks, asked)
-            site.index.take(found)
-            return _admitted(core, site, found, owner, asked)
-        if duration and core.reservations:
-            slipped = slip(core, site, request, core.now() + duration)
-            if slipped is not None:
-                return _admitted(core, site, slipped, owner, asked)
-    return None
+    return Taken(site, placement, admitted, routing)
 
 
 def make_record(
     core: Core,
     caller: Caller,
-    spec: PartitionSpec,
-    site: Site,
-    placement: Placement,
-    asked: str,
+    checked: CheckedSpec,
+    taken: Taken,
     *,
     transient: bool = False,
     owner: PartitionRecord | None = None,
@@ -158,6 +142,8 @@ def make_record(
 
     creator: who asked in the caller's name, for which job.
     """
+    spec = checked.spec
+    site, placement = taken.site, taken.placement
     return PartitionRecord(
         name=spec.name,
         cluster=site.cluster.name,
@@ -166,9 +152,9 @@ def make_record(
         num_gcds=len(placement.gcds),
         num_replicas=spec.num_replicas or len(placement.gcds),
         num_ilds=len({block.domain for block in placement.blocks}),
-        routing=routing_for(spec.routing, site.cluster, placement.blocks, asked),
+        routing=taken.routing,
         gw_routing=spec.gw_routing,
-        sync_type=sync_for(spec, asked),
+        sync_type=checked.sync_type,
         blocks=placement.blocks,
         gcds=placement.gcds,
         ready=CREATING[0],
@@ -193,8 +179,7 @@ def make_record(
 async def begin_create(
     core: Core,
     caller: Caller,
-    spec: PartitionSpec,
-    asked: str,
+    checked: CheckedSpec,
     *,
     lease_for: LeaseRecord | None = None,
     transient: bool = False,
@@ -210,23 +195,20 @@ async def begin_create(
     where they are taken already. duration: seconds for which it is needed; 0: unknown.
     """
     try:
-        check_create(core, caller, spec, asked, duration)
-        taken = taken or place(core, spec, asked, owner=caller.name, duration=duration)
+        _check_create(core, caller, checked, duration)
+        taken = taken or place(core, checked, owner=caller.name, duration=duration)
     except BaseException:
         give_back(core, taken)
         raise
-    site, placement, admitted = taken
-    entry = Entry(spec.name, site)
-    core.partitions[spec.name] = entry
+    name = checked.spec.name
+    entry = core.partitions[name] = Entry(name, taken.site)
     try:
         await entry.lock.acquire()  # nobody else knows it yet: this does not wait
         record = make_record(
             core,
             caller,
-            spec,
-            site,
-            placement,
-            asked,
+            checked,
+            taken,
             transient=transient,
             creator=creator,
             job=job,
@@ -239,25 +221,23 @@ async def begin_create(
         entry.lock.release()
         give_back(core, taken)
         raise
-    core.admitted.discard(admitted)  # its record counts now
+    core.admitted.discard(taken.admitted)  # its record counts now
     return entry
 
 
-def check_create(
-    core: Core, caller: Caller, spec: PartitionSpec, asked: str, duration: float
-) -> None:
+def _check_create(core: Core, caller: Caller, checked: CheckedSpec, duration: float) -> None:
     """Raises for a creation that no free device could make possible."""
-    check_name(spec.name)
+    name, asked = checked.spec.name, checked.asked
+    check_name(name)
     check_creator(caller, asked)
     check_duration(duration, asked)
-    if spec.name in core.partitions:
+    if name in core.partitions:
         raise AlreadyExists(
-            f"there is a partition {spec.name} already",
+            f"there is a partition {name} already",
             asked=asked,
             would_work="choose another name, or remove it first",
-            partition=spec.name,
+            partition=name,
         )
-    sync_for(spec, asked)
 
 
 def check_duration(duration: float, asked: str) -> None:

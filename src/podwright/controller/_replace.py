@@ -18,7 +18,7 @@ from podwright.controller._partitions import make_record, place, whole_lease
 from podwright.controller._records import LeaseRecord, put
 from podwright.controller._refusals import failed
 from podwright.controller._reservation import Taken
-from podwright.controller._spec import sync_for
+from podwright.controller._spec import CheckedSpec
 from podwright.controller._states import REMOVING, move
 from podwright.placement import Block, Placement
 from podwright.wire import AcquireRequest, PartitionSpec
@@ -39,18 +39,19 @@ async def replace(
     failed (then it is in ERROR) or those of the new one did (then it is removed).
     """
     old, old_site = entry.known, entry.site
-    spec = open_spec(core, caller, spec)
-    sync_for(spec, asked)
+    checked = CheckedSpec(open_spec(core, caller, spec), asked)
     if old_site is not None:
         old_site.index.release(old.placement)
     try:
-        taken = place(core, spec, asked, owner=old.owner, instead_of=old)
+        taken = place(core, checked, owner=old.owner, instead_of=old)
     except BaseException:
         if old_site is not None:
             old_site.index.take(old.placement)
         raise
     try:
-        return await _exchange(core, caller, request, spec, entry, draft, asked, taken)
+        return await _exchange(
+            core, caller, checked, entry, draft, taken, transient=not request.keep
+        )
     finally:
         core.admitted.discard(taken.admitted)
 
@@ -58,15 +59,15 @@ async def replace(
 async def _exchange(
     core: Core,
     caller: Caller,
-    request: AcquireRequest,
-    spec: PartitionSpec,
+    checked: CheckedSpec,
     entry: Entry,
     draft: LeaseRecord,
-    asked: str,
     taken: Taken,
+    *,
+    transient: bool,
 ) -> HeldLease:
-    old, old_site = entry.known, entry.site
-    site, placement, _ = taken
+    old, old_site, asked = entry.known, entry.site, checked.asked
+    site, placement = taken.site, taken.placement
     rest = _rest(old_site, old.blocks, site, placement.blocks)
     leftovers = [Placement(old.allocation, (b,), (b,)) for b in rest]
     if old_site is not None:
@@ -98,9 +99,7 @@ async def _exchange(
             asked,
             "remove it by force, or repair the machine and try again",
         )
-    record = make_record(
-        core, caller, spec, site, placement, asked, transient=not request.keep, owner=old
-    )
+    record = make_record(core, caller, checked, taken, transient=transient, owner=old)
     entry.site = site
     await steps.begin_create(core, entry, record, whole_lease(draft, record))
     let_go()

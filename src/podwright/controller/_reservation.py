@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from podwright.controller._admission import Admission
 from podwright.controller._cluster_index import Site
 from podwright.placement import Block, Placement
+from podwright.wire import Routing
 
 if TYPE_CHECKING:
     pass
@@ -15,11 +16,12 @@ if TYPE_CHECKING:
 
 class Taken(NamedTuple):
     """Devices that are already taken in the index for somebody who is about to start, and count
-    for him."""
+    for him. routing: inside their link domains."""
 
     site: Site
     placement: Placement
     admitted: Admission
+    routing: Routing
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,44 @@ def asked_for(spec: PartitionSpec, noun: str) -> str:
     return f"partition {spec.name} of {words}" if spec.name else f"a partition of {words}"
 
 
+class CheckedSpec:
+    """What a partition is asked to be, checked once. asked: the request in words. size: devices.
+
+    Raises InvalidRequest for what no hardware could make legal; `at` for what a cluster cannot do.
+    """
+
+    __slots__ = ("_requests", "asked", "size", "spec", "sync_type")
+
+    def __init__(self, spec: PartitionSpec, asked: str) -> None:
+        _check_counts(spec, asked)
+        self.spec, self.asked = spec, asked
+        self.size = spec.size or len(spec.devices)
+        self.sync_type = _sync_for(spec, asked)
+        self._requests: dict[str, tuple[Cluster, Request]] = {}
+
+    def at(self, cluster: Cluster) -> Request:
+        """The shape that placement is asked for in a cluster. Raises InvalidRequest."""
+        known = self._requests.get(cluster.name)
+        if known is None or known[0] is not cluster:
+            spec, asked = self.spec, self.asked
+            _check_reconfigurable(spec, cluster, asked)
+            _check_profile(spec, cluster, asked)
+            _check_gateway_routing(spec.gw_routing, cluster, asked)
+            _check_blocks(cluster, spec.devices, asked)
+            known = self._requests[cluster.name] = cluster, to_request(spec, cluster)
+        return known[1]
+
+    def routing(self, cluster: Cluster, blocks: Sequence[Block]) -> Routing:
+        """The routing inside link domains. Raises InvalidRequest where it cannot be."""
+        return _routing_for(self.spec.routing, cluster, blocks, self.asked)
+
+
 def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
     """The same under another name."""
     return spec if spec.name == name else msgspec.structs.replace(spec, name=name)
 
 
-def check_counts(spec: PartitionSpec, asked: str) -> None:
+def _check_counts(spec: PartitionSpec, asked: str) -> None:
     """Raises InvalidRequest for numbers that no hardware could make legal."""
 
     def refuse(problem: str, would_work: str, **data: object) -> None:
@@ -109,7 +141,7 @@ def check_counts(spec: PartitionSpec, asked: str) -> None:
         )
 
 
-def check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
+def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
     """Raises InvalidRequest where a reconfigurable partition breaks its rules (V-IPU user
     guide, partitions: c2-compatible sync only, at most 64 IPUs, one GCD)."""
     if not spec.reconfigurable:
@@ -132,7 +164,7 @@ def check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> N
         raise InvalidRequest(problem, asked=asked, would_work=would_work)
 
 
-def check_profile(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
+def _check_profile(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
     """Raises InvalidRequest for slices of what is no GPU, or of devices that are named."""
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
         noun = cluster.family.device_noun
@@ -183,7 +215,7 @@ def blocks_of(devices: Sequence[tuple[int, int]]) -> tuple[Block, ...]:
     return tuple(out)
 
 
-def routing_for(wanted: Routing, cluster: Cluster, blocks: Sequence[Block], asked: str) -> Routing:
+def _routing_for(wanted: Routing, cluster: Cluster, blocks: Sequence[Block], asked: str) -> Routing:
     """The routing inside link domains.
 
     Known points: 8 and 16 IPUs have DNC (PopRun guide 2.10.1), a whole torus of 64 has RINGSWNC.
@@ -205,7 +237,7 @@ def routing_for(wanted: Routing, cluster: Cluster, blocks: Sequence[Block], aske
     return wanted
 
 
-def check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, asked: str) -> None:
+def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, asked: str) -> None:
     """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
     protocol: RING for loop links, SWRING for switched ones)."""
     needs = {
@@ -222,7 +254,7 @@ def check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, asked: str) 
         )
 
 
-def sync_for(spec: PartitionSpec, asked: str) -> SyncType:
+def _sync_for(spec: PartitionSpec, asked: str) -> SyncType:
     """The sync type. Our choice of default: GS2 for reconfigurable partitions, as the guide
     demands, else the Pod-native one. Independent rails are unsupported (V-IPU 1.18 protocol)."""
     if spec.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
@@ -236,7 +268,7 @@ def sync_for(spec: PartitionSpec, asked: str) -> SyncType:
     return SyncType.GS2_DEFAULT if spec.reconfigurable else SyncType.POD_NATIVE_DEFAULT
 
 
-def check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], asked: str) -> None:
+def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], asked: str) -> None:
     """Raises InvalidRequest for explicit devices that the cluster does not have."""
     for domain, offset in devices:
         inside = 0 <= domain < len(cluster.domains) and 0 <= offset < cluster.domain_size(domain)

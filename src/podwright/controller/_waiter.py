@@ -7,6 +7,7 @@ from typing import Final
 
 from podwright.controller._caller import Caller, Role
 from podwright.controller._records import Record
+from podwright.controller._spec import CheckedSpec
 from podwright.errors import PodwrightError
 from podwright.wire import AcquireRequest, CreateRequest, PartitionSpec
 
@@ -35,13 +36,14 @@ class Waiter:
     """
 
     __slots__ = (
-        "asked", "asking", "changed", "created", "delivered", "error", "gone", "lease", "partition",
-        "record", "seen", "starting", "target", "waited",
+        "_checked", "asked", "asking", "changed", "created", "delivered", "error", "gone", "lease",
+        "partition", "record", "seen", "starting", "target", "waited",
     )  # fmt: skip
 
     def __init__(self, record: WaiterRecord, asked: str, seen: float) -> None:
         self.record = record
         self.asked = asked
+        self._checked: CheckedSpec | None = None
         self.seen = seen
         self.asking = 0
         self.target = ""
@@ -67,6 +69,13 @@ class Waiter:
         wanted = self.record.create or self.record.acquire
         assert wanted is not None
         return wanted.spec
+
+    @property
+    def checked(self) -> CheckedSpec:
+        """The same, checked once. Raises InvalidRequest."""
+        if self._checked is None:
+            self._checked = CheckedSpec(self.spec, self.asked)
+        return self._checked
 
     @property
     def duration(self) -> float:

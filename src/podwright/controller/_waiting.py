@@ -256,8 +256,7 @@ class Waiting:
         entry = await partitions.begin_create(
             self._core,
             waiter.caller,
-            request.spec,
-            waiter.asked,
+            waiter.checked,
             taken=taken,
             duration=request.duration,
         )

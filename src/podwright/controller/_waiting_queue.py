@@ -142,12 +142,8 @@ class WaitingQueue:
         if kept is not None and whole:
             kept.lift()
         try:
-            return partitions.place_again(
-                self._core,
-                waiter.spec,
-                waiter.asked,
-                owner=waiter.caller.name,
-                duration=waiter.duration,
+            return partitions.try_place(
+                self._core, waiter.checked, owner=waiter.caller.name, duration=waiter.duration
             )
         except NoCapacity:
             return None

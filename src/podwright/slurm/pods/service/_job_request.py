@@ -8,8 +8,8 @@ from podwright.errors import InvalidRequest
 
 
 class HookJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as the hook describes it, in Slurm's words. problem: what went wrong before the
-    hook's own work, where something did.
+    """A job as the hook describes it, in Slurm's words. user: its owner's name, or number where
+    there is none. problem: what went wrong before the hook's own work, where something did.
 
     ipus: the request, as SPANK handed it over at submission; Slurm lets nobody change it later.
     What only a step says: step (`batch` or `step`), and, where it asked slurmctld, restart and
@@ -36,16 +36,6 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
     step: str = ""
 
     @property
-    def start(self) -> int:
-        """How often Slurm had started the job before."""
-        return self.restart or 0
-
-    @property
-    def owner(self) -> str:
-        """Whose it is: a name, or the number of a user without one."""
-        return self.user or ("" if self.uid is None else str(self.uid))
-
-    @property
     def reference(self) -> str:
         """The job as scontrol must be told it: an array's or a heterogeneous job's own number
         would mean all of it."""
@@ -60,6 +50,8 @@ def hook_job(body: bytes) -> HookJob:
     """The job that a hook's request describes, in text alone. Raises InvalidRequest."""
     try:
         said = msgspec.json.decode(body, type=dict[str, str])
+        if not said.get("user"):
+            said["user"] = said.get("uid", "")
         return msgspec.convert({k: v for k, v in said.items() if v}, HookJob, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{error}", asked="a hook's request") from None

@@ -103,9 +103,9 @@ def _same_job(job: HookJob, known: Listed) -> None:
     """Raises InvalidRequest where Slurm's job of this number is another, or has moved on."""
     if known.uid != -1 and job.uid not in (None, known.uid):
         raise Differs(f"job {job.job} is of user {known.uid}, and this is user {job.uid}'s")
-    if known.restart > job.start:
+    if known.restart > (job.restart or 0):
         raise InvalidRequest(
-            f"this is start {job.start} of job {job.job}, which is over: Slurm has "
+            f"this is start {job.restart or 0} of job {job.job}, which is over: Slurm has "
             f"begun start {known.restart}"
         )
 

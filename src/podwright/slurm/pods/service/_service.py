@@ -96,7 +96,7 @@ class Service(JobCalls):
         if holding is None:
             holding = self._block(book, job, wants.size.bit_length() - 1)
         if not holding.made:
-            holding.restart, holding.uid = job.start, job.uid or 0
+            holding.restart, holding.uid = job.restart or 0, job.uid or 0
             holding.cluster = job.cluster
             holding.submitted = known.submitted if known else 0
             await self._make(book, holding, job, wants.gcds)
@@ -107,7 +107,7 @@ class Service(JobCalls):
         """Nothing is held for the job, and Slurm knows."""
         for book in self.books.values():
             holding = book.holdings.get(job.job)
-            if holding and holding.restart <= job.start:
+            if holding and holding.restart <= (job.restart or 0):
                 await self.give_back(book, holding)
                 await self.counts.synced()
         self.figures.ended += 1
@@ -210,7 +210,7 @@ class Service(JobCalls):
     def _block(self, book: PodBook, job: HookJob, order: int) -> JobHolding:
         """A block. Raises Busy where none of that size is free."""
         while True:
-            holding = book.take(job.job, order, restart=job.start, leader=job.het_job)
+            holding = book.take(job.job, order, restart=job.restart or 0, leader=job.het_job)
             if holding is not None:
                 return holding
             if self.het.give_way():
@@ -230,7 +230,7 @@ class Service(JobCalls):
             num_replicas=job.replicas,
         )
         try:
-            info = await self.server.create(spec, job.uid or 0, job.owner, holding.words)
+            info = await self.server.create(spec, job.uid or 0, job.user, holding.words)
             if info.ready_state is not ReadyState.ACTIVE:
                 await self.server.remove(holding.name, holding.words)
                 raise WrongState(f"machines failed: {'; '.join(info.errors)[:200]}")
@@ -256,7 +256,7 @@ def _is_anothers(holding: JobHolding, job: HookJob, size: int, known: Listed | N
     number that slurmctld has forgotten: killed before it saved them, it gives numbers out again."""
     if not holding.made:  # it was set aside just now
         return holding.size != size
-    if holding.restart < job.start:
+    if holding.restart < (job.restart or 0):
         return True
     submitted = known.submitted if known else 0
     other = submitted and holding.submitted and submitted != holding.submitted

@@ -58,7 +58,7 @@ class HostMapping(Way):
         self._touch(number)
         there = {one.name: one for one in await self._allocations()}
         known = there.get(name)
-        user = job.owner
+        user = job.user
         if known is not None and (
             sorted(known.agents) != sorted(machines) or known.owner not in ("", user)
         ):
@@ -67,7 +67,7 @@ class HostMapping(Way):
             known = None
         if known is None:
             await self._create(name, cluster, machines, user)
-        self._begun[number] = job.start
+        self._begun[number] = job.restart or 0
         self._held[number] = list(machines)
         await comment(self.slurm, job, f"podwright: allocation={name}")
         return f"allocation={name}\n"
@@ -76,7 +76,7 @@ class HostMapping(Way):
         """The job's partitions and its allocation go. What stands in the way is decided: the
         hook takes the hosts out."""
         number = job.job
-        if self._begun.get(number, 0) > job.start:
+        if self._begun.get(number, 0) > (job.restart or 0):
             return
         self._touch(number)
         for one in await self._allocations():

@@ -62,7 +62,7 @@ async def acquire(
         spec=PartitionSpec(name=name, size=size),
         holder=JOB + who.words,
         ttl=TTL,
-        owner=job.owner,
+        owner=job.user,
         owner_uid=job.uid or 0,
     )
     reply = await server.call("Acquire", request, AcquireReply)

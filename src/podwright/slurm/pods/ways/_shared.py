@@ -107,7 +107,7 @@ class SharedService(Service):
         number = job.job
         for book in self.shared.values():
             lease, holding = book.leases.get(number), book.holdings.get(number)
-            if lease and holding and lease.owner != job.owner:
+            if lease and holding and lease.owner != job.user:
                 await self.give_back(book, holding)  # of one that slurmctld has forgotten
         said = await super().give(job)
         for book in self.shared.values():

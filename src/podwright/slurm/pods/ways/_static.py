@@ -50,7 +50,7 @@ class Static(Way):
 
     async def give(self, job: HookJob) -> str:
         """As many partitions of each size as the job's licences say: all of them, or none."""
-        number, restart = job.job, job.start
+        number, restart = job.job, job.restart or 0
         known = await self.listing.job(number)
         await self._refresh()
         mine = self._of(number)
@@ -86,7 +86,7 @@ class Static(Way):
     async def take(self, job: HookJob) -> None:
         """The job's leases end, and Slurm counts what is free."""
         await self._refresh()
-        number, restart = job.job, job.start
+        number, restart = job.job, job.restart or 0
         mine = [name for name in self._of(number) if self._held[name][0].restart <= restart]
         if mine:
             await self._give_back(mine)
@@ -214,7 +214,7 @@ class Static(Way):
         who, lease = self._held[name]
         if known and known.submitted and who.submitted not in (0, known.submitted):
             return True
-        return who.restart < job.start or lease.owner != job.owner
+        return who.restart < (job.restart or 0) or lease.owner != job.user
 
     def _touch(self, name: str) -> None:
         self._clock += 1
