@@ -1,4 +1,4 @@
-"""Another package adds a family with a block rule of its own, and a rule for job scripts."""
+"""Another package adds one thing of each kind, and each is used from where it is installed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ family = "acme-ring"
 [[link_domains]]
 name = "d0"
 machines = ["r1", "r2"]
+"""
+SITE = """
+[[nodes]]
+names = "gpu[1-4]"
+sockets = 2
+cores_per_socket = 8
+gpus = { type = "h100", count = 8, memory = 80 }
 """
 
 
@@ -81,6 +88,67 @@ def test_a_family_places_by_its_own_rule(installed: Path, tmp_path: Path) -> Non
     assert said[1] == "rings are given out whole, 4 devices each (4,)"
     assert said[0] != said[2].rpartition(" ")[0]
     assert said[2].endswith(" 0")
+
+
+def test_a_driver_is_served_and_a_guard_is_set_up(installed: Path) -> None:
+    program = (
+        "import asyncio\n"
+        "from podwright.cli import _agent_gpus, vipu_agent\n"
+        "parse = vipu_agent.build_parser().parse_args\n"
+        "machine = vipu_agent._added(parse(['--driver', 'acme', '--machine', 'm1']))\n"
+        "report = asyncio.run(machine.describe())\n"
+        "print(report.name, report.family, len(report.devices), report.devices[0].chip_id)\n"
+        "(guard,) = _agent_gpus._made(parse(['--gpus', '--guard', 'acme-lock']), [])\n"
+        "print(type(guard).__name__)\n"
+    )
+    driven, guard = run(installed, "-c", program).splitlines()
+    assert driven.startswith("m1 acme-ring 4 ACME")
+    assert guard == "Lock"
+
+
+def test_a_store_is_opened_by_its_scheme(installed: Path) -> None:
+    program = (
+        "import asyncio\n"
+        "from podwright.store import Put, open_store\n"
+        "store = open_store('acme://here')\n"
+        "async def main():\n"
+        "    await store.open()\n"
+        "    await store.commit([Put('a', 'b', b'c')])\n"
+        "    print(sorted((await store.read()).records))\n"
+        "asyncio.run(main())\n"
+    )
+    assert run(installed, "-c", program) == "[('a', 'b')]\n"
+
+
+def test_a_launcher_starts_a_program(installed: Path) -> None:
+    words = ["--launcher", "acme", "--offline-mode", "yes", "--num-replicas", "1"]
+    program = [sys.executable, "-c", "import os; print('ACME is', os.environ['ACME'])"]
+    said = run(installed, "-m", "podwright.cli.poprun", *words, *program)
+    assert "Acme's launcher starts them" in said
+    assert "ACME is yes" in said
+
+
+def test_a_health_check_is_in_the_table_and_finds(installed: Path) -> None:
+    health = ("-m", "podwright.cli.podwright", "node", "health")
+    assert "acme-label" in run(installed, *health, "--list")
+    program = (
+        "from types import SimpleNamespace as Like\n"
+        "from podwright.slurm.gpus.health import CheckContext, all_checks\n"
+        "seen = Like(inventory=Like(host='n1'))\n"
+        "context = CheckContext(seen, None, None, (), 0.0)\n"
+        "print(*(wrong.problem for wrong in all_checks()['acme-label'].find(context)))\n"
+    )
+    assert run(installed, "-c", program) == "is called n1\n"
+
+
+def test_a_template_is_rendered(installed: Path, tmp_path: Path) -> None:
+    template = ("-m", "podwright.cli.podwright", "slurm", "template")
+    assert "say hello from each node" in run(installed, *template, "--list")
+    site = tmp_path / "site.toml"
+    site.write_text(SITE)
+    script = run(installed, *template, "acme-hello", "--nodes", "2", "--inventory", str(site))
+    assert "#SBATCH --nodes=2" in script
+    assert "#SBATCH --gpus-per-node=8" in script
 
 
 def test_slurm_is_told_the_familys_own_sizes(installed: Path) -> None:

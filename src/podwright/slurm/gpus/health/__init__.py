@@ -3,6 +3,7 @@
 from podwright.slurm.gpus.health._at_slurm import Checked, check
 from podwright.slurm.gpus.health._findings import LEVELS, Finding, Report, reason
 from podwright.slurm.gpus.health._gate import Outcome
+from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._settings import PLACE, Settings, SiteScript, read_settings
 from podwright.slurm.gpus.health._show import checks, prometheus, text
 from podwright.slurm.gpus.health._state import FOLDER, forget, forgotten, replace
@@ -15,12 +16,14 @@ __all__ = [
     "PLACE",
     "XIDS",
     "Check",
+    "CheckContext",
     "Checked",
     "Finding",
     "Outcome",
     "Report",
     "Settings",
     "SiteScript",
+    "Wrong",
     "all_checks",
     "check",
     "checks",

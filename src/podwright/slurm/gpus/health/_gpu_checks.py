@@ -25,7 +25,7 @@ class Wrong(NamedTuple):
     level: str = ""
 
 
-class Asked(NamedTuple):
+class CheckContext(NamedTuple):
     """What a check may look at. like: this node as it should be; others: nodes of its kind."""
 
     seen: Seen
@@ -40,7 +40,7 @@ def name(seen: SeenGpu) -> str:
     return f"GPU {seen.gpu.index}"
 
 
-def library(asked: Asked) -> Iterator[Wrong]:
+def library(asked: CheckContext) -> Iterator[Wrong]:
     """The vendors' libraries answer."""
     for note in asked.seen.inventory.notes:
         yield Wrong(
@@ -51,7 +51,7 @@ def library(asked: Asked) -> Iterator[Wrong]:
         )
 
 
-def gpus(asked: Asked) -> Iterator[Wrong]:
+def gpus(asked: CheckContext) -> Iterator[Wrong]:
     """All are there."""
     there = {seen.gpu.bus: seen for seen in asked.seen.gpus}
     if asked.like:
@@ -78,7 +78,7 @@ def _missing(part: str, problem: str) -> Wrong:
     )
 
 
-def gpu_memory(asked: Asked) -> Iterator[Wrong]:
+def gpu_memory(asked: CheckContext) -> Iterator[Wrong]:
     """Each has the memory that it should have."""
     like = {gpu.bus: gpu.memory for gpu in asked.like.gpus} if asked.like else {}
     for seen in asked.seen.gpus:
@@ -92,7 +92,7 @@ def gpu_memory(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def driver(asked: Asked) -> Iterator[Wrong]:
+def driver(asked: CheckContext) -> Iterator[Wrong]:
     """The driver is that of other nodes of this kind."""
     for vendor, version in asked.seen.inventory.drivers.items():
         wanted = asked.settings.expect.driver or _most(
@@ -107,7 +107,7 @@ def driver(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def firmware(asked: Asked) -> Iterator[Wrong]:
+def firmware(asked: CheckContext) -> Iterator[Wrong]:
     """The firmware of all GPUs of one kind is the same."""
     kinds: dict[str, list[SeenGpu]] = {}
     for seen in asked.seen.gpus:
@@ -135,7 +135,7 @@ def _most(words: Iterable[str]) -> str:
     return word if 2 * count > counted.total() else ""
 
 
-def xids(asked: Asked) -> Iterator[Wrong]:
+def xids(asked: CheckContext) -> Iterator[Wrong]:
     """No error code of the driver's since it was loaded."""
     for seen in asked.seen.gpus:
         numbers = {told.number: told for told in seen.xids}
@@ -158,7 +158,7 @@ def xids(asked: Asked) -> Iterator[Wrong]:
         )
 
 
-def ecc(asked: Asked) -> Iterator[Wrong]:
+def ecc(asked: CheckContext) -> Iterator[Wrong]:
     """No memory errors that were not corrected; correction is on where others have it on."""
     for seen in asked.seen.gpus:
         wrong = seen.health.ecc_uncorrected or 0
@@ -181,7 +181,7 @@ def ecc(asked: Asked) -> Iterator[Wrong]:
                 )
 
 
-def row_remap(asked: Asked) -> Iterator[Wrong]:
+def row_remap(asked: CheckContext) -> Iterator[Wrong]:
     """No row of its memory waits to be replaced, or could not be."""
     for seen in asked.seen.gpus:
         state = seen.health.row_remap
@@ -202,7 +202,7 @@ def row_remap(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def recovery(asked: Asked) -> Iterator[Wrong]:
+def recovery(asked: CheckContext) -> Iterator[Wrong]:
     """The driver asks for no reset and no reboot."""
     for seen in asked.seen.gpus:
         if seen.condition.recovery not in ("", "none"):
@@ -214,7 +214,7 @@ def recovery(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def nvlink(asked: Asked) -> Iterator[Wrong]:
+def nvlink(asked: CheckContext) -> Iterator[Wrong]:
     """All NVLinks are up, as many and as fast as they should be."""
     expect = asked.settings.expect
     most = max((sum(seen.condition.nvlinks) for seen in asked.seen.gpus), default=0)
@@ -243,7 +243,7 @@ def nvlink(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def pcie(asked: Asked) -> Iterator[Wrong]:
+def pcie(asked: CheckContext) -> Iterator[Wrong]:
     """Each GPU's link to the host has all its lanes."""
     for seen in asked.seen.gpus:
         if 0 < seen.link.width < seen.link.widest:
@@ -255,7 +255,7 @@ def pcie(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def temperature(asked: Asked) -> Iterator[Wrong]:
+def temperature(asked: CheckContext) -> Iterator[Wrong]:
     """None is too hot."""
     for seen in asked.seen.gpus:
         if (seen.sample.celsius or 0) > asked.limit:
@@ -267,7 +267,7 @@ def temperature(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def clocks(asked: Asked) -> Iterator[Wrong]:
+def clocks(asked: CheckContext) -> Iterator[Wrong]:
     """No GPU's clocks are held down by heat or power."""
     for seen in asked.seen.gpus:
         if seen.condition.slowed:
@@ -279,7 +279,7 @@ def clocks(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def persistence(asked: Asked) -> Iterator[Wrong]:
+def persistence(asked: CheckContext) -> Iterator[Wrong]:
     """The driver stays loaded between jobs."""
     off = [seen for seen in asked.seen.gpus if seen.condition.persistence is False]
     if off:
@@ -291,7 +291,7 @@ def persistence(asked: Asked) -> Iterator[Wrong]:
         )
 
 
-def fabric(asked: Asked) -> Iterator[Wrong]:
+def fabric(asked: CheckContext) -> Iterator[Wrong]:
     """Fabric Manager and IMEX run where they belong, and every GPU has joined its fabric."""
     running, expect = asked.seen.programs, asked.settings.expect
     wanted = asked.seen.switches if expect.fabric_manager is None else expect.fabric_manager
@@ -321,7 +321,7 @@ def fabric(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def adapters(asked: Asked) -> Iterator[Wrong]:
+def adapters(asked: CheckContext) -> Iterator[Wrong]:
     """Network adapters are there, up, and as fast and as wide as they should be."""
     there = {seen.nic.name: seen for seen in asked.seen.nics}
     for nic in asked.like.nics if asked.like else ():
@@ -359,7 +359,7 @@ def _adapter(part: str, problem: str) -> Wrong:
     )
 
 
-def processes(asked: Asked) -> Iterator[Wrong]:
+def processes(asked: CheckContext) -> Iterator[Wrong]:
     """No process holds a GPU that is of no job, on a node of Slurm's."""
     if "slurmd" not in asked.seen.programs:
         return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.slurm.gpus.health._gpu_checks import Asked, Wrong
+from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._kernel import REMOTE
 from podwright.slurm.gpus.health._probe import Answer
 
 _LOCAL = ("ext4", "xfs", "btrfs", "ext3", "zfs")
 
 
-def memory(asked: Asked) -> Iterator[Wrong]:
+def memory(asked: CheckContext) -> Iterator[Wrong]:
     """All of the host's memory is there, and none of it is broken."""
     seen = asked.seen
     total = seen.memory.get("MemTotal", 0) >> 10
@@ -40,7 +40,7 @@ def memory(asked: Asked) -> Iterator[Wrong]:
         )
 
 
-def disks(asked: Asked) -> Iterator[Wrong]:
+def disks(asked: CheckContext) -> Iterator[Wrong]:
     """Local disks answer, have room, and can be written."""
     for name, state in asked.seen.bad_disks.items():
         yield Wrong(
@@ -83,7 +83,7 @@ def _shares(answer: Answer) -> Iterator[tuple[str, float | None]]:
         yield "inodes", 100 * free / inodes if inodes else None
 
 
-def mounts(asked: Asked) -> Iterator[Wrong]:
+def mounts(asked: CheckContext) -> Iterator[Wrong]:
     """File servers answer in time, and what must be mounted is."""
     seen = asked.seen
     there = {mount.path: mount for mount in seen.mounts}
@@ -110,7 +110,7 @@ def mounts(asked: Asked) -> Iterator[Wrong]:
             )
 
 
-def clock(asked: Asked) -> Iterator[Wrong]:
+def clock(asked: CheckContext) -> Iterator[Wrong]:
     """The clock is set by somebody, and near to the right time."""
     found = asked.seen.clock
     if found.synchronised is False:
@@ -127,7 +127,7 @@ def clock(asked: Asked) -> Iterator[Wrong]:
     )
 
 
-def scripts(asked: Asked) -> Iterator[Wrong]:
+def scripts(asked: CheckContext) -> Iterator[Wrong]:
     """The site's own scripts. One that is broken or late warns, and drains nothing."""
     for script in asked.settings.scripts:
         answer = asked.seen.scripts.get(script.name, Answer(127, "did not run"))

@@ -13,7 +13,7 @@ from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 from podwright.slurm.gpus.health import _gpu_checks as gpu
 from podwright.slurm.gpus.health import _host_checks as host
 from podwright.slurm.gpus.health._findings import Finding, Report
-from podwright.slurm.gpus.health._gpu_checks import Asked, Wrong
+from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._seen import Seen, look
 from podwright.slurm.gpus.health._settings import Settings
 
@@ -22,7 +22,7 @@ class Check(NamedTuple):
     """One row. level: of its findings, where they do not say another. limit: its bound; 0: none.
     unit: of the bound."""
 
-    find: Callable[[Asked], Iterable[Wrong]]
+    find: Callable[[CheckContext], Iterable[Wrong]]
     level: str
     limit: float = 0.0
     unit: str = ""
@@ -80,7 +80,7 @@ def judge(
         if said.level == "off" or name in left:
             continue
         limit = check.limit if said.limit is None else said.limit
-        for wrong in check.find(Asked(seen, settings, like, same, limit)):
+        for wrong in check.find(CheckContext(seen, settings, like, same, limit)):
             if wrong.part in said.ignore:
                 continue
             level = wrong.level or check.level

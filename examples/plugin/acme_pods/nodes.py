@@ -1,0 +1,20 @@
+"""Acme's health check of a node, and its job script."""
+
+from collections.abc import Iterator
+
+from podwright.slurm.gpus.health import Check, CheckContext, Wrong
+from podwright.slurm.gpus.templates import Template
+
+
+def label(context: CheckContext) -> Iterator[Wrong]:
+    """The node's name says that it is Acme's."""
+    host = context.seen.inventory.host
+    if not host.startswith("acme"):
+        yield Wrong("", f"is called {host}", "Nobody finds it.", "Rename it.", "warn")
+
+
+LABEL = Check(label, "warn")
+HELLO = Template(
+    "say hello from each node",
+    "#!/bin/bash\n#SBATCH --nodes=@NODES@\n#SBATCH --gpus-per-node=@TYPE@@GPUS@\nsrun hostname\n",
+)
