@@ -11,6 +11,10 @@ from tests.outer.gpu.ill import DRIVER, IllLab, wait_idle
 from tests.outer.lab import poll, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+#: For what is Slurm's least part, and all nodes' at once.
+mostly_newest = pytest.mark.parametrize(
+    "lab", [pytest.param("oldest", marks=pytest.mark.soak), "newest"], indirect=True
+)
 
 
 @pytest.fixture(scope="module", params=["oldest", "newest"])
@@ -42,6 +46,7 @@ def test_one_ill_node_is_drained_and_given_back(lab: IllLab) -> None:
     assert lab.drained() == {"n2": "Bob: fan"}
 
 
+@mostly_newest
 def test_what_a_person_took_over_is_not_given_back(lab: IllLab) -> None:
     lab.gpu("n4", "xid = 79")
     lab.check("n4")
@@ -52,6 +57,7 @@ def test_what_a_person_took_over_is_not_given_back(lab: IllLab) -> None:
     assert list(lab.drained()) == ["n4"]
 
 
+@mostly_newest
 def test_a_driver_update_on_all_nodes_drains_one(lab: IllLab) -> None:
     lab.drivers("580.65.06")
     ends = list(lab.check().values())
@@ -65,6 +71,7 @@ def test_a_driver_update_on_all_nodes_drains_one(lab: IllLab) -> None:
     assert lab.drained() == {}
 
 
+@mostly_newest
 def test_a_file_server_that_hangs_drains_one_and_hangs_no_check(lab: IllLab) -> None:
     lab.hang()
     text = f'[expect]\nmounts = ["{lab.home}"]\n'
@@ -78,6 +85,7 @@ def test_a_file_server_that_hangs_drains_one_and_hangs_no_check(lab: IllLab) -> 
     assert lab.drained() == {}
 
 
+@mostly_newest
 def test_a_broken_check_drains_none_and_a_wrong_one_at_most_one(lab: IllLab) -> None:
     lab.settings_of('[[scripts]]\nname = "site"\ncommand = ["/no/such/check"]\n')
     assert set(lab.check("n1", "n2").values()) == {"Slurm: fit"}

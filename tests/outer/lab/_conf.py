@@ -16,7 +16,7 @@ def base(
         "SlurmdUser": "root",
         "AuthType": "auth/munge",
         # cred_expire also decides how long a requeued job waits (121 s by default).
-        "AuthInfo": f"socket={folder}/munge.socket,cred_expire=6",
+        "AuthInfo": f"socket={folder}/munge.socket,cred_expire=5",
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool/%n",
         "SlurmctldPidFile": f"{folder}/log/slurmctld.pid",

@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 SOAK = os.environ.get("PODWRIGHT_SOAK") == "1"
 WAITING = 300 if SOAK else 60
 #: Seconds for which jobs come; the share of the pod that they ask for; how long one takes.
-LOAD_S = 300 if SOAK else 12
+LOAD_S = 300 if SOAK else 8
 SHARE = 0.85
-LENGTH_S = 15 if SOAK else 8
+LENGTH_S = 15 if SOAK else 5
 FRAGMENTS = 64 if SOAK else 16
 
 
