@@ -12,7 +12,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,13 +59,14 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[NativeLab]:
     with NativeLab(nodes=2, cpus=16, conf=conf, lines=lines, release=slurm) as made:
         yield made
     if len(rows) == len(ALL) * 2:
-        TABLE.write_text(HEAD + "".join(map(row, ALL)))
+        found = {name: [rows[each, name] for each in RELEASES] for name in ALL}
+        TABLE.write_text(HEAD + "".join(row(name, ends) for name, ends in found.items()))
 
 
-def row(name: str) -> str:
-    """A line of the table."""
+def row(name: str, ends: Sequence[tuple[str, int, int]]) -> str:
+    """A line of the table. ends: of a case, on oldest and newest."""
     what, when, _ = ALL[name]
-    outcomes, leaked, twice = zip(*(rows[release, name] for release in RELEASES), strict=True)
+    outcomes, leaked, twice = zip(*ends, strict=True)
     second = "the same" if outcomes[1] == outcomes[0] else outcomes[1]
     cells = (what, when, outcomes[0], second, str(sum(leaked)), str(sum(twice)))
     return "| " + " | ".join(cells) + " |\n"
@@ -416,13 +417,6 @@ class Watch(Looking):
             seen = Counter(self._lab.taken())
             self.twice |= {device for device, count in seen.items() if count > 1}
             self.looks += 1
-
-
-def settled(lab: NativeLab, name: str) -> str:
-    """The table's row of a case."""
-    what, when, _ = ALL[name]
-    outcome, leaked, twice = put_through(lab, name)
-    return f"| {what} | {when} | {outcome} | {leaked} | {twice} |\n"
 
 
 def put_through(lab: NativeLab, name: str) -> tuple[str, int, int]:

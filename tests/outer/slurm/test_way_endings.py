@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.outer.lab import release
 from tests.outer.slurm.native import NativeLab
-from tests.outer.slurm.test_endings import CASES, settled
+from tests.outer.slurm.test_endings import CASES, RELEASES, put_through, row
 from tests.outer.slurm.ways import MappingLab, SharedLab, StaticLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -18,8 +19,9 @@ TABLE = Path(__file__).parents[3] / "docs/slurm/crashes-ways.md"
 HEAD = """# The crash matrix of the documented ways
 
 Written by `tests/outer/slurm/test_way_endings.py` (all of it under `make soak`), by real jobs on
-Slurm 22.05.8. The cases are those of [native mode](crashes.md); leaked and given twice are counted
-in what the way gives: machines of allocations, partitions, devices of leases.
+Slurm 22.05.8 and 26.05.5. The cases are those of [native mode](crashes.md); leaked and given twice
+are counted in what the way gives: machines of allocations, partitions, devices of leases. Both are
+sums of the two runs.
 """
 LABS = {"host-mapping": MappingLab, "static": StaticLab, "shared": SharedLab}
 #: Slurm counts nothing there: it has no reservation, and jobs start whether anybody serves or not.
@@ -39,13 +41,14 @@ def names(mode: str) -> list[str]:
     return [name for name in CASES if mode != "host-mapping" or name not in UNCOUNTED]
 
 
-rows: dict[tuple[str, str], str] = {}
-WANTED = [(mode, name) for mode in LABS for name in names(mode)]
+#: What happened, leaked, given twice: of each release, mode and case.
+rows: dict[tuple[str, str, str], tuple[str, int, int]] = {}
+WANTED = [(each, mode, name) for each in RELEASES for mode in LABS for name in names(mode)]
 
 
 @pytest.fixture(scope="module")
-def clusters() -> Iterator[dict[str, NativeLab]]:
-    made: dict[str, NativeLab] = {}
+def clusters() -> Iterator[dict[tuple[str, str], NativeLab]]:
+    made: dict[tuple[str, str], NativeLab] = {}
     yield made
     for lab in made.values():
         lab.stop()
@@ -53,20 +56,22 @@ def clusters() -> Iterator[dict[str, NativeLab]]:
         parts = [HEAD]
         for mode in LABS:
             parts.append(f"\n## {mode}\n\n| what ends | when | what happens to the job ")
-            parts.append("| leaked | given twice |\n|---|---|---|---|---|\n")
-            parts += [rows[mode, name] for name in names(mode)]
+            parts.append("| on 26.05.5 | leaked | given twice |\n|---|---|---|---|---|---|\n")
+            for name in names(mode):
+                parts.append(row(name, [rows[each, mode, name] for each in RELEASES]))
         TABLE.write_text("".join(parts))
 
 
-@pytest.mark.parametrize(("mode", "name"), WANTED)
+@pytest.mark.parametrize(("slurm", "mode", "name"), WANTED)
 def test_any_ending_returns_the_devices(
-    mode: str, name: str, clusters: dict[str, NativeLab]
+    slurm: str, mode: str, name: str, clusters: dict[tuple[str, str], NativeLab]
 ) -> None:
-    if mode not in clusters:
+    if (slurm, mode) not in clusters:
         for lab in clusters.values():
             lab.stop()  # one at a time
         clusters.clear()
         conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
-        lab = clusters[mode] = LABS[mode](nodes=2, cpus=16, conf=conf, patience=20.0)
+        lab = LABS[mode](nodes=2, cpus=16, conf=conf, patience=20.0, release=release(slurm))
+        clusters[slurm, mode] = lab
         lab.start()
-    rows[mode, name] = settled(clusters[mode], name)
+    rows[slurm, mode, name] = put_through(clusters[slurm, mode], name)
