@@ -98,7 +98,7 @@ async def test_an_estimate_that_runs_down_is_no_change() -> None:
 
 async def test_two_pages_are_one_look_and_each_gets_the_whole_and_then_changes() -> None:
     lists, counted = Lists(), [0]
-    live = Live(lists, lambda: counted[0])
+    live = Live(lambda: take(lists, lambda: 0.0), lambda: counted[0])
     one, two = live.events(), live.events()
     assert (await told(one))[0] == "all"
     assert (await told(two))[0] == "all"
@@ -118,7 +118,7 @@ async def test_two_pages_are_one_look_and_each_gets_the_whole_and_then_changes()
 
 async def test_one_that_does_not_read_costs_little_and_gets_the_whole() -> None:
     lists, counted = Lists(), [0]
-    live = Live(lists, lambda: counted[0])
+    live = Live(lambda: take(lists, lambda: 0.0), lambda: counted[0])
     slow, quick = live.events(), live.events()
     assert (await told(slow))[0] == "all"
     assert (await told(quick))[0] == "all"
@@ -137,7 +137,7 @@ async def test_one_that_does_not_read_costs_little_and_gets_the_whole() -> None:
 
 async def test_a_server_that_cannot_say_is_away_and_comes_back_whole() -> None:
     lists, counted = Lists(), [0]
-    live = Live(lists, lambda: counted[0])
+    live = Live(lambda: take(lists, lambda: 0.0), lambda: counted[0])
     page = live.events()
     assert (await told(page))[0] == "all"
     lists.away = "this server stands by"
@@ -152,7 +152,7 @@ async def test_a_server_that_cannot_say_is_away_and_comes_back_whole() -> None:
 
 async def test_nobody_looks_where_nobody_reads() -> None:
     lists = Lists()
-    live = Live(lists, lambda: 0)
+    live = Live(lambda: take(lists, lambda: 0.0), lambda: 0)
     page = live.events()
     await told(page)
     await page.aclose()

@@ -11,7 +11,7 @@ from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role, Visible
 from podwright.errors import Fenced, Unavailable
 from podwright.fabric import preset
-from podwright.page import KEEP, Past
+from podwright.history import KEEP, Past
 from podwright.server import Identity, Server
 from podwright.server._recorder import MINUTE, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row

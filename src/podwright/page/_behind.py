@@ -71,3 +71,15 @@ class Server(Protocol):
     def describe(self) -> dict[str, object]:
         """The server, for the page's head."""
         ...
+
+
+class Minutes(Protocol):
+    """What was. All raise wire.PodwrightError."""
+
+    async def series(self, since: int, until: int, step: int) -> Any:
+        """Sums of minutes since 1970, a point for each step."""
+        ...
+
+    async def at(self, when: int, *, own: str | None = None) -> Any:
+        """What was at a minute since 1970. own: the name of one who sees no others' things."""
+        ...

@@ -28,7 +28,8 @@ POLICY: Final = (
 
 
 class Files:
-    """headers: those of every answer that is the page's."""
+    """headers: those of every answer that is the page's. index: its first file; views: the first
+    words of addresses that show it."""
 
     headers: Final[tuple[tuple[bytes, bytes], ...]] = (
         (b"content-security-policy", POLICY.encode()),
@@ -39,15 +40,16 @@ class Files:
         (b"cross-origin-resource-policy", b"same-origin"),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, index: str = "index.html", views: frozenset[str] = VIEWS) -> None:
+        self._index, self._views = f"/static/{index}", views
         #: By path: kind, body, tag. Read when somebody first asks.
         self._known: dict[str, tuple[str, bytes, bytes]] = {}
 
     def answer(self, request: HttpRequest) -> Reply | None:
         """A file, or None where there is none of that path."""
         path = request.path
-        if path == "/" or path.split("/")[1] in VIEWS:
-            path = "/static/index.html"
+        if path == "/" or path.split("/")[1] in self._views:
+            path = self._index
         if not path.startswith("/static/"):
             return None
         if not self._known:

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 import msgspec
 
 from podwright.errors import PodwrightError
-from podwright.page._snapshot import Ask, changes, take
+from podwright.page._snapshot import changes
 
 INTERVAL: Final = 0.2  #: seconds between two looks
 SHARE: Final = 10.0  #: a look that took t seconds is followed by a pause of at least SHARE x t
@@ -27,20 +27,18 @@ _encode = msgspec.json.Encoder(order=None).encode
 
 
 class Live:
-    """A view. ask: the caller's lists. counted: grows with every change that the server knows of.
-
-    now: seconds since 1970. clock: seconds, never backwards.
+    """A view. look: all that there is to see; raises wire.PodwrightError where nothing can be said.
+    counted: grows with every change that is known of. clock: seconds, never backwards.
     """
 
     def __init__(
         self,
-        ask: Ask,
+        look: Callable[[], Awaitable[dict[str, dict[str, object]]]],
         counted: Callable[[], int],
         *,
-        now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ask, self._counted, self._now, self._clock = ask, counted, now, clock
+        self._take, self._counted, self._clock = look, counted, clock
         self._snapshot: dict[str, dict[str, object]] = {}
         self._revision = 0
         self._whole = b""
@@ -105,7 +103,7 @@ class Live:
 
     async def _look_once(self) -> None:
         try:
-            after = await take(self._ask, self._now)
+            after = await self._take()
         except PodwrightError as error:
             if error.problem != self._away:
                 self._away = error.problem

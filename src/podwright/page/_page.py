@@ -18,12 +18,12 @@ import msgspec
 
 from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, Unauthenticated
 from podwright.http import HttpRequest, Reply
-from podwright.page._behind import Server, Who
+from podwright.page._behind import Minutes, Server, Who
 from podwright.page._files import Files
 from podwright.page._live import Live
-from podwright.page._past import Past, minute_of, span_of
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
+from podwright.page._span import minute_of, span_of
 
 COOKIE: Final = "podwright_session"
 BODY: Final = 16 * 1024  #: bytes of a request
@@ -54,7 +54,7 @@ class Page:
         *,
         safe_login: bool = True,
         secure_cookie: bool = False,
-        past: Past | None = None,
+        past: Minutes | None = None,
     ) -> None:
         self._server, self._status = server, status
         self._safe_login, self._secure_cookie = safe_login, secure_cookie
@@ -131,7 +131,9 @@ class Page:
         if view is None:
             if len(self._views) >= VIEWS:
                 self._views = {key: one for key, one in self._views.items() if len(one)}
-            view = Live(lambda method: self._server.listed(who, method), self._server.counted)
+            view = Live(
+                lambda: take(partial(self._server.listed, who), time.time), self._server.counted
+            )
             self._views[name] = view
         events = self._while_seen(view.events(), who, _cookie(request))
         return Reply(200, events, "text/event-stream", self._files.headers)

@@ -9,7 +9,8 @@ import msgspec
 from podwright._version import __version__
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
-from podwright.page import Page, Past, Who
+from podwright.history import Past
+from podwright.page import Page, Who
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS
 from podwright.server._identity import ANONYMOUS

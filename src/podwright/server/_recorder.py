@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from podwright.errors import Fenced, PodwrightError
-from podwright.page import KEEP, MINUTE_TOPICS, MOST, Writer, take
+from podwright.history import KEEP, MOST, TOPICS, Writer
+from podwright.page import take
 from podwright.store import History
 
 _log = logging.getLogger("podwright.server")
@@ -77,10 +78,10 @@ class Recorder:
         epoch, counted = self._epoch(), self._counted()
         snapshot = None
         if self._seen != (epoch, counted):
-            snapshot = await take(self._ask, self._now, topics=MINUTE_TOPICS)
+            snapshot = await take(self._ask, self._now, topics=TOPICS)
         if self._last and at > self._last + 1:
             self._writer.forget()  # it stood still
-            snapshot = snapshot or await take(self._ask, self._now, topics=MINUTE_TOPICS)
+            snapshot = snapshot or await take(self._ask, self._now, topics=TOPICS)
         row = await asyncio.to_thread(self._writer.add, at, snapshot)
         await self._history.write(row, since=at - KEEP, most=MOST, epoch=epoch)
         self._seen, self._last = (epoch, counted), at

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from podwright.page import KEEP, Writer
+from podwright.history import KEEP, Writer
 from podwright.store import SQLiteHistory
 from tests.outer.page.conftest import Site
 

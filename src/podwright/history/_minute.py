@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Final
 
-from podwright.page._snapshot import Changes, Snapshot
+from podwright.page import Changes, Snapshot
 
 #: What a minute's sums are, in order; then, for 1, 2, 4, ... devices, how many such blocks fit.
 SUMS: Final = ("used", "free", "waiting", "down", "failed")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from podwright.errors import InvalidRequest, NotFound
-from podwright.page import KEEP, Past, Writer
-from podwright.page._past import minute_of, span_of
+from podwright.history import KEEP, Past, Writer
+from podwright.page._span import minute_of, span_of
 from podwright.store import MemoryHistory
 
 NOW = 29_000_000 // 60 * 60  # minutes since 1970, at a full hour

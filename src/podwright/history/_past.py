@@ -7,8 +7,6 @@ line for each minute that something had changed in. Both are compressed JSON wit
 from __future__ import annotations
 
 import asyncio
-import re
-import urllib.parse
 import zlib
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -16,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
-from podwright.page._minute import SUMS, applied, minute, snapshot_of
-from podwright.page._snapshot import Snapshot, changes
+from podwright.history._minute import SUMS, applied, minute, snapshot_of
+from podwright.page import Snapshot, changes
 from podwright.store import History, Row
 
 KEEP: Final = 30 * 24 * 60  #: minutes
@@ -108,34 +106,6 @@ class Past:
             )
         topics = await asyncio.to_thread(_read, row, when, own)
         return {"time": when * 60, "topics": topics}
-
-
-def span_of(query: str, now: float) -> tuple[int, int, int]:
-    """since, until and step of a query, in minutes: by default the last hour by the minute.
-
-    Raises InvalidRequest."""
-    said = _said(query, "since", "until", "step")
-    until = said.get("until", int(now)) // 60 + 1
-    since = said.get("since", (until - 60) * 60) // 60
-    return since, until, max(1, said.get("step", 60) // 60)
-
-
-def minute_of(query: str) -> int:
-    """`time` of a query, in minutes. Raises InvalidRequest."""
-    said = _said(query, "time")
-    if "time" not in said:
-        raise InvalidRequest("no time is named", would_work="?time=SECONDS, since 1970")
-    return said["time"] // 60
-
-
-def _said(query: str, *known: str) -> dict[str, int]:
-    said = urllib.parse.parse_qs(query, keep_blank_values=True)
-    for name, values in said.items():
-        if name not in known or len(values) > 1 or not re.fullmatch(r"\d{1,11}", values[0], re.A):
-            raise InvalidRequest(
-                f"{name[:40]!r} is not asked so", would_work=f"{', '.join(known)}: seconds, once"
-            )
-    return {name: int(values[0]) for name, values in said.items()}
 
 
 def _read(row: Row, when: int, own: str | None) -> dict[str, dict[str, Any]]:
