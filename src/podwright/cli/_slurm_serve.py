@@ -25,6 +25,12 @@ def add_parser(verbs: Any) -> None:
         default="",
         help="what stands in front of each of Slurm's commands, quoted as for a shell",
     )
+    parser.add_argument(
+        "--web",
+        metavar="[HOST:]PORT",
+        help="serve a page of GPU nodes instead: nodes, GPUs by job, what waits and why; needs "
+        "no --site and no vipu-server, changes nothing, and answers on loopback (127.0.0.1)",
+    )
     parser.set_defaults(run_slurm=_run)
 
 
@@ -36,6 +42,9 @@ def _run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from podwright.hosts import tell_ready
+
+    if arguments.web is not None:
+        return _web(arguments)
     from podwright.slurm.pods import ways
     from podwright.slurm.pods.service import load, serve
 
@@ -45,4 +54,35 @@ def _run(arguments: argparse.Namespace) -> int:
     site = load(Path(arguments.site))
     prefix = shlex.split(arguments.command_prefix)
     asyncio.run(serve(site, prefix=prefix, make=ways.work, ready=tell_ready))
+    return 0
+
+
+def _web(arguments: argparse.Namespace) -> int:
+    import asyncio
+    import shlex
+
+    from podwright.errors import InvalidRequest, Unavailable
+    from podwright.hosts import tell_ready
+    from podwright.slurm.site.ask import ask_slurm
+    from podwright.slurm.site.commands import SlurmCommands
+
+    host, _, port = arguments.web.rpartition(":")
+    if not (port.isdecimal() and int(port) < 65536):
+        raise InvalidRequest(
+            f"{arguments.web[:80]!r} is no port", asked="--web", would_work="--web 8092"
+        )
+    try:
+        from podwright.slurm.gpus.nodespage import Looker, serve
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"{error.name} is missing here", would_work="pip install 'podwright[pods]'"
+        ) from None
+    prefix = shlex.split(arguments.command_prefix)
+
+    def ready(address: str) -> None:
+        print(f"GPU nodes: {address}", flush=True)
+        tell_ready()
+
+    looker = Looker(SlurmCommands(prefix), lambda words: ask_slurm([*prefix, *words]))
+    asyncio.run(serve(looker, host.strip("[]") or "127.0.0.1", int(port), ready))
     return 0

@@ -1,0 +1,98 @@
+"""The page over HTTP: files and one stream, to read only, on loopback alone.
+
+Whoever reaches it sees what squeue and sinfo show; what PrivateData hides is shown to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from podwright import __version__
+from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.hosts import is_loopback
+from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
+from podwright.page import Files, Live
+from podwright.slurm.gpus.nodespage._look import Looker
+
+_VIEWS: Final = frozenset({"nodes", "running", "queue"})
+_LIMITS: Final = Limits(connections=1024, each=512, idle=15.0, body=0, held=1, patience=0.0)
+
+
+class NodesPage:
+    """Answers GET."""
+
+    def __init__(self, looker: Looker) -> None:
+        self._files = Files("nodes.html", _VIEWS)
+        self._looker = looker
+        self._live = Live(looker.topics, lambda: 0)
+        self._server = HttpServer(self._answer, _LIMITS)
+        self._names: set[str] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Answer at this address; port 0 takes a free one. Returns the port.
+
+        Raises InvalidRequest beyond loopback, wire.Unavailable when it cannot be had.
+        """
+        if not is_loopback(host):
+            raise InvalidRequest(
+                f"{host} is reachable from other machines, whose users nobody checks",
+                asked=f"serve the page on {host}",
+                would_work="127.0.0.1, and ssh -L, or a proxy that asks who comes",
+            )
+        try:
+            listener = await listen(host, port)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
+                would_work="another --web, or 0 for a free port",
+            ) from None
+        await self._server.start(listener)
+        self._names = {host, "localhost", "127.0.0.1", "[::1]"}
+        return int(listener.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Accept no more."""
+        await self._live.close()
+        await self._server.stop(1.0)
+
+    async def _answer(self, request: HttpRequest) -> Reply:
+        host = request.header("host")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if name not in self._names:  # a name that was made to point here
+            return self._said(421, {"message": f"this is not {name[:80]}"})
+        if request.method not in ("GET", "HEAD"):
+            return self._said(405, {"message": "it is to be read only"})
+        if request.path == "/live":
+            return Reply(200, self._live.events(), "text/event-stream", self._files.headers)
+        if request.path == "/v1/nodes":
+            try:
+                return self._said(200, await self._looker.topics())
+            except PodwrightError as error:
+                return self._said(503, error.to_json())
+        if request.path == "/healthz":
+            return self._said(200, {"status": "ok", "version": __version__})
+        return self._files.answer(request) or self._said(404, {"message": "there is no such page"})
+
+    def _said(self, status: int, value: object) -> Reply:
+        headers = (*self._files.headers, (b"cache-control", b"no-store"))
+        return Reply(status, msgspec.json.encode(value, enc_hook=str), headers=headers)
+
+
+async def serve(looker: Looker, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. ready: called with the address once it answers."""
+    page = NodesPage(looker)
+    port = await page.start(host, port)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+        await stop.wait()
+    finally:
+        await page.stop()
