@@ -82,6 +82,7 @@ class Folder:
 
     def __init__(self) -> None:
         self.there = True
+        self.name, self.group = "run", ""
 
     def remove(self) -> None:
         self.there = False
@@ -143,6 +144,9 @@ class Kernel:
 
     def kill(self, pid: int, number: int) -> None:
         self.signal(NAMES[pid], number)
+
+    def has_children(self) -> bool:
+        return any(self.parents[name] == self.acting for name in self.states)
 
     def reap(self, ended: Callable[[int, int], None]) -> None:
         for name in [n for n in self.unseen if self.parents[n] == self.acting]:
@@ -320,7 +324,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], World]:
             monkeypatch.setattr(module, "reap", kernel.reap)
         monkeypatch.setattr(_guardian, "descendants", kernel.descendants)
         monkeypatch.setattr(_guardian, "kill_all", kernel.kill_all)
-        monkeypatch.setattr(_guardian, "has_children", lambda: True)
+        monkeypatch.setattr(_guardian, "has_children", kernel.has_children)
         monkeypatch.setattr(_guardian, "is_script", lambda pid: False)
         monkeypatch.setattr(_guardian, "is_daemon", lambda process: process.pid == PIDS["daemon"])
         monkeypatch.setattr(os, "getpid", lambda: PIDS[kernel.acting])

@@ -23,6 +23,7 @@ from podwright.hosts._local import find_program, forbidden_program, free_port, h
 from podwright.hosts._loopback import is_loopback
 from podwright.hosts._namespaces import (
     HELD,
+    HELD_BY_CGROUP,
     HELD_BY_USER,
     NOT_HELD,
     Holding,
@@ -48,6 +49,15 @@ from podwright.hosts._processes import (
     reap,
 )
 from podwright.hosts._remote_commands import Said, ask_all
+from podwright.hosts._run_cgroup import (
+    enter_group,
+    group_is_empty,
+    in_group,
+    kill_group,
+    leave_group,
+    make_group,
+    remove_group,
+)
 from podwright.hosts._slurm import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import scattered
@@ -76,6 +86,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HELD",
+    "HELD_BY_CGROUP",
     "HELD_BY_USER",
     "KEY_TYPES",
     "NOT_HELD",
@@ -116,6 +127,7 @@ __all__ = [
     "descendants",
     "distribute_key",
     "end_with_parent",
+    "enter_group",
     "examine",
     "expand",
     "explain",
@@ -126,14 +138,19 @@ __all__ = [
     "forbidden_program",
     "fork_held",
     "free_port",
+    "group_is_empty",
     "has_children",
     "host_name",
+    "in_group",
     "in_words",
     "is_here",
     "is_loopback",
     "job_hosts",
     "judge",
     "kill_all",
+    "kill_group",
+    "leave_group",
+    "make_group",
     "marked",
     "mount_private",
     "name_process",
@@ -144,6 +161,7 @@ __all__ = [
     "read_hosts",
     "read_list",
     "reap",
+    "remove_group",
     "scattered",
     "show_percents",
     "srun_command",

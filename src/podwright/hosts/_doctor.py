@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from podwright.hosts._host_report import MARK
-from podwright.hosts._namespaces import in_words
+from podwright.hosts._namespaces import HELD_BY_CGROUP, in_words
 from podwright.hosts._network import Subnet, common_subnet, is_here
 from podwright.hosts._remote_commands import ask_all
 from podwright.hosts._ssh import explain, ssh_command
@@ -151,7 +151,13 @@ def _host(
     todo = f"On {host}, as root: sysctl -w user.max_user_namespaces=100000"
     if "apparmor" in why or "ermission" in why or "ermitted" in why:
         todo += "; on Ubuntu too: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-    say("endings", bool(how), f"instances are in {in_words(how, why, *private)}", todo, WARNING)
+    say(
+        "endings",
+        how not in ("", HELD_BY_CGROUP),
+        f"instances are in {in_words(how, why, *private)}",
+        todo,
+        WARNING,
+    )
     if told["server"] is not None:
         text = "is reached" if not told["server"] else f"is not reached: {told['server']}"
         todo = "Name it as all hosts can reach it: --vipu-server-host NAME"

@@ -17,6 +17,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from podwright.hosts._run_cgroup import enter_group, make_group, remove_group
+
 # linux/sched.h, linux/mount.h, linux/prctl.h
 _NEWNS, _NEWUSER, _NEWPID = 0x00020000, 0x10000000, 0x20000000
 _NOSUID, _NODEV, _NOEXEC, _REC, _SLAVE = 2, 4, 8, 16384, 1 << 19
@@ -25,32 +27,40 @@ _PR_SET_NAME = 15
 #: are not opened by path (mq_overview(7)); what a crash left is read at the next start of a host.
 _MOUNT_POINTS = ("/dev/mqueue", "/sys/fs/pstore")
 
-#: How processes are held together: in a PID namespace, in one within a user namespace, or not.
-HELD, HELD_BY_USER, NOT_HELD = "pid", "user", ""
+#: How processes are held together: in a PID namespace, in one within a user namespace, where there
+#: is neither in a cgroup of their own (_run_cgroup), or not.
+HELD, HELD_BY_USER, HELD_BY_CGROUP, NOT_HELD = "pid", "user", "cgroup", ""
 
 
 class Holding(NamedTuple):
-    """A child that was forked. how: HELD, HELD_BY_USER or NOT_HELD, and why not."""
+    """A child that was forked. how: HELD, HELD_BY_USER, HELD_BY_CGROUP or NOT_HELD.
+
+    why: there is no namespace. group: the path of its cgroup.
+    """
 
     pid: int
     how: str
     why: str = ""
+    group: str = ""
 
 
-def fork_held(run: Callable[[], int], *, wanted: bool = True) -> Holding:
+def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -> Holding:
     """Fork a child that runs `run` and ends with the code it returns; in a namespace if it can.
 
     Only a subreaper may call it (`become_subreaper`): the child comes to it by way of another.
-    wanted: False is a plain fork.
+    wanted: False makes no namespace. group: what a cgroup in its place is called; "": none.
     """
     why = "it is not wanted"
     if wanted:
         pid, how, why = _fork_inside(run)
         if pid:
             return Holding(pid, how)
-    pid = os.fork()
-    if not pid:
-        _run(run)
+    path = make_group(group, os.environ) if group else ""
+    pid, inside = _fork_into(path, run)
+    if inside:
+        return Holding(pid, HELD_BY_CGROUP, why, path)
+    if path:
+        remove_group(path)
     return Holding(pid, NOT_HELD, why)
 
 
@@ -75,8 +85,11 @@ def try_to_hold() -> None:
     from podwright.hosts._processes import become_subreaper
 
     become_subreaper()
-    held = fork_held(lambda: 0 if mount_private("podwright-try") else 1)
+    name = f"podwright-try-{os.getpid()}"
+    held = fork_held(lambda: 0 if mount_private("podwright-try") else 1, group=name)
     _, code = os.waitpid(held.pid, 0)
+    if held.group:
+        remove_group(held.group)
     print(f"{held.how}\n{held.why}\n{'' if code else 'private'}")
 
 
@@ -84,6 +97,11 @@ def in_words(how: str, why: str = "", private: bool = True) -> str:
     """What holds, for a person. private: they have a folder in memory of their own."""
     if how == NOT_HELD:
         return f"no PID namespace ({why}): one watcher has to be left to end them"
+    if how == HELD_BY_CGROUP:
+        return (
+            f"a cgroup, and no PID namespace ({why}): one watcher has to be left, "
+            "and ends all that is in it at once"
+        )
     inside = " in a user namespace" if how == HELD_BY_USER else ""
     files = "leave no file" if private else "may leave files in /tmp and /dev/shm"
     return f"a PID namespace{inside}: whatever is killed, they end, and {files}"
@@ -122,6 +140,22 @@ def outside(root: int, inside: int) -> int:
 def name_process(name: str) -> None:
     """What `ps -o comm` and `pkill` call this process from now on; at most 15 bytes."""
     _libc().prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def _fork_into(path: str, run: Callable[[], int]) -> tuple[int, bool]:
+    """A plain child's pid, and whether it is in this cgroup."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reading)
+        if path:
+            with contextlib.suppress(OSError):
+                enter_group(path)
+                os.write(writing, b"in")
+        os.close(writing)
+        _run(run)
+    os.close(writing)
+    return pid, bool(_read_all(reading))
 
 
 def _fork_inside(run: Callable[[], int]) -> tuple[int, str, str]:

@@ -20,13 +20,17 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from podwright.hosts import kill_all, marked
+from podwright.hosts import group_is_empty, kill_all, kill_group, marked, remove_group
 
 #: In the environment of every process of a run: which run it belongs to.
 RUN_VARIABLE = "PODWRIGHT_RUN"
 SHARED_MEMORY = "/dev/shm"
+#: The file that names the cgroup of a run.
+_GROUP = "group"
 #: Seconds after which an unlocked folder cannot be one that is just being made.
 _YOUNG = 5.0
+#: Seconds that what was killed may take.
+_DYING = 2.0
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -38,6 +42,7 @@ class RunFolder(NamedTuple):
     """The folders of one run. name: also the value of RUN_VARIABLE. locks: open files.
 
     reach: where this process finds what the instances find at `path`, if that is elsewhere.
+    group: the cgroup of its processes, where there is one (podwright.hosts.make_group).
     """
 
     name: str
@@ -45,6 +50,7 @@ class RunFolder(NamedTuple):
     shared_memory: str
     locks: tuple[int, ...]
     reach: str = ""
+    group: str = ""
 
     def file(self, name: str) -> str:
         """The path of a file of this run, for its instances."""
@@ -72,8 +78,18 @@ class RunFolder(NamedTuple):
             reach=f"/proc/self/fd/{handle}",
         )
 
+    def note_group(self, group: str) -> None:
+        """Write down the cgroup of the processes, for whoever sweeps. Raises OSError."""
+        with open(os.path.join(self.path, _GROUP), "w", encoding="utf-8") as file:
+            file.write(group)
+
     def remove(self) -> None:
-        """Remove both folders with all they hold; again is no error. The locks stay open."""
+        """Remove both folders with all they hold; again is no error. The locks stay open.
+
+        The cgroup goes too, if nothing is left in it.
+        """
+        if self.group:
+            remove_group(self.group)
         for folder in {self.path, self.shared_memory}:
             remove_tree(self.here(folder))
 
@@ -114,6 +130,16 @@ def places(name: str, environ: Mapping[str, str]) -> list[str]:
     return [os.path.join(base, name) for base in (temporary(environ), SHARED_MEMORY)]
 
 
+def group_in(folder: str) -> str:
+    """The cgroup that is noted in a run's folder; nothing where there is none."""
+    try:
+        with open(os.path.join(folder, _GROUP), encoding="utf-8") as file:
+            group = file.read()
+    except OSError:
+        return ""
+    return group if os.path.basename(group) == os.path.basename(folder) else ""
+
+
 def run_name(own: str) -> str:
     """The name of a run of this user's, by the part that `make_folder` is given."""
     return f"{_prefix()}{own}"
@@ -124,7 +150,14 @@ def sweep(environ: Mapping[str, str]) -> list[str]:
     names = []
     for path in _unlocked(environ, time.time()):
         name = os.path.basename(path)
+        if group := group_in(path):
+            kill_group(group)
         kill_all(marked(RUN_VARIABLE, name), signal.SIGKILL)
+        if group:
+            until = time.monotonic() + _DYING
+            while not group_is_empty(group) and time.monotonic() < until:
+                time.sleep(0.01)
+            remove_group(group)
         remove_tree(path)
         names.append(name)
     return sorted(set(names))

@@ -36,11 +36,16 @@ from podwright.hosts import (
     become_subreaper,
     descendants,
     fork_held,
+    group_is_empty,
     has_children,
+    in_group,
     kill_all,
+    kill_group,
+    leave_group,
     mount_private,
     name_process,
     reap,
+    remove_group,
 )
 from podwright.launcher._channel import Channel
 from podwright.launcher._folder import RunFolder
@@ -90,6 +95,7 @@ class Ending:
     which would kill where we ask; `grace` seconds later it kills, until nothing is left. Once
     only the engine is left, it has LAST_WORDS seconds to end by itself: it may hang.
 
+    group: a cgroup that all is in, if there is one; whoever calls is not.
     daemons: mpirun's, as far as we started them: one that is about to become it is no instance.
     held: engine and daemons are left alone until `release`. quiet: only they are left.
     """
@@ -103,13 +109,14 @@ class Ending:
         engine: int = 0,
         daemons: Collection[int] = (),
         spare: Sequence[int] = (),
+        group: str = "",
         held: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         now = clock()
         self.held, self.quiet = held, False
         self._root, self._engine, self._spare, self._clock = root, engine, spare, clock
-        self._daemons = daemons
+        self._daemons, self._group = daemons, group
         self._ask_at = now + patience
         self._kill_at = self._ask_at + grace
         self._asked: set[Process] = set()
@@ -139,23 +146,27 @@ class Ending:
 
     def step(self) -> bool:
         """Do what is due; call it whenever a child has been reaped too. True: nothing is left."""
-        if self._root == os.getpid() and not has_children():
+        # A look at /proc is no instant: what forks and leaves may be missed by it.
+        ours = self._root == os.getpid()
+        if ours and not has_children() and self._is_empty():
             return True
         now = self._clock()
         if now < self._look_at:
             return False
-        left = descendants(self._root, spare=self._spare)
-        if not left:
+        left = [*{*descendants(self._root, spare=self._spare), *self._in_group()}]
+        if not left and (self._spare or not ours) and self._is_empty():
             return True
         started = (self._engine, *self._daemons)
         instances = [p for p in left if p.pid not in started and not is_daemon(p)]
-        self.quiet = not instances
+        self.quiet = bool(left) and not instances
         if self.held:
             left = instances
         alone = not instances and not self.held
         self._alone_at = min(self._alone_at, now) if alone else math.inf
         self._every = min(self._every * 1.5, _POLL[1])
         if now >= min(self._kill_at, self._alone_at + LAST_WORDS):
+            if self._group and not self.held:
+                kill_group(self._group)
             kill_all(left, signal.SIGKILL)
             self._every = _POLL[0]
         elif now >= self._ask_at:
@@ -168,6 +179,12 @@ class Ending:
                 self._every = _POLL[0]
         self._look_at = now + self._every
         return False
+
+    def _in_group(self) -> list[Process]:
+        return [p for p in in_group(self._group) if not p.dead] if self._group else []
+
+    def _is_empty(self) -> bool:
+        return not self._group or group_is_empty(self._group)
 
 
 def is_script(pid: int) -> bool:
@@ -215,7 +232,10 @@ def fork_guardian(
         channel.send(PLACED, mount_private(folder.name))
         return _Guardian(channel, folder, output, spawn, leash).run()
 
-    return fork_held(run, wanted=held)
+    inner = fork_held(run, wanted=held, group=folder.name)
+    if inner.group:
+        folder.note_group(inner.group)
+    return inner
 
 
 def placed(channel: Channel, folder: RunFolder, guardian: int) -> RunFolder:
@@ -254,7 +274,7 @@ class _Guardian:
         self.folder = folder
         self.output = output
         self.spawn = spawn
-        self.engine = 0
+        self.engine, self.group = 0, ""
         self.children: dict[int, int] = {}
         self.daemons: set[int] = set()
         self.quiet = self.ended = False
@@ -299,6 +319,8 @@ class _Guardian:
             reap(self._ended)
             if self.channel.closed:
                 self.folder.remove()  # whoever is left may still have to look into it
+                if self.group:
+                    remove_group(self.group)
             self.channel.send(ENDED)
             self.ended = True
         elif self.ending and self.ending.quiet and not self.quiet:
@@ -363,11 +385,13 @@ class _Guardian:
         if self.ending:
             self.ending.sooner(patience, grace)
         else:
+            self.group = leave_group(self.folder.name)
             self.ending = Ending(
                 os.getpid(),
                 patience,
                 grace,
                 engine=self.engine,
+                group=self.group,
                 daemons=self.daemons,
                 held=held,
                 clock=self.clock,

@@ -13,8 +13,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from podwright.hosts import Process, ask_all, kill_all, marked, processes
-from podwright.launcher._folder import RUN_VARIABLE, places, remove_tree
+from podwright.hosts import (
+    Process,
+    ask_all,
+    group_is_empty,
+    in_group,
+    kill_all,
+    kill_group,
+    marked,
+    processes,
+    remove_group,
+)
+from podwright.launcher._folder import RUN_VARIABLE, group_in, places, remove_tree
 from podwright.launcher._guardian import ORPHAN_GRACE
 
 #: As a host is to run it.
@@ -41,14 +51,19 @@ def sweep_run(name: str, environ: Mapping[str, str]) -> None:
     """End what there is of a run on this host, and remove its folders."""
     until = time.monotonic() + _PATIENCE
     folders = places(name, environ)
+    group = next(filter(None, map(group_in, folders)), "")
     while True:
         owners = _having_open(name)
-        left = marked(RUN_VARIABLE, name)
-        if not owners and not left:
+        left = [*marked(RUN_VARIABLE, name), *(in_group(group) if group else ())]
+        if not owners and not left and (not group or group_is_empty(group)):
             break
         if not owners or time.monotonic() > until:
+            if group:
+                kill_group(group)
             kill_all([*owners, *left], signal.SIGKILL)
         time.sleep(_POLL)
+    if group:
+        remove_group(group)
     for folder in folders:
         remove_tree(folder)
 

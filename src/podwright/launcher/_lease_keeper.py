@@ -131,6 +131,7 @@ def start_keeper(
     kept = Kept(pid, ours, ours_too)
     if said := ours.one():
         kept = kept._replace(inner=Holding(*said[1:]))
+        folder = folder._replace(group=kept.inner.group)
     return kept, placed(ours_too, folder, kept.inner.pid)
 
 
@@ -158,7 +159,8 @@ def keep(means: Means, asked: Sequence[str], handles: Sequence[int], *, held: bo
     guardians.close()
     os.close(leash)
     os.close(output)
-    theirs.send(GUARDED, inner.pid, inner.how, inner.why)
+    theirs.send(GUARDED, *inner)
+    folder = folder._replace(group=inner.group)
     return _Keeper(theirs, folder, inner.pid, means).run()
 
 
@@ -280,7 +282,9 @@ class _Keeper:
                 os.kill(self.guardian, signal.SIGKILL)
             return
         # In a PID namespace nothing is left by now: its first process is gone after all others.
-        self.ending = self.ending or Ending(os.getpid(), 0.0, self.grace, clock=self.clock)
+        self.ending = self.ending or Ending(
+            os.getpid(), 0.0, self.grace, group=self.folder.group, clock=self.clock
+        )
         if self.ending.step():
             reap(self._ended)
             self.cleared = True

@@ -206,6 +206,7 @@ class _Relay:
         close = [self._words, self._line.handle, self._line.writing, *self._channel.handles]
         inner = fork_guardian(guardians, self._folder, theirs, close=close, held=held)
         self._guardian = inner.pid
+        self._folder = self._folder._replace(group=inner.group)
         guardians.close()
         os.close(theirs)
         self._folder = placed(self._channel, self._folder, inner.pid)
@@ -348,7 +349,7 @@ class _Relay:
         if self._here:
             self._here.sooner(patience, grace)
         elif self._channel.closed:
-            self._here = Ending(os.getpid(), patience, grace)
+            self._here = Ending(os.getpid(), patience, grace, group=self._folder.group)
         else:
             self._channel.send(END, patience, grace, held)
             if self._line.closed:
@@ -364,7 +365,7 @@ class _Relay:
         if self._channel.closed and not self._done:
             with contextlib.suppress(OSError):
                 os.waitpid(self._guardian, 0)
-            self._here = Ending(os.getpid(), 0.0, ORPHAN_GRACE)
+            self._here = Ending(os.getpid(), 0.0, ORPHAN_GRACE, group=self._folder.group)
             self._line.send(LOST, "its guardian process was ended")
 
     def _read_status(self) -> None:

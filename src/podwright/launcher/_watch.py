@@ -91,7 +91,7 @@ class Watch:
         self._engine_name = engine
         self._kept = kept
         self._channel = kept.guardian
-        self._guardian, how, why = kept.inner
+        self._guardian, how, why, _ = kept.inner
         output.log("I", f"instances are in {in_words(how, why, bool(folder.reach))}")
         self._fence, self._lost, self._renewed = fence, lost, boottime()
         self._folder = folder
@@ -462,6 +462,7 @@ class Watch:
                 0.0,
                 self._grace,
                 engine=self._engine,
+                group=self._folder.group,
                 spare=[pid for pid in self._spare if pid not in run],
             )
         if not self._ended:
