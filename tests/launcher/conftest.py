@@ -65,6 +65,7 @@ class Launcher:
             **os.environ,
             "CALLS": str(folder / "calls"),
             "LOST": str(folder / "lost"),
+            "SLEPT": str(folder / "slept"),
             "MEMORY": str(memory),
             "PYTHONPATH": str(REPOSITORY),
             "TMPDIR": str(self.temporary),

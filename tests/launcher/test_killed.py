@@ -216,6 +216,30 @@ def test_who_sleeps_too_long_is_told_when_it_wakes(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
+def test_who_was_suspended_for_an_hour_goes_on_where_the_lease_is_still_held(
+    launcher: Launcher,
+) -> None:
+    """As by `scontrol suspend`: the job's lease decides, so nothing was fenced."""
+    slept = launcher.folder / "slept"
+    program = f"while :; do test -e {slept} && echo after || echo before; sleep 0.05; done"
+    process = launcher.start("--num-replicas=2", "--num-instances=2", "sh", "-c", program)
+    assert process.stdout
+    assert "before" in process.stdout.readline()
+    keeper = launcher.tree(process).keeper
+    os.kill(keeper, signal.SIGSTOP)  # it wakes last, and renews then
+    slept.touch()
+    while "after" not in process.stdout.readline():
+        assert process.poll() is None
+    os.kill(keeper, signal.SIGCONT)
+    before = launcher.renewals()
+    wait_until(lambda: launcher.renewals() >= before + 2 or process.poll() is not None)
+    process.terminate()
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 128 + signal.SIGTERM, err
+    launcher.leaves_nothing()
+    assert launcher.calls() == ["Acquire", "Release"]
+
+
 def test_names_that_are_typed_hit_one_watcher_alone(launcher: Launcher) -> None:
     """`pkill -9 poprun` goes by the name of a process, fifteen letters at most."""
     run = Run(launcher).up()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import HostsLab, SlurmLab
+from podwright.launcher._relay import BEAT_EVERY, SILENCE
+from podwright.launcher._stopped import STILL
+from tests.outer.lab import HostsLab, SlurmLab, poll
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 REPOSITORY = Path(__file__).parents[2]
@@ -120,3 +123,34 @@ srun --overlap -N3 --ntasks-per-node=1 rm -f /tmp/c /tmp/n
     for line in ("stopped", "goes on", "ended 143"):
         assert f"{line}\n" in out, out
     assert cluster.left() == []
+
+
+def test_suspended_for_longer_than_anybody_waits_it_goes_on_on_all_nodes(cluster: Cluster) -> None:
+    """`scontrol suspend` stops watchers and instances alike: whoever wakes first waits for all."""
+    count = "i=0; while :; do i=$((i + 1)); echo $i >/tmp/n; mv /tmp/n /tmp/c; sleep .05; done"
+    path = str(Path(sys.executable).parent)
+    words = f"--num-replicas=3 --num-instances=3 sh -c {shlex.quote(count)}"
+    job = cluster.slurm.submit(f"export PATH={path}:$PATH; {POPRUN} {words}", "-N3")
+
+    def counts() -> list[str]:
+        nodes = cluster.hosts.names[1:]
+        return [cluster.hosts.exec(name, "cat", "/tmp/c").stdout.strip() for name in nodes]
+
+    poll("all instances", lambda: all(counts()))
+    cluster.slurm.ok("scontrol", "suspend", str(job))
+    cluster.slurm.wait_state(job, "SUSPENDED")
+    first = counts()
+    time.sleep(SILENCE + STILL)
+    assert counts() == first
+    cluster.slurm.ok("scontrol", "resume", str(job))
+    poll("all go on", lambda: all(a != b for a, b in zip(first, counts(), strict=True)))
+    second, beats = counts(), time.monotonic() + BEAT_EVERY
+    poll("another beat", lambda: time.monotonic() > beats)
+    poll("still", lambda: all(a != b for a, b in zip(second, counts(), strict=True)))
+    cluster.slurm.ok("scancel", str(job))
+    cluster.slurm.wait_over(job)
+    out = (cluster.slurm.folder / "out" / f"slurm-{job}.out").read_text()
+    assert "is lost" not in out
+    for name in cluster.hosts.names[1:]:
+        cluster.hosts.exec(name, "rm", "-f", "/tmp/c", "/tmp/n")
+    poll("an empty cluster", lambda: not cluster.left())

@@ -218,9 +218,13 @@ class Remotes:
 
     def go_on(self) -> None:
         """After a pause: all count as heard, and the instances go on."""
+        self.woke()
+        self.send(SIGNAL, int(signal.SIGCONT))
+
+    def woke(self) -> None:
+        """We stood still, and could hear nobody: all count as heard."""
         for remote in self._all:
             remote.heard = time.monotonic()
-        self.send(SIGNAL, int(signal.SIGCONT))
 
     def end(self, patience: float, grace: float, held: bool) -> None:
         """End what runs there, as a guardian ends it; and wait no longer than that takes."""

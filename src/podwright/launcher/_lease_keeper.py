@@ -35,6 +35,7 @@ from podwright.launcher._guardian import (
     fork_guardian,
     placed,
 )
+from podwright.launcher._stopped import boottime
 
 if TYPE_CHECKING:
     from podwright.launcher._fork_server import ForkServer
@@ -179,11 +180,6 @@ class Renewals:
     def tried(self, *, well: bool) -> None:
         """One has been tried."""
         self._next = self._clock() + (RENEW_EVERY if well else RETRY_EVERY)
-
-
-def boottime() -> float:
-    """Seconds, those included in which the machine slept."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class _Keeper:

@@ -58,8 +58,9 @@ from podwright.launcher._instance_wrapper import (
     read_events,
     restore,
 )
-from podwright.launcher._lease_keeper import SLACK, boottime
+from podwright.launcher._lease_keeper import SLACK
 from podwright.launcher._relay_protocol import RelayLine
+from podwright.launcher._stopped import Turns, boottime
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
@@ -229,6 +230,7 @@ class _Relay:
         self._done = self._cut = self._paused = False
         self._kill_at = math.inf
         self._heard, self._beat = boottime(), time.monotonic()
+        self._turns = Turns(boottime)
 
     def _silent(self, now: float) -> bool:
         return not self._paused and now - self._heard > self._silence
@@ -260,6 +262,8 @@ class _Relay:
         line, channel = self._line, self._channel
         ready = self._ready()
         now, awake = boottime(), time.monotonic()
+        if self._turns.stood_still(BEAT_EVERY):
+            self._heard = now
         if line.handle in ready and not line.closed:
             self._heard, self._paused = now, False
             self._listen()

@@ -36,12 +36,13 @@ from podwright.launcher._guardian import (
 )
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import Event, open_status, open_stream, read_events
-from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, Kept, boottime
+from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, Kept
 from podwright.launcher._logs import Logs, allow_open_files
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
 from podwright.launcher._relays import SLACK as REMOTE_SLACK
 from podwright.launcher._signals import ENDING, FORWARDED, stop
+from podwright.launcher._stopped import Turns, boottime
 from podwright.launcher._streams import Stream, last_lines
 
 #: The exit code after --timeout, as timeout(1) has it.
@@ -49,6 +50,9 @@ TIMED_OUT = 124
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
+#: Seconds that the keeper has to renew a lease once poprun has stood still: two tries, and the
+#: time that a busy server takes.
+_TO_RENEW = 10.0
 #: How mpirun ends the instances on other hosts once one of its daemons is gone.
 _BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
@@ -94,6 +98,7 @@ class Watch:
         self._guardian, how, why, _ = kept.inner
         output.log("I", f"instances are in {in_words(how, why, bool(folder.reach))}")
         self._fence, self._lost, self._renewed = fence, lost, boottime()
+        self._turns = Turns(boottime)
         self._folder = folder
         self._output = output
         self._instances = instances = len(plan.instances)
@@ -152,10 +157,15 @@ class Watch:
     # One turn of the loop
 
     def _turn(self) -> None:
-        ready = self._wait(self._pause())
+        pause = self._pause()
+        ready = self._wait(pause)
         if self._wake in ready:
             for number in os.read(self._wake, 64):
                 self._signal(number)
+        # Stopped in front of the poll, or in a signal just now.
+        if self._turns.stood_still(math.inf if pause is None else pause):
+            self._renewed = max(self._renewed, boottime() - self._fence + _TO_RENEW)
+            self._remotes.woke()
         # Where the keeper is gone, that is why the guardian ends instances: it comes first.
         while not self._kept.channel.closed and _readable(self._kept.channel.handle):
             self._read_keeper()

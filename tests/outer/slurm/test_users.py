@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 
 import pytest
 
-from podwright.wire import ReadyState
+from podwright.wire import EventsRequest, LeaseInfo, ReadyState
 from tests.outer.lab import ALICE, BOB, poll
 from tests.outer.slurm.native import NativeLab
 
@@ -154,6 +156,44 @@ def test_poprun_in_a_job_uses_its_partition(lab: NativeLab) -> None:
     lines = [line for line in lab.output(job).splitlines() if "gcd" in line]
     assert len(lines) == 2
     assert all(f"slurm_{job} gcd" in line and "of 8" in line for line in lines)
+
+
+@pytest.mark.parametrize("shared_lab", ["newest"], indirect=True)
+def test_a_launch_outlives_the_suspension_of_its_job(lab: NativeLab) -> None:
+    """Stopped for longer than its lease lasts: the job decides, nothing is fenced.
+
+    On the oldest, over several hosts: tests/outer/test_hosts_slurm.py.
+    """
+    # Root's, who finds this machine's Python from within the other release, where this machine's
+    # srun is of no use: the instances are on the job's first host.
+    program = "i=0; while :; do i=$((i + 1)); echo $i; sleep .2; done"
+    words = f"--num-replicas=4 --num-instances=1 sh -c {shlex.quote(program)}"
+    alone = "-u SLURM_JOBID -u SLURM_NODELIST -u SLURM_JOB_NODELIST"
+    environ = f"{alone} PODWRIGHT_SOCKET={lab.server_socket} PODWRIGHT_FENCE_AFTER=15"
+    poprun = f"env {environ} {sys.executable} -m podwright.cli.poprun {words}"
+    job = lab.submit(f"exec chroot /proc/{os.getpid()}/root {poprun}", "--ipus=4")
+    name = f"slurm_{job}"
+    poll("its first words", lambda: "<stdout>: 3" in lab.output(job))
+
+    lab.ok("scontrol", "suspend", str(job))
+    lab.wait_state(job, "SUSPENDED")
+    with lab.client() as client:
+
+        def lease() -> LeaseInfo:
+            return next(one for one in client.list_leases() if one.partition == name)
+
+        poll("the end of its time", lambda: lease().expires_in <= 0)
+        said = lab.output(job)
+        assert lease().state == "HELD"
+        assert lab.partitions()[name].ready_state is ReadyState.ACTIVE
+        lab.ok("scontrol", "resume", str(job))
+        poll("its next words", lambda: len(lab.output(job)) > len(said))
+        poll("a renewal", lambda: lease().expires_in > 0)
+        told = client.list_events(EventsRequest()).events
+        assert not [one for one in told if one.about == name and one.what == "Fencing"]
+    lab.ok("scancel", str(job))
+    lab.wait_over(job)
+    assert "is over: nobody renewed it" not in lab.output(job)
 
 
 def test_check_proves_the_set_up(lab: NativeLab) -> None:
