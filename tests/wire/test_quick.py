@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import podwright.wire._quick
+import podwright._quick
 
-_FILE = podwright.wire._quick.__file__
+_FILE = podwright._quick.__file__
 
 
 def _said(script: str, folder: Path) -> str:

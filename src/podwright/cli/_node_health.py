@@ -74,8 +74,6 @@ def _run(arguments: argparse.Namespace) -> int:
     import os
     from pathlib import Path
 
-    import msgspec
-
     from podwright.cli._arguments import complain
     from podwright.slurm.gpus import health
 
@@ -88,6 +86,8 @@ def _run(arguments: argparse.Namespace) -> int:
     _known(arguments.skip)
     settings = health.read_settings(arguments.config, frozenset(health.all_checks()))
     if arguments.act:
+        import msgspec
+
         settings = msgspec.structs.replace(settings, act=arguments.act)
     if arguments.slurm:
         checked = health.check(settings, os.environ, folder=folder)

@@ -7,7 +7,6 @@ start of the node again.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 FOLDER = Path("/var/lib/podwright/node-health")
@@ -15,6 +14,8 @@ FOLDER = Path("/var/lib/podwright/node-health")
 
 def replace(path: str | Path, text: str) -> None:
     """Write a file whole or not at all; everybody may read it. Raises OSError."""
+    import tempfile
+
     place = Path(path)
     number, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
     try:
