@@ -40,7 +40,10 @@ def add_parser(verbs: Any) -> None:
         "--time", metavar="MINUTES", type=positive, default=15, help="its time limit (15)"
     )
     parser.add_argument(
-        "--way", choices=("auto", "tcp", "torch"), default="auto", help="between nodes (auto)"
+        "--way",
+        choices=("auto", "tcp", "torch", "none"),
+        default="auto",
+        help="between nodes (auto); none: each node by itself alone",
     )
     parser.add_argument(
         "--expect",
@@ -79,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _submit(arguments, inside)
     if len(inside) < 1:
         raise InvalidRequest("the job has no nodes")
-    way = nodebench.ways()[0] if arguments.way == "auto" else arguments.way
+    way = {"auto": nodebench.ways()[0], "none": ""}.get(arguments.way, arguments.way)
     found = nodebench.bench(
         inside,
         nodebench.srun_step(os.environ),
@@ -123,7 +126,8 @@ def _submit(arguments: argparse.Namespace, inside: tuple[str, ...]) -> int:
         count = len(inside) or arguments.nodes or len(expand(arguments.nodelist))
         print(shlex.join(own if inside else command))
         most = nodebench.most_rounds(count)
-        print(f"{count} nodes: each by itself, then at most {most} rounds of pairs.")
+        rounds = "" if arguments.way == "none" else f", then at most {most} rounds of pairs"
+        print(f"{count} nodes: each by itself{rounds}.")
         return 0
     try:
         os.execvp(command[0], command)
@@ -195,7 +199,8 @@ def _show(arguments: argparse.Namespace, found: Bench, changed: list[Change]) ->
 
 def _head(found: Bench) -> str:
     count, rounds = len(found.nodes), len(found.rounds)
-    took = f"({count} nodes, {rounds} rounds of pairs by {found.way})"
+    by = f"{rounds} rounds of pairs by {found.way}" if found.way else "each by itself"
+    took = f"({count} nodes, {by})"
     if found.slow:
         parts = ", ".join(dict.fromkeys(slow.part for slow in found.slow))
         return f"Slow: {parts} {took}."

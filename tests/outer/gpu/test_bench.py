@@ -1,12 +1,18 @@
-"""Of eight hosts one has a slow network card and one a busy one: both are named, and no other."""
+"""Of eight hosts one has a slow network card, one a busy one, and one a processor that others use:
+each is named, and no other."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +62,47 @@ class BenchLab:
         command = self.hosts.place(host).wrap([sys.executable, "-c", program, *words])
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
+    @contextmanager
+    def loaded(self, host: str) -> Iterator[None]:
+        """Others use six sevenths of the processor time that measurements on this host would get.
+        By stops: nine hosts share this machine's cores, so real load would be all hosts' alike."""
+        space = os.readlink(f"/proc/{self.hosts.first_process(host)}/ns/pid")
+        over = threading.Event()
+
+        def measuring() -> Iterator[int]:
+            for name in filter(str.isdigit, os.listdir("/proc")):
+                with suppress(OSError):
+                    if b"nodebench._rank" in Path(f"/proc/{name}/cmdline").read_bytes() and (
+                        os.readlink(f"/proc/{name}/ns/pid") == space
+                    ):
+                        yield int(name)
+
+        def hold() -> None:
+            now: list[int] = []
+            while not over.is_set():
+                started = time.monotonic()
+                send(now, signal.SIGSTOP)
+                now = [*measuring()]  # may take longer than they run for
+                send(now, signal.SIGSTOP)
+                stopped = time.monotonic() - started
+                over.wait(max(0.09 - stopped, 0))
+                send(now, signal.SIGCONT)
+                over.wait(0.015)
+
+        def send(pids: list[int], signum: signal.Signals) -> None:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signum)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            send([*measuring()], signal.SIGCONT)
+
     def bench(self, *words: str) -> Any:
         done = self.slurm.run(
             sys.executable, "-m", "podwright.cli.podwright", "node", "bench", "--json",
@@ -77,6 +124,13 @@ def lab() -> Iterator[BenchLab]:
 def slow(found: Any) -> set[str]:
     """Who is slow to others. Memory is one machine's here, whoever measures it."""
     return {one["part"] for one in found["slow"] if one["what"] == "to other nodes"}
+
+
+def test_one_has_a_processor_that_others_use(lab: BenchLab) -> None:
+    with lab.loaded("h5"):
+        found = lab.bench("--way=none")
+    assert {(one["part"], one["what"]) for one in found["slow"]} == {("h5", "memory copy")}, found
+    assert found["rounds"] == []
 
 
 def test_one_is_shaped_and_one_is_loaded(lab: BenchLab) -> None:

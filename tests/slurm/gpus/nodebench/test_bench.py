@@ -16,6 +16,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.slurm.gpus.nodebench import bench, changes, keep, rates
 from podwright.slurm.gpus.nodebench._bench import read_step
+from podwright.slurm.gpus.nodebench._expected import expected
 from podwright.slurm.gpus.nodebench._rank import MARK
 from podwright.slurm.gpus.nodebench._ways import (
     Meeting,
@@ -171,3 +172,45 @@ def test_the_plan_can_be_seen(
     assert "--partition=gpu" in out
     assert "8 nodes: each by itself, then at most 6 rounds of pairs." in out
     assert main(["node", "bench"]) == 2 or "which nodes?" in capsys.readouterr().err
+
+
+def test_gpus_are_held_against_their_data_sheet() -> None:
+    """Two nodes: no majority that could be slow or fast. What is slow is so by the sheet."""
+    h100 = ["NVIDIA H100 80GB HBM3"] * 8
+    good = {"host to GPU": 430.0, "GPU to GPU": 3000.0, "all-reduce": 2900.0, "memory copy": 80.0}
+    bad = {**good, "host to GPU": 210.0, "all-reduce": 900.0}
+    said: dict[str, dict[str, object]]
+    said = {"n1": {"gpus": h100, "within": good}, "n2": {"gpus": h100, "within": bad}}
+    found = bench(["n1", "n2"], lambda nodes, task: {n: said[n] for n in nodes}, way="")
+    assert found.rounds == ()
+    assert [(one.part, one.what) for one in found.slow] == [
+        ("n2", "host to GPU"),
+        ("n2", "all-reduce"),
+    ]
+    assert found.slow[0].reference == pytest.approx(0.8 * 504)
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("NVIDIA H100 80GB HBM3", (403.2, 2880, 2880)),
+        ("NVIDIA H200", (403.2, 2880, 2880)),
+        ("NVIDIA H100 PCIe", (403.2, None, None)),
+        ("NVIDIA H200 NVL", (403.2, None, None)),
+        ("NVIDIA B200", (403.2, 5760, 5760)),
+        ("NVIDIA GB200", (None, None, None)),
+        ("NVIDIA A100-SXM4-80GB", (201.6, 1920, 1920)),
+        ("NVIDIA A100-PCIE-40GB", (201.6, None, None)),
+        ("Tesla V100-SXM2-32GB", (100.8, None, 960)),
+        ("NVIDIA L40S", (201.6, None, None)),
+        ("Tesla T4", (100.8, None, None)),
+        ("AMD Instinct MI300X", (403.2, 409.6, 2867.2)),
+        ("a GPU of next year", (None, None, None)),
+    ],
+)
+def test_what_a_gpu_should_do(name: str, rates: tuple[float | None, ...]) -> None:
+    found = expected(name, 8)
+    assert tuple(
+        found.get(kind) for kind in ("host to GPU", "GPU to GPU", "all-reduce")
+    ) == pytest.approx(rates)
+    assert set(expected(name, 1)) <= {"host to GPU", "GPU to host"}

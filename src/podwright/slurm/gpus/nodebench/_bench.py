@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
+from podwright.slurm.gpus.nodebench._expected import expected as expected_of
 from podwright.slurm.gpus.nodebench._rank import MARK, TOKEN
 from podwright.slurm.gpus.nodebench._rounds import SHARE, Pair, Round, Verdict, judge, next_round
 
@@ -54,15 +55,16 @@ def bench(
     port: int = 0,
     say: Callable[[str], None] = lambda text: None,
 ) -> Bench:
-    """Measure nodes. expected: Gb/s of a pair by the hardware; 0: what most of them do. say: is
-    told how far it is. Raises Unavailable."""
+    """Measure nodes. way: between them; empty: each by itself alone. expected: Gb/s of a pair by
+    the hardware; 0: what most of them do. say: is told how far it is. Raises Unavailable."""
     errors: dict[str, str] = {}
     port = port or 20000 + secrets.randbelow(20000)
     say(f"{len(nodes)} nodes by themselves")
     task: dict[str, object] = {"pairs": [], "way": way, "port": port, "seconds": seconds}
     said = step(nodes, task)
     within = {node: _rates(said.get(node, {}), errors, node) for node in nodes}
-    again = sorted({slow.part for slow in _slow_within(within)})
+    sheets = {node: _sheet(said.get(node, {})) for node in nodes}
+    again = sorted({slow.part for slow in _slow_within(within, sheets)})
     if again:  # once more, with less around them: noise goes, a slow node stays slow
         say(f"{len(again)} of them again")
         said = step(again, task)
@@ -71,13 +73,13 @@ def bench(
             for kind, rate in within[node].items():
                 within[node][kind] = max(rate, better.get(kind, 0.0))
     rounds: list[Round] = []
-    while pairs := next_round(nodes, rounds, expected):
+    while pairs := next_round(nodes, rounds, expected) if way else ():
         say(f"round {len(rounds) + 1}: {len(pairs)} pairs")
         busy = sorted(node for pair in pairs for node in pair)
         said = step(busy, {**task, "pairs": pairs, "port": port + 1 + len(rounds)})
         rounds.append({pair: _pair(pair, said, errors) for pair in pairs})
     verdict = judge(nodes, rounds, expected)
-    slow = [*_slow_pairs(verdict, rounds), *_slow_within(within)]
+    slow = [*_slow_pairs(verdict, rounds), *_slow_within(within, sheets)]
     return Bench(tuple(nodes), way, within, tuple(rounds), verdict, tuple(slow), errors)
 
 
@@ -112,17 +114,26 @@ def _slow_pairs(verdict: Verdict, rounds: Sequence[Round]) -> list[Slow]:
     return out
 
 
-def _slow_within(within: Mapping[str, Mapping[str, float]]) -> list[Slow]:
-    """Nodes below what the median of them does, of three or more."""
+def _sheet(said: Mapping[str, object]) -> dict[str, float]:
+    """What a node's GPUs should do; empty where they differ, or are not known."""
+    names = said.get("gpus")
+    if not isinstance(names, list) or len({*map(str, names)}) != 1:
+        return {}
+    return expected_of(str(names[0]), len(names))
+
+
+def _slow_within(
+    within: Mapping[str, Mapping[str, float]], sheets: Mapping[str, Mapping[str, float]]
+) -> list[Slow]:
+    """Nodes below what their GPUs should do, or the median of three or more nodes does."""
     out = []
     for kind in dict.fromkeys(kind for rates in within.values() for kind in rates):
         values = {node: rates[kind] for node, rates in within.items() if kind in rates}
-        if len(values) < 3:
-            continue
-        middle = statistics.median(values.values())
-        out += [
-            Slow(node, kind, rate, middle) for node, rate in values.items() if rate < SHARE * middle
-        ]
+        middle = statistics.median(values.values()) if len(values) > 2 else 0.0
+        for node, rate in values.items():
+            reference = max(middle, sheets[node].get(kind, 0.0))
+            if rate < SHARE * reference:
+                out.append(Slow(node, kind, rate, reference))
     return out
 
 

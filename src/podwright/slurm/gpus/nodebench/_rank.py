@@ -22,8 +22,9 @@ def main(task: dict[str, object]) -> int:
     assert isinstance(pairs, list)
     try:
         if not pairs:
-            gpus = _gpus()
-            found["within"] = ways.within(gpus, float(str(task["seconds"])), os.environ)
+            names = _gpus()
+            found["gpus"] = names
+            found["within"] = ways.within(len(names), float(str(task["seconds"])), os.environ)
         else:
             pair = next(pair for pair in pairs if node in pair)
             meeting = ways.Meeting(
@@ -40,13 +41,14 @@ def main(task: dict[str, object]) -> int:
     return 0
 
 
-def _gpus() -> int:
+def _gpus() -> list[str]:
+    """The name of each GPU that this job has here."""
     from podwright.hosts.gpus import take_gpus, visible
 
     found = take_gpus(os.environ)
     for library in found.libraries:
         library.close()
-    return len(visible(os.environ, found.gpus))
+    return [gpu.name for gpu in visible(os.environ, found.gpus)]
 
 
 if __name__ == "__main__":
