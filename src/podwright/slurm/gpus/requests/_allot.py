@@ -61,14 +61,13 @@ def allot(
     limit = _limits(job, w, said, site, partition)
     if counted(said.constraint):
         job.want_nodes = job.min_nodes
-        if job.implied:
-            return Refusal(
-                "unknown", "not modelled: a count of nodes with a feature, and no --nodes"
-            )
-        if (w.max_nodes or 0) > (w.min_nodes or 1):
-            return Refusal(
-                "unknown", "not modelled: a count of nodes with a feature, and a range of nodes"
-            )
+        unsure = _unsure_count(job, w)
+        if unsure and (
+            limit or _ever(w, said, site, partition, release, _out(w, said, site, release), [""])
+        ):
+            return Refusal("unknown", f"not modelled: {unsure}")
+        if unsure:
+            return Tried(None, "never", _never(partition))
     wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
     if isinstance(wishes, Refusal):
         return wishes
@@ -82,9 +81,7 @@ def allot(
         return Tried(None, "skips", limit.text)
     if limit and not release.tests_jobs_over_limits:
         return Tried(None, "limit", limit.text)
-    excluded = frozenset(said.excluded)
-    if _pool(w, release):
-        excluded |= {name for name, _ in site.nodes} - set(w.options.named)
+    excluded = _out(w, said, site, release)
     if (
         said.prefer
         and site.prefers
@@ -106,6 +103,25 @@ def allot(
         if found is not None:
             return Tried(found, "takes", "")
     return Tried(None, "takes", _why_waits(job, said))
+
+
+def _unsure_count(job: Job, w: Wants) -> str:
+    """What of a count of nodes with a feature is not modelled."""
+    if job.min_nodes > 1:
+        return "fewer nodes with a feature than nodes"
+    if job.implied:
+        return "a count of nodes with a feature, and no --nodes"
+    if (w.max_nodes or 0) > (w.min_nodes or 1):
+        return "a count of nodes with a feature, and a range of nodes"
+    return ""
+
+
+def _out(w: Wants, said: Said, site: Site, release: Release) -> frozenset[str]:
+    """The nodes that the job may not have."""
+    out = frozenset(said.excluded)
+    if _pool(w, release):
+        out |= {name for name, _ in site.nodes} - set(w.options.named)
+    return out
 
 
 def _named_match(job: Job, site: Site, wish: str) -> bool:

@@ -17,7 +17,7 @@ from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._request_details import Said, read_said
 from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._step import run_step
-from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_step
+from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_nodes, unsure_step
 from podwright.slurm.gpus.requests._values import (
     Grant,
     NodeGrant,
@@ -64,13 +64,21 @@ def explain(request: Request, where: Shape | Site, version: Version = OLDEST) ->
     tasks = wants.tasks
     if request.tasks is None and request.tasks_per_node and least > 1:
         tasks = (request.min_nodes or 1) * request.tasks_per_node
-    fewer = tasks and tasks < (wants.min_nodes or 1)
+    ranged = (request.max_nodes or 0) >= least
+    fewer = tasks and tasks < max(wants.min_nodes or 1, least if ranged else 1)
     if fewer and release.refuses_fewer_tasks_than_nodes:
         return Refusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
-    refused = _names(wants, said, site, release) or _unknown(said, site, partitions)
+    refused = _names(wants, said, site, release, request.max_nodes) or _unknown(
+        said, site, partitions
+    )
     if refused:
         return refused
     allotted = _tried(wants, said, site, partitions, release)
+    submitted = not isinstance(allotted, Refusal) or allotted.stage != "submit"
+    held = None if isinstance(allotted, Refusal) else allotted.held
+    unsure = unsure_nodes(request, said, partitions, release, held)
+    if unsure and submitted:
+        return Refusal("unknown", f"this is not modelled: {unsure}")
     if isinstance(allotted, Refusal):
         if allotted.stage == "submit" and not allotted.would_work:
             smaller = _smaller(wants, site.shapes[0])
@@ -127,12 +135,18 @@ def _granted(
         if refused:
             return refused
     unsure = unsure_step(request, held, release)
+    if allotted.whole and request.shares:
+        unsure = "shares of GPUs in a job of whole nodes"
     if unsure:
         return Refusal("unknown", f"this is not modelled: {unsure}")
     placed = run_step(request, wants, held, release)
     if isinstance(placed, Refusal):
         if wants.overcommit:
             return Refusal("unknown", "this is not modelled: which steps --overcommit lets start")
+        if request.option("ntasks-per-socket") and not release.steps_need_room:
+            return Refusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
+        if placed.stage == "hangs" and request.command != "srun":
+            return Refusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
     tasks = {one.node: one.tasks for one in placed}
     nodes = tuple(
@@ -172,7 +186,7 @@ def _unset(view: TaskView, shape: Shape) -> TaskView:
 
 def _whole_by_type(request: Request, held: list[Held]) -> Refusal | None:
     """Before 23.02 a job of whole nodes counts the GPUs of each type by themselves."""
-    for way, gpus in request.step_asked if request.command != "srun" else ():
+    for way, gpus in request.asked if request.command != "srun" else ():
         for one in held if way == "node" else ():
             kinds = [kind for kind in one.shape.types if gpus.kind in ("", kind)]
             if len(set(kinds)) > 1 and gpus.count > kinds.count(kinds[0]):
@@ -237,6 +251,8 @@ def _flags(request: Request, said: Said, release: Release) -> Refusal | None:
         return Refusal("submit", "disable-binding and enforce-binding exclude each other")
     if {"one-task-per-sharing", "multiple-tasks-per-sharing"} <= said.flags:
         return Refusal("submit", "one and multiple tasks per sharing exclude each other")
+    if request.shares and request.option("gpu-freq"):
+        return Refusal("submit", "--gpu-freq is for whole GPUs, and shares of them are asked for")
     if "allow-task-sharing" in said.flags and request.command != "srun":
         return Refusal("submit", "--gres-flags=allow-task-sharing is for srun alone")
     return None
@@ -309,8 +325,8 @@ def _option_conflicts(request: Request, said: Said) -> Refusal | None:
     return None
 
 
-def _names(w: Wants, said: Said, site: Site, release: Release) -> Refusal | None:
-    """Nodes and GRES that there are not."""
+def _names(w: Wants, said: Said, site: Site, release: Release, most: int | None) -> Refusal | None:
+    """Nodes and GRES that there are not. most: nodes by --nodes."""
     there = {name for name, _ in site.nodes}
     for name in (*said.named, *said.excluded):
         if name not in there:
@@ -318,6 +334,7 @@ def _names(w: Wants, said: Said, site: Site, release: Release) -> Refusal | None
     if set(w.options.named) & set(said.excluded):
         return Refusal("submit", "nodes are both asked for and excluded")
     wide = w.max_nodes and len(w.options.named) > w.max_nodes
+    wide = wide or (most and len(said.named) > most)
     if wide and not release.nodelist_is_pool:
         return Refusal("submit", f"{len(w.options.named)} nodes are named, --nodes allows fewer")
     for ask in w.asks:

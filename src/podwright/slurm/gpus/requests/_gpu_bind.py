@@ -10,7 +10,14 @@ import re
 from dataclasses import replace
 
 from podwright.slurm.gpus.requests._counts import Held, Placed
-from podwright.slurm.gpus.requests._nearest_gpus import Cores, bound_cores, near, per_task, single
+from podwright.slurm.gpus.requests._nearest_gpus import (
+    Cores,
+    bound_cores,
+    near,
+    per_task,
+    single,
+    unbound_single,
+)
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._values import Shape, TaskView
 from podwright.slurm.site.releases import Release
@@ -66,7 +73,7 @@ def _view(
     if shape.affinity and request.other.get("cpu-bind") != "none":
         sees = _beside(way, argument, gpus, shape, tasks, local, release)
     else:
-        sees = _bound(way, argument, gpus, shape, local)
+        sees = _bound(way, argument, gpus, shape, local, release)
     names = list(range(len(sees))) if shape.confined else sees
     return TaskView(rank, place.node, local, tuple(sees), ",".join(map(str, names)))
 
@@ -90,10 +97,14 @@ def _beside(
         return [mine[(local // int(argument)) % len(mine)]]
     if way == "per_task" and release.binds_by_free_cores:
         return per_task(gpus, tasks, int(argument), shape, local) or gpus[:1]
-    return _bound(way, argument, gpus, shape, local)
+    return _bound(way, argument, gpus, shape, local, release)
 
 
-def _bound(way: str, argument: str, held: list[int], shape: Shape, local: int) -> list[int]:
+def _bound(
+    way: str, argument: str, held: list[int], shape: Shape, local: int, release: Release
+) -> list[int]:
+    if way == "single" and release.binds_by_free_cores:
+        return unbound_single(held, int(argument), shape, local)
     if way == "single":
         return [held[(local // int(argument)) % len(held)]]
     if way == "per_task":

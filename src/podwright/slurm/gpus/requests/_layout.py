@@ -27,7 +27,8 @@ def lay(
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
-        step.tasks = sum(held[n].cpus // each for n in chosen)
+        hinted = w.threads_per_core if "hint" in request.other else 0
+        step.tasks = max(sum(_of_threads(held[n], hinted) // each for n in chosen), 1)
         step.cpus = step.tasks * each
     nodes = _nodes(step, held, usable, shares, release)
     if isinstance(nodes, Refusal):
@@ -37,6 +38,14 @@ def lay(
         return Refusal("step", "srun finds no room for its tasks beside the GPUs")
     refused = _too_many(step, held, nodes, tasks, each, release)
     return refused or give(held, nodes, tasks, shares, release)
+
+
+def _of_threads(node: Held, threads: int | None) -> int:
+    """The CPUs of a node that a step may count where --hint takes some threads of each core."""
+    all_threads = node.shape.threads
+    if not threads or threads >= all_threads:
+        return node.cpus
+    return node.cpus // all_threads * threads
 
 
 def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:

@@ -66,6 +66,13 @@ def single(gpus: list[int], tasks: list[Cores], each: int, shape: Shape, local: 
     return [] if taken is None else [taken]
 
 
+def unbound_single(gpus: list[int], each: int, shape: Shape, local: int) -> list[int]:
+    """One GPU for a task that has all cores: GPUs that name their cores come first."""
+    first = sorted(gpus, key=lambda gpu: shape.socket_of(gpu) == EVERY_SOCKET)
+    free = local < each * len(gpus)
+    return [first[local // each] if free else gpus[local % len(gpus)]]
+
+
 def _best(slots: list[int], cores: Cores, shape: Shape) -> int | None:
     """A GPU all of whose cores the task has, else one of which it has some, else the first."""
     beside = near(slots, cores, shape)

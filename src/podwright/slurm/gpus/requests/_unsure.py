@@ -8,24 +8,71 @@ from __future__ import annotations
 from podwright.slurm.gpus.requests._counts import Held
 from podwright.slurm.gpus.requests._request import Request
 from podwright.slurm.gpus.requests._request_details import Said
+from podwright.slurm.gpus.requests._units import memory
 from podwright.slurm.gpus.requests._values import Partition
 from podwright.slurm.site.releases import Release
 
 
 def unsure_job(request: Request, said: Said, partitions: list[Partition], release: Release) -> str:
     """What of this job is not modelled, empty where all of it is."""
-    if said.overcommit and request.tasks_per_gpu and release.counts_tasks_at_server:
-        return "--overcommit with --ntasks-per-gpu"
+    crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
+    if crowded and release.counts_tasks_at_server:
+        return "--overcommit with --ntasks-per-gpu and --cpus-per-task"
     mixed = any(way == "node" for way, _, _ in request.shares) and request.by_gres
     if mixed and request.kind() and request.cpus_per_gpu:
         return "GPUs of a type beside shares of GPUs"
-    sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
-    counts = request.asks_for_gpus and not sized
-    if counts and len({one.memory_per_gpu for one in partitions}) > 1:
-        return "partitions with different defaults of memory of a GPU"
     if request.per_task and len({one.cpus_per_gpu for one in partitions}) > 1:
         return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
+    sockets = said.sockets and not said.whole_info and request.memory_per_gpu
+    if release.tasks_bound_nodes and request.per_task and sockets and request.tasks:
+        return "--gpus-per-task with --sockets-per-node and --mem-per-gpu"
     return ""
+
+
+def unsure_nodes(
+    request: Request,
+    said: Said,
+    partitions: list[Partition],
+    release: Release,
+    held: list[Held] | None,
+) -> str:
+    """What of the choice of nodes is not modelled: it is not known whether the job starts.
+
+    held: what the model gives, None where the job waits.
+    """
+    sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
+    counts = request.asks_for_gpus and not sized and any(one.memory for one in held or ())
+    if counts and len({one.memory_per_gpu for one in partitions}) > 1:
+        return "partitions with different defaults of memory of a GPU"
+    tasks, low, high = request.tasks or 0, request.min_nodes, request.max_nodes
+    several = len(partitions) > 1 and not release.judges_partitions_apart
+    if several and 0 < tasks < (low or 1):
+        return "fewer tasks than nodes in several partitions"
+    least = max((one.min_nodes for one in partitions), default=0)
+    if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
+        return "fewer tasks and nodes than the partition takes"
+    if said.spread and low is None and any(p.max_nodes < len(p.nodes) for p in partitions):
+        return "--spread-job in a partition with MaxNodes"
+    if said.core_spec and said.switches:
+        return "--core-spec with --switches"
+    if said.tasks_per_socket and (said.tasks_per_core or 1) > 1 and request.asks_for_gpus:
+        return "--ntasks-per-socket with --ntasks-per-core for GPUs"
+    late = release.tasks_bound_nodes
+    plain = not (tasks or request.cpus_per_task or said.named)
+    wide = request.per_job and len(held or ()) > request.per_job.count
+    if late and said.spread and plain and wide:
+        return "--spread-job over more nodes than GPUs"
+    bare = not tasks and low is None and held is None
+    if bare and request.per_socket and request.memory_per_gpu:
+        return "--gpus-per-socket with --mem-per-gpu alone"
+    if "*" in said.constraint and (said.spread or said.named or (late and tasks > 1)):
+        return "a count of nodes with a feature, and of tasks"
+    return ""
+
+
+def _per_cpu(request: Request) -> int:
+    """MiB of --mem-per-cpu, 0 without it."""
+    return memory(request.other.get("mem-per-cpu", "0"), "mem-per-cpu")
 
 
 def unsure_step(request: Request, held: list[Held], release: Release) -> str:
@@ -36,30 +83,38 @@ def unsure_step(request: Request, held: list[Held], release: Release) -> str:
         return "--gpu-bind beside --tres-bind"
     bound = request.other.get("hint") == "memory_bound"
     late = release.counts_step_tasks_late
-    if late and bound and request.cpus_per_task and not request.tasks:
-        return "--hint=memory_bound with --cpus-per-task and no --ntasks"
     per_core = request.other.get("ntasks-per-core", "1") != "1" and request.cpus_per_gpu
     whole = request.other.get("extra-node-info", "").count(":") == 2
     if release.gpus_bound_tasks and request.per_task and (per_core or whole):
         return "--gpus-per-task with threads of cores"
+    taken = bound or request.other.get("hint") == "nomultithread"
+    threads = any(one.shape.threads > 1 for one in held)
+    counted = request.cpus_per_task or "cores-per-socket" in request.other
+    each = request.option("gpus-per-task")
+    if release.tasks_bound_nodes and taken and each and threads and not counted:
+        return "--hint with --gpus-per-task on cores of several threads"
     if len(held) < 2:
         return ""
+    if bound and request.per_job and request.per_node and not late:
+        return "--hint=memory_bound with --gpus and --gpus-per-node"
     if len({one.shape for one in held}) == 1 and held[0].shape.threads == 1:
         return ""
     gpus = len({len(one.gpus) for one in held}) > 1
     cpus = len({one.cpus for one in held}) > 1
     if request.tasks_per_gpu and gpus:
         return "--ntasks-per-gpu over nodes with unequal counts of GPUs"
+    if whole and cpus and request.tasks:
+        return "--extra-node-info with threads over nodes with unequal counts of CPUs"
+    full = any(one.memory + _per_cpu(request) > one.shape.memory for one in held)
+    if release.tasks_bound_nodes and request.per_task and _per_cpu(request) and full:
+        return "--gpus-per-task over unequal nodes whose memory is full"
     first = request.other.get("distribution", "").partition(":")[0]
     if first.startswith("plane") and cpus:
         return "--distribution=plane over nodes with unequal counts of CPUs"
-    if bound and cpus:
-        return "--hint=memory_bound over nodes with unequal counts of CPUs"
     ranged = request.max_nodes is not None and request.max_nodes != request.min_nodes
     busy = not release.steps_need_room and cpus and request.tasks and ranged
     if busy and not request.asks_for_gpus:
         return "tasks over a range of nodes with unequal counts of CPUs"
-    late = release.counts_step_tasks_late
     if not late and request.per_task and request.cpus_per_task and gpus:
         return "--gpus-per-task and --cpus-per-task over nodes with unequal counts of GPUs"
     return ""

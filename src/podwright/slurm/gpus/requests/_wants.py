@@ -73,8 +73,11 @@ def _sent(o: Options, request: Request, said: Said, release: Release) -> Wants:
 
 def _complete(w: Wants, least: int, release: Release) -> None:
     """What slurmctld fills in before it checks."""
-    if least > 1 and (
-        w.min_nodes is None or (w.min_nodes < least and not 0 < (w.max_nodes or 0) < least)
+    ranged = release.refuses_fewer_tasks_than_nodes and w.tasks is not None and w.max_nodes
+    if (
+        least > 1
+        and not ranged
+        and (w.min_nodes is None or (w.min_nodes < least and not 0 < (w.max_nodes or 0) < least))
     ):
         w.min_nodes = least
     if release.counts_tasks_at_server and w.min_nodes is None:
