@@ -46,7 +46,7 @@ test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; insta
 	@$(BIN)/pytest -n auto --dist loadfile -m "(outer or slurm) and not soak"
 
 soak: $(VENV)/.dev  ## The large counts
-	@bash tests/outer/install.sh
+	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh
 	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or soak" --timeout 3600
 
 docs: $(VENV)/.dev  ## Build the documentation into docs/_build

@@ -13,7 +13,10 @@ packages=(
     gcc libc6-dev make valgrind
     prometheus chromium
     lua5.1 lua5.3 lua5.4
+    buildah python3-venv
 )
+# What only the large tests start.
+[ "${PODWRIGHT_SOAK:-}" != 1 ] || packages+=(podman crun)
 
 missing=()
 for package in "${packages[@]}"; do

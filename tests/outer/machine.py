@@ -58,7 +58,7 @@ exec chroot . bash /dev/fd/9 9<&0 </dev/null
 class Block(NamedTuple):
     """What a page has typed, and what it says that this prints, if it does.
 
-    A line `...` there is any lines; a line that begins so begins with any words.
+    A line `...` there is any lines; in a line it is any words.
     """
 
     typed: str
@@ -72,8 +72,7 @@ class Block(NamedTuple):
 
 
 def _pattern(line: str) -> str:
-    rest = line.removeprefix("... ")
-    return (".* " if rest != line else "") + re.escape(rest) + "\n"
+    return re.escape(line).replace(r"\.\.\.", ".*") + "\n"
 
 
 def blocks(page: Path) -> list[Block]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -22,10 +23,12 @@ from tools.release import ROOT, build, commit_time, export
 from podwright.cli._commands import COMMANDS
 from podwright.cli._manual import section
 from tests.outer.lab._release import clean, release
+from tests.outer.machine import Block, Machine, blocks
 
 pytestmark = pytest.mark.outer
 
 ALICE = "games"
+IMAGE = blocks(ROOT / "docs" / "admin" / "image.md")
 #: A root of its own over a clean one: what is written goes with the process that holds it.
 _ENTER = """
 mount -t tmpfs tmpfs "$2"; mkdir "$2/up" "$2/work" "$2/root"
@@ -209,3 +212,70 @@ def _programs_run(debian: Debian) -> None:
     assert sorted(line[-1] for line in out.splitlines()) == ["0", "1"]
     out = debian.run(f"cd /tmp; HOME=/tmp {words} sh -c 'echo $PMIX_RANK'", user=ALICE)
     assert sorted(line[-1] for line in out.splitlines()) == ["0", "1"]
+
+
+#: Containers where the kernel leaves us less than they would have: their files in memory, no
+#: cgroups, no more files than we may open ourselves.
+_STORAGE = """\
+cat >/tmp/storage.conf <<'END'
+[storage]
+driver = "overlay"
+graphroot = "/tmp/storage"
+runroot = "/run/storage"
+END
+cat >/tmp/containers.conf <<'END'
+[containers]
+cgroups = "disabled"
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+END
+export CONTAINERS_STORAGE_CONF=/tmp/storage.conf CONTAINERS_CONF=/tmp/containers.conf
+export BUILDAH_ISOLATION=chroot
+! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified
+"""
+#: What the Containerfile calls its base is a Debian that is here already.
+_BASE = """\
+base=$(buildah from scratch)
+there=$(buildah mount $base)
+without="--exclude ./usr/share/doc --exclude ./usr/share/locale --exclude ./var/cache/apt"
+tar -C {clean} $without --exclude ./var/lib/apt/lists -c . | tar -C $there -x
+buildah commit --quiet --rm $base docker.io/library/debian:12-slim
+"""
+_SERVER = """\
+name=$(buildah from podwright)
+there=$(buildah mount $name)
+for d in run lib; do install -d /tmp/$d; chown --reference=$there/var/lib/podwright /tmp/$d; done
+within="buildah run --volume /tmp/run:/run/podwright --volume /tmp/lib:/var/lib/podwright $name"
+$within vipu-server --system --preset pod16 &
+"""
+
+
+@pytest.fixture
+def image(debs: tuple[str, Path], tmp_path: Path) -> Iterator[Machine]:
+    """A machine where the page's first line made the image."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "packaging" / "image", checkout / "packaging" / "image")
+    (checkout / "dist").mkdir()
+    shutil.copy(debs[1] / "first.deb", checkout / "dist" / "podwright_0.0.9-1~deb12_amd64.deb")
+    with Machine(release("oldest"), tmp_path, checkout) as machine:
+        machine.type(Block(_STORAGE + _BASE.format(clean=clean(debs[0])), None))
+        machine.type(IMAGE[0])
+        yield machine
+
+
+@pytest.mark.parametrize("debs", ["bookworm"], indirect=True)
+def test_the_image_serves_and_launches(image: Machine) -> None:
+    image.type(Block(_SERVER, "... pod16 (16 IPUs, SIMULATED) on ...\n"))
+    image.type(Block("$within whoami", "podwright\n"))
+    launch = "$within poprun --num-replicas 4 --num-instances 2 sh -c 'echo it runs' 2>/dev/null"
+    image.type(Block(f"{launch} | sort", "[1,0]<stdout>: it runs\n[1,1]<stdout>: it runs\n"))
+    image.type(Block("$within vipu-agent --machine ag1 --port 8081 &", "... ag1 ...\n"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("debs", ["bookworm"], indirect=True)
+def test_the_page_of_the_image_is_typed(image: Machine) -> None:
+    """By podman, which wants more of a kernel."""
+    for block in IMAGE[1:]:
+        image.type(block)

@@ -138,7 +138,12 @@ def add_parser(verbs: Any) -> None:
         action="store_true",
         help="only what `configure --gpus --lint` needs: a C compiler will do",
     )
-    build.add_argument("--include", metavar="DIR", default="", help="another Slurm's headers")
+    build.add_argument(
+        "--include",
+        metavar="DIR",
+        default="",
+        help="another Slurm's headers than those of the Slurm on PATH",
+    )
     build.set_defaults(run_slurm=_build)
 
 

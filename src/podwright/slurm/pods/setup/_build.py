@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
@@ -17,12 +18,14 @@ _MISSING: Final = re.compile(
 
 
 def build(into: Path, *, include: str = "") -> list[Path]:
-    """The files that were made. include: where another Slurm's headers lie.
+    """The files that were made. include: where another Slurm's headers lie; without it, those of
+    the Slurm on PATH.
 
     Raises Unavailable with the compiler's own words.
     """
     import subprocess
 
+    include = include or own_headers(shutil.which("scontrol"))
     try:
         into.mkdir(parents=True, exist_ok=True)
         with as_file(files("podwright.slurm.pods").joinpath("native")) as source:
@@ -45,6 +48,28 @@ def build(into: Path, *, include: str = "") -> list[Path]:
             "headers are not understood",
         )
     return [into / "podwright-hook", into / "spank_podwright.so"]
+
+
+def own_headers(scontrol: str | None) -> str:
+    """Where a Slurm in a folder of its own has its headers: `/opt/slurm/include`; "" for one whose
+    headers the compiler finds by itself.
+
+    scontrol: that Slurm's. Raises Unavailable where such a Slurm came without headers: those of
+    another release make a plugin that slurmd does not load.
+    """
+    if scontrol is None:
+        return ""
+    prefix = Path(scontrol).resolve().parent.parent
+    plugins = any(path.is_dir() for path in prefix.glob("lib*/slurm"))
+    if prefix == Path("/usr") or not plugins:
+        return ""
+    if not (prefix / "include/slurm/spank.h").exists():
+        raise Unavailable(
+            f"{scontrol} belongs to a Slurm in {prefix}, which has no include/slurm/spank.h",
+            asked="build the plugin and the hook",
+            would_work="`make install` of that Slurm, or say where its headers are: --include DIR",
+        )
+    return str(prefix / "include")
 
 
 def _own_words(text: str) -> str:
