@@ -54,11 +54,18 @@ def test_links_lead_to_files_that_are_there() -> None:
     """Of the pages that Sphinx does not build; those that it does, it checks itself."""
     found = 0
     for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-        for target in re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text()):
+        for target, anchor in re.findall(r"\]\(([^)#\s]+)#?([^)\s]*)", (ROOT / name).read_text()):
             if "://" not in target:
                 found += 1
                 assert (ROOT / target).exists(), f"{name}: {target}"
+                assert not anchor or anchor in _anchors(ROOT / target), f"{name}: {target}#{anchor}"
     assert found > 20
+
+
+def _anchors(page: Path) -> set[str]:
+    """What a link may name in a page: its headings, as GitHub and Sphinx write them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_pictures_are_text_and_load_nothing_from_elsewhere() -> None:

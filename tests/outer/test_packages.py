@@ -240,6 +240,7 @@ base=$(buildah from scratch)
 there=$(buildah mount $base)
 without="--exclude ./usr/share/doc --exclude ./usr/share/locale --exclude ./var/cache/apt"
 tar -C {clean} $without --exclude ./var/lib/apt/lists -c . | tar -C $there -x
+buildah config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin $base
 buildah commit --quiet --rm $base docker.io/library/debian:12-slim
 """
 _SERVER = """\
