@@ -30,7 +30,7 @@ def test_a_real_other_python_refuses_with_both_versions(tmp_path: Path) -> None:
     mark = tmp_path / "called"
     (tmp_path / "call").write_bytes(dump_call(lambda: Path("/tmp/called").touch(), (), {}))
     ours = Path(podwright.__file__).parents[1]
-    words = [clean("trixie"), tmp_path, ours, sysconfig.get_path("purelib")]
+    words = [str(clean("trixie")), str(tmp_path), str(ours), sysconfig.get_path("purelib")]
     done = subprocess.run(
         ["unshare", "-m", "--propagation", "private", "bash", "-euc", _THERE, "-", *words],
         capture_output=True,
