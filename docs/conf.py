@@ -22,7 +22,8 @@ suppress_warnings = ["ref.python"]  # two classes are called Job, each in its ow
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Podwright"
-exclude_patterns = ["_build", "**/NOTE-*"]
+#: The examples stand in the commands' pages.
+exclude_patterns = ["_build", "examples", "**/NOTE-*"]
 #: Pages that this file writes, with the commands and sub-commands that they show.
 COMMANDS = {
     "vipu": [
@@ -78,7 +79,8 @@ def _write_reference(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "reference"
     folder.mkdir(exist_ok=True)
     for command, uses in COMMANDS.items():
-        parts = [f"# {command}\n"]
+        example = (Path(app.srcdir) / "examples" / f"{command}.md").read_text()
+        parts = [f"# {command}\n", f"## Example\n\n{example}", "## Options\n"]
         for words in uses:
             if words:
                 parts.append(f"## {command} {words}\n")

@@ -5,13 +5,13 @@ with its own host name, network and processes. All of it ends with the first pro
 from __future__ import annotations
 
 import contextlib
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from tests.outer.lab import LabError, Release, poll
+from tests.pages import Block
 
 _VENV = Path(sys.executable).parent.parent
 #: $1: a folder. $2: the root of a Slurm's release, or nothing. $3: the checkout. $4, $5: Python and
@@ -51,38 +51,11 @@ ip link add out0 type veth peer name out1
 ip addr add 192.0.2.1/24 dev out0
 ip link set out0 up
 ip link set out1 up
+# Containers in it want a root that is the namespace's own.
+pivot_root . mnt
+umount -l mnt
 exec chroot . bash /dev/fd/9 9<&0 </dev/null
 """
-
-
-class Block(NamedTuple):
-    """What a page has typed, and what it says that this prints, if it does.
-
-    A line `...` there is any lines; in a line it is any words.
-    """
-
-    typed: str
-    printed: str | None
-
-    def fits(self, said: str) -> bool:
-        """Whether that is what the page says."""
-        lines = (self.printed or "").splitlines()
-        wanted = "".join(r"(?:.*\n)*" if line == "..." else _pattern(line) for line in lines)
-        return self.printed is None or bool(re.fullmatch(wanted, said))
-
-
-def _pattern(line: str) -> str:
-    return re.escape(line).replace(r"\.\.\.", ".*") + "\n"
-
-
-def blocks(page: Path) -> list[Block]:
-    """A page's blocks of `bash`, each with the block of `text` that follows it."""
-    found = re.findall(r"^```(bash|text)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    return [
-        Block(text, after[1] if after[0] == "text" else None)
-        for (kind, text), after in zip(found, [*found[1:], ("", "")], strict=True)
-        if kind == "bash"
-    ]
 
 
 class Machine:

@@ -23,7 +23,8 @@ from tools.release import ROOT, build, commit_time, export
 from podwright.cli._commands import COMMANDS
 from podwright.cli._manual import section
 from tests.outer.lab._release import clean, release
-from tests.outer.machine import Block, Machine, blocks
+from tests.outer.machine import Machine
+from tests.pages import Block, blocks
 
 pytestmark = pytest.mark.outer
 

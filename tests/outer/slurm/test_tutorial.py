@@ -10,7 +10,8 @@ import pytest
 from tools.release import ROOT
 
 from tests.outer.lab import Release
-from tests.outer.machine import Machine, blocks
+from tests.outer.machine import Machine
+from tests.pages import blocks
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 

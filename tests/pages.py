@@ -1,0 +1,37 @@
+"""What pages have typed, and what they say that this prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Block(NamedTuple):
+    """What a page has typed, and what it says that this prints, if it does.
+
+    A line `...` there is any lines; in a line it is any words.
+    """
+
+    typed: str
+    printed: str | None
+
+    def fits(self, said: str) -> bool:
+        """Whether that is what the page says."""
+        lines = (self.printed or "").splitlines()
+        wanted = "".join(r"(?:.*\n)*" if line == "..." else _pattern(line) for line in lines)
+        return self.printed is None or bool(re.fullmatch(wanted, said))
+
+
+def _pattern(line: str) -> str:
+    return re.escape(line).replace(r"\.\.\.", ".*") + "\n"
+
+
+def blocks(page: Path) -> list[Block]:
+    """A page's blocks of `bash`, each with the block of `text` that follows it."""
+    found = re.findall(r"^```(bash|text)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [
+        Block(text, after[1] if after[0] == "text" else None)
+        for (kind, text), after in zip(found, [*found[1:], ("", "")], strict=True)
+        if kind == "bash"
+    ]
