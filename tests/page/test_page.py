@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from podwright.controller import Role
-from podwright.errors import Denied, Unauthenticated
+from podwright.errors import Denied, InvalidRequest, Unauthenticated
 from podwright.http import HttpRequest, Reply
-from podwright.page import Page, Sessions
+from podwright.page import Page, Sessions, SiteProxy
 from podwright.page._files import POLICY
 from podwright.page._sessions import EACH, IDLE, LONGEST, MOST
 from podwright.wire import METHODS
@@ -51,6 +51,11 @@ class Fake:
             raise Unauthenticated("no such user")
         return User("alice")
 
+    def by_proxy(self, name: str) -> User:
+        if name not in ("alice", "root") or name in self.gone:
+            raise Unauthenticated("the site's proxy says somebody else")
+        return User(name, Role.ADMINISTRATOR if name == "root" else Role.USER)
+
     def known(self, who: Any) -> bool:
         return who.name not in self.gone
 
@@ -79,12 +84,15 @@ class Fake:
 class Browser:
     """Asks the page, and keeps its cookie."""
 
-    def __init__(self, fake: Fake, *, safe_login: bool = True) -> None:
+    def __init__(
+        self, fake: Fake, *, safe_login: bool = True, proxy: SiteProxy | None = None
+    ) -> None:
         self.page = Page(
             fake, lambda code: {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}.get(code, 400),
-            safe_login=safe_login,
+            safe_login=safe_login, proxy=proxy,
         )  # fmt: skip
         self.cookie = ""
+        self.address = "127.0.0.1"
 
     async def ask(
         self, method: str, path: str, value: object = None, **headers: str
@@ -94,7 +102,7 @@ class Browser:
         pairs = [(name.encode(), text.encode()) for name, text in sent.items() if text]
         body = b"" if value is None else json.dumps(value).encode()
         reply = await self.page.answer(
-            HttpRequest(method, path, "", pairs, body, None, "127.0.0.1")
+            HttpRequest(method, path, "", pairs, body, None, self.address)
         )
         assert reply is not None
         header = dict(reply.headers)
@@ -252,3 +260,81 @@ def test_sessions_end_and_are_bounded() -> None:
     for number in range(2 * MOST):
         sessions.open("x", str(number))
     assert len(sessions) == MOST
+
+
+SECRET = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("peers", "secret", "address", "headers", "name"),
+    [
+        (["10.0.0.5"], "", "10.0.0.5", {}, "alice"),
+        (["10.0.0.0/24"], "", "::ffff:10.0.0.9", {}, "alice"),
+        (["10.0.0.5"], "", "10.0.0.6", {}, "anonymous"),
+        (["10.0.0.5"], "", "127.0.0.1", {}, "anonymous"),
+        (["10.0.0.5"], SECRET, "10.0.0.5", {}, "anonymous"),
+        (["127.0.0.1"], SECRET, "127.0.0.1", {}, "anonymous"),
+        (["127.0.0.1"], SECRET, "127.0.0.1", {"x_podwright_proxy": SECRET[:-1]}, "anonymous"),
+        (["127.0.0.1"], SECRET, "127.0.0.1", {"x_podwright_proxy": SECRET}, "alice"),
+    ],
+)
+async def test_a_header_is_believed_from_the_sites_proxy_alone(
+    peers: list[str], secret: str, address: str, headers: dict[str, str], name: str
+) -> None:
+    browser = Browser(Fake(), proxy=SiteProxy(peers, secret=secret))
+    browser.address = address
+    said = await browser.ask("GET", "/me", x_remote_user="alice", **headers)
+    assert said[1]["name"] == name
+
+
+async def test_whom_the_proxy_names_acts_in_their_role_and_only_from_the_page() -> None:
+    fake = Fake(secure=True)
+    browser = Browser(fake, safe_login=False, proxy=SiteProxy(["10.0.0.5"]))
+    browser.address = "10.0.0.5"
+    assert await browser.act(x_remote_user="root") == 200
+    assert await browser.act(x_remote_user="alice") == 403
+    assert await browser.act(x_remote_user="root", origin="http://evil.example") == 403
+    assert await browser.act(x_remote_user="mallory") == 401
+    assert await browser.act() == 401
+    fake.gone.add("root")
+    assert await browser.act(x_remote_user="root") == 401
+    assert (await browser.ask("GET", "/live", x_remote_user="mallory"))[0] == 401
+
+
+async def test_a_name_that_is_said_twice_is_nobodys() -> None:
+    browser = Browser(Fake(), proxy=SiteProxy(["10.0.0.5"]))
+    headers = [(b"host", HOST.encode()), (b"x-remote-user", b"a"), (b"x-remote-user", b"root")]
+    asked = HttpRequest("GET", "/me", "", headers, b"", None, "10.0.0.5")
+    assert cast("Reply", await browser.page.answer(asked)).status == 401
+
+
+async def test_keys_travel_where_the_proxy_hides_them_and_cookies_stay_secure() -> None:
+    browser = Browser(Fake(), safe_login=False, proxy=SiteProxy(["10.0.0.5"]))
+    key = {"user": "alice", "key": "secret"}
+    for address, proto, status in (
+        ("10.0.0.5", "https", 200),
+        ("10.0.0.5", "http", 403),
+        ("10.0.0.6", "https", 403),
+    ):
+        browser.address = address
+        said = await browser.ask("POST", "/session", key, x_forwarded_proto=proto)
+        assert said[0] == status
+
+
+@pytest.mark.parametrize(
+    ("peers", "header", "secret"),
+    [
+        (["127.0.0.1"], "X-Remote-User", ""),
+        (["0.0.0.0/0"], "X-Remote-User", ""),
+        (["::1"], "X-Remote-User", ""),
+        (["proxy.example"], "X-Remote-User", ""),
+        (["10.0.0.5"], "Host", ""),
+        (["10.0.0.5"], "X Remote", ""),
+        (["10.0.0.5"], "X-Remote-User", "short"),
+    ],
+)
+def test_a_proxy_that_others_could_be_is_refused(
+    peers: list[str], header: str, secret: str
+) -> None:
+    with pytest.raises(InvalidRequest):
+        SiteProxy(peers, header=header, secret=secret)

@@ -18,6 +18,7 @@ from podwright.cli._arguments import Parser, complain, port, run, seconds
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from podwright.page import SiteProxy
     from podwright.server import Options, ServedHardware, Server
 
 #: Seconds without partition, lease or call after which a user's own server ends.
@@ -80,6 +81,26 @@ def build_parser() -> Parser:
     )
     where.add_argument(
         "--http-host", metavar="HOST", default="127.0.0.1", help="its address, 127.0.0.1"
+    )
+    where.add_argument(
+        "--http-name",
+        metavar="NAMES",
+        default="",
+        help="names by which browsers may call the page, of a proxy's: pod.example.org",
+    )
+    where.add_argument(
+        "--http-proxy",
+        metavar="PEERS",
+        default="",
+        help="addresses of the site's proxy, which is believed who comes to the page: 10.0.0.5",
+    )
+    where.add_argument(
+        "--http-proxy-user", metavar="HEADER", default="X-Remote-User", help="where it says that"
+    )
+    where.add_argument(
+        "--http-proxy-secret",
+        metavar="FILE",
+        help="what it sends as x-podwright-proxy; needed for a proxy on this machine",
     )
     machines = parser.add_argument_group("machines with an agent")
     machines.add_argument(
@@ -330,6 +351,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         nmx_login=Path(arguments.nmx_login) if arguments.nmx_login else None,
         nmx_authority=Path(arguments.nmx_ca) if arguments.nmx_ca else None,
         web=_web(arguments),
+        web_names=tuple(filter(None, arguments.http_name.split(","))),
+        proxy=_proxy(arguments),
         munge=(arguments.munge_socket or "") if arguments.munge else None,
         secure=arguments.secure,
         administrators=frozenset(filter(None, arguments.tls_administrators.split(","))),
@@ -348,6 +371,21 @@ def _web(arguments: argparse.Namespace) -> tuple[str, int] | None:
     if arguments.http_port is not None:
         return arguments.http_host, arguments.http_port
     return ("127.0.0.1", 0) if arguments.user else None
+
+
+def _proxy(arguments: argparse.Namespace) -> SiteProxy | None:
+    """The site's proxy, if there is one. Raises InvalidRequest."""
+    from pathlib import Path
+
+    peers = [peer for peer in arguments.http_proxy.split(",") if peer]
+    if not peers:
+        return None
+    from podwright.agents import read_key
+    from podwright.page import SiteProxy
+
+    file = arguments.http_proxy_secret
+    secret = read_key(Path(file)).decode("latin-1") if file else ""
+    return SiteProxy(peers, header=arguments.http_proxy_user, secret=secret)
 
 
 def _prepare(arguments: argparse.Namespace, options: Options) -> int:

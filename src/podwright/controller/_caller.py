@@ -24,7 +24,7 @@ class Caller:
     """Who calls. name: a user name or `anonymous`. uid: None where nobody vouches for one.
 
     origin: who vouches: `unix` the kernel, `tcp` a token from there or nobody, `munge`, `key` or
-    `certificate` of a user of the server's.
+    `certificate` of a user of the server's, `proxy` the site's, on the page.
     """
 
     name: str

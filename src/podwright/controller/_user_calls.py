@@ -98,6 +98,10 @@ class UserCalls:
         """The caller whom a certificate of the site's names. Raises Unauthenticated."""
         return self._users.certified(name, uri)
 
+    def named_by_proxy(self, name: str) -> Caller:
+        """The caller whom the site's proxy says. Raises Unauthenticated."""
+        return self._users.named_by_proxy(name)
+
     def admitted(self, caller: Caller, request: Value) -> tuple[Caller, Value]:
         """Who a caller is here, and the request, kept to the allocations where it may create.
 

@@ -41,7 +41,11 @@ from podwright.wire import (
 )
 
 USER: Final = "user"
-_OWN: Final = ("key", "certificate")  #: origins of callers who showed that they are a user of ours
+_OWN: Final = (
+    "key",
+    "certificate",
+    "proxy",
+)  #: origins of callers who showed that they are a user of ours
 _NUMBER = re.compile(r"[0-9a-f]{8,40}")
 _MOST_REVOKED: Final = 1000
 _COST = {"n": 1 << 14, "r": 8, "p": 1, "maxmem": 64 << 20, "dklen": 32}  # 16 MiB, some 50 ms
@@ -289,6 +293,16 @@ class Users:
                 would_work="ask an administrator for another: vipu-admin create certificate",
             )
         return _caller(record, "certificate")
+
+    def named_by_proxy(self, name: str) -> Caller:
+        """The user whom the site's proxy says. Raises Unauthenticated for none of this server's."""
+        record = self._users.get(name)
+        if record is None:
+            raise Unauthenticated(
+                f"the site's proxy says {name[:80]!r}, whom this server does not have",
+                would_work="ask an administrator: vipu-admin create user",
+            )
+        return _caller(record, "proxy")
 
 
 def first_user(name: str, now: float) -> tuple[Put, str]:

@@ -5,11 +5,13 @@ from podwright.page._behind import Minutes, Server, Who
 from podwright.page._files import Files
 from podwright.page._live import Live
 from podwright.page._page import BODY, Page
+from podwright.page._proxy import USER, SiteProxy
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import Changes, Snapshot, changes, take
 
 __all__ = [
     "BODY",
+    "USER",
     "Changes",
     "Files",
     "Live",
@@ -17,6 +19,7 @@ __all__ = [
     "Page",
     "Server",
     "Sessions",
+    "SiteProxy",
     "Snapshot",
     "Who",
     "changes",

@@ -43,6 +43,10 @@ class Server(Protocol):
         """The caller of an access key. Raises wire.PodwrightError."""
         ...
 
+    def by_proxy(self, name: str) -> Who:
+        """The caller whom the site's proxy names. Raises wire.Unauthenticated for no user here."""
+        ...
+
     def known(self, who: Who) -> bool:
         """Is it still a user here, in the same role?"""
         ...

@@ -21,6 +21,7 @@ from podwright.http import HttpRequest, Reply
 from podwright.page._behind import Minutes, Server, Who
 from podwright.page._files import Files
 from podwright.page._live import Live
+from podwright.page._proxy import SiteProxy
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
 from podwright.page._span import minute_of, span_of
@@ -45,7 +46,8 @@ class _Act(msgspec.Struct, forbid_unknown_fields=True):
 
 class Page:
     """Answers what belongs to the page. safe_login: whether access keys may travel here: on
-    loopback, or with TLS. status: a refusal's code -> the HTTP status."""
+    loopback, or with TLS. status: a refusal's code -> the HTTP status. past: what was. proxy: which
+    says who comes."""
 
     def __init__(
         self,
@@ -53,13 +55,13 @@ class Page:
         status: Callable[[str], int],
         *,
         safe_login: bool = True,
-        secure_cookie: bool = False,
         past: Minutes | None = None,
+        proxy: SiteProxy | None = None,
     ) -> None:
         self._server, self._status = server, status
-        self._safe_login, self._secure_cookie = safe_login, secure_cookie
+        self._safe_login = safe_login
         self._files = Files()
-        self._past = past
+        self._past, self._proxy = past, proxy
         self._sessions: Sessions[Who] = Sessions()
         self._views: dict[str, Live] = {}
 
@@ -93,18 +95,25 @@ class Page:
             case "DELETE", "/session":
                 _own_origin(request)
                 self._sessions.close(_cookie(request))
-                return self._json({}, (b"set-cookie", self._cookie("", 0)))
+                return self._json({}, (b"set-cookie", self._cookie("", 0, request)))
             case "POST", "/act":
                 return await self._act(request)
         return None
 
     def _who(self, request: HttpRequest) -> Who | None:
+        return self._logged_in(request) or self._server.anonymous()
+
+    def _logged_in(self, request: HttpRequest) -> Who | None:
+        """Whose session it is, or whom the site's proxy says. Raises Unauthenticated for somebody
+        whom only the proxy knows."""
+        if self._proxy is not None and (name := self._proxy.user(request)):
+            return self._server.by_proxy(name)
         cookie = _cookie(request)
         who = self._sessions.caller(cookie) if cookie else None
         if who is not None and not self._server.known(who):
             self._sessions.close(cookie)
             who = None
-        return who or self._server.anonymous()
+        return who
 
     def _seer(self, request: HttpRequest) -> Who:
         who = self._who(request)
@@ -115,12 +124,18 @@ class Page:
             )
         return who
 
+    def _still(self, request: HttpRequest) -> Who | None:
+        try:
+            return self._logged_in(request)
+        except PodwrightError:
+            return None
+
     def _me(self, request: HttpRequest) -> dict[str, object]:
         who = self._who(request)
         return {
             "name": who.name if who else "",
             "role": who.role.value if who else "",
-            "key_login": self._safe_login,
+            "key_login": self._keys_hidden(request),
             **self._server.describe(),
         }
 
@@ -135,7 +150,7 @@ class Page:
                 lambda: take(partial(self._server.listed, who), time.time), self._server.counted
             )
             self._views[name] = view
-        events = self._while_seen(view.events(), who, _cookie(request))
+        events = self._while_seen(view.events(), who, request)
         return Reply(200, events, "text/event-stream", self._files.headers)
 
     async def _told(self, request: HttpRequest) -> Reply:
@@ -152,17 +167,21 @@ class Page:
         return self._json(await self._past.at(minute_of(request.query), own=own))
 
     async def _while_seen(
-        self, events: AsyncGenerator[bytes], who: Who, cookie: str
+        self, events: AsyncGenerator[bytes], who: Who, request: HttpRequest
     ) -> AsyncGenerator[bytes]:
         """Events until the session is over that they are told to, or its user is gone."""
         anybody = who == self._server.anonymous()
         async with contextlib.aclosing(events):
             async for event in events:
-                if not (anybody or self._sessions.caller(cookie) == who):
+                if not (anybody or self._still(request) == who):
                     return
                 if not self._server.known(who):
                     return
                 yield event
+
+    def _keys_hidden(self, request: HttpRequest) -> bool:
+        """Can nobody read along on the way?"""
+        return self._safe_login or (self._proxy is not None and self._proxy.hides(request))
 
     async def _log_in(self, request: HttpRequest) -> Reply:
         _own_origin(request)
@@ -173,7 +192,7 @@ class Page:
                 raise Unauthenticated(
                     "this link has been used", would_work="podwright web makes another"
                 )
-        elif not self._safe_login:
+        elif not self._keys_hidden(request):
             raise Denied(
                 "access keys would travel here for all to read",
                 asked="log in",
@@ -183,12 +202,12 @@ class Page:
             who = await self._server.by_key(asked.user, asked.key)
         cookie = self._sessions.open(who, who.name)
         said = {"name": who.name, "role": who.role.value}
-        return self._json(said, (b"set-cookie", self._cookie(cookie, 12 * 3600)))
+        return self._json(said, (b"set-cookie", self._cookie(cookie, 12 * 3600, request)))
 
     async def _act(self, request: HttpRequest) -> Reply:
         _own_origin(request)
-        who = self._sessions.caller(_cookie(request))
-        if who is None or not self._server.known(who):
+        who = self._logged_in(request)
+        if who is None:
             raise Unauthenticated("nobody is logged in", asked="act", would_work="log in first")
         asked = _decoded(request, _Act)
         if asked.method not in ACTS:
@@ -202,8 +221,9 @@ class Page:
         more = (*self._files.headers, (b"cache-control", b"no-store"), *headers)
         return Reply(200, msgspec.json.encode(value), headers=more)
 
-    def _cookie(self, text: str, seconds: int) -> bytes:
-        secure = "; Secure" if self._secure_cookie else ""
+    def _cookie(self, text: str, seconds: int, request: HttpRequest) -> bytes:
+        hidden = self._proxy is not None and self._proxy.hides(request)
+        secure = "; Secure" if hidden else ""
         said = f"{COOKIE}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
         return said.encode()
 

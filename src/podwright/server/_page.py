@@ -10,7 +10,7 @@ from podwright._version import __version__
 from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest
 from podwright.history import Past
-from podwright.page import Page, Who
+from podwright.page import Page, SiteProxy, Who
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS
 from podwright.server._identity import ANONYMOUS
@@ -54,6 +54,10 @@ class PageServer:
     async def by_key(self, name: str, key: str) -> Who:
         """The caller of an access key."""
         return self._visitor(await self._calls.controller.authenticate(name[:100], key[:200]))
+
+    def by_proxy(self, name: str) -> Who:
+        """The caller whom the site's proxy names: a user of this server's."""
+        return self._visitor(self._calls.controller.named_by_proxy(name))
 
     def known(self, who: Who) -> bool:
         """Is it still the same user in the same role?"""
@@ -108,11 +112,19 @@ def _caller(who: Who) -> Caller:
     return cast("Visitor", who).caller
 
 
-def make_page(calls: Calls, *, safe_login: bool, history: History | None = None) -> Page:
-    """The page of a server. safe_login: whether access keys may travel to it. history: what was."""
+def make_page(
+    calls: Calls,
+    *,
+    safe_login: bool,
+    history: History | None = None,
+    proxy: SiteProxy | None = None,
+) -> Page:
+    """The page of a server. safe_login: whether access keys may travel to it. history: what was.
+    proxy: which says who comes."""
     return Page(
         PageServer(calls),
         lambda code: STATUS.get(code, 500),
         safe_login=safe_login,
         past=None if history is None else Past(history),
+        proxy=proxy,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from podwright.wire import ServerInfo
 if TYPE_CHECKING:
     from podwright.controller import Controller
     from podwright.http import Visitors
+    from podwright.page import SiteProxy
     from podwright.store import History
 
 APIS = ["virmgrpc", "podwright.v1"]
@@ -42,7 +43,7 @@ class Server:
     is read only, host and port; None: nowhere.
     connection_idle: seconds until a silent connection to the socket is closed.
     counters: what else GetServerInfo counts. clock: seconds, never backwards. traces: spans of
-    calls go there. history: where the page keeps what was.
+    calls go there. history: where the page keeps what was. proxy, web_names: as `WebFront`.
     Raises wire.InvalidRequest for a host beyond loopback.
     """
 
@@ -65,6 +66,8 @@ class Server:
         clock: Callable[[], float] = time.monotonic,
         traces: Traces | None = None,
         history: History | None = None,
+        proxy: SiteProxy | None = None,
+        web_names: Iterable[str] = (),
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
@@ -100,7 +103,7 @@ class Server:
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self.calls.traces = traces
         self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
-        self._web = WebFront(self.calls, self._totals, self._gauges, history)
+        self._web = WebFront(self.calls, self._totals, self._gauges, history, proxy, web_names)
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:

@@ -19,6 +19,7 @@ from podwright.agents import Driver
 from podwright.controller import Controller, Machines, Visible
 from podwright.errors import AlreadyExists, PodwrightError, Unavailable
 from podwright.http import more_descriptors
+from podwright.page import SiteProxy
 from podwright.server._agents import reach
 from podwright.server._collection import start_without_collection
 from podwright.server._faults import KillPoint
@@ -57,7 +58,8 @@ class Options:
     silence: seconds after which one of them is given up. interfaces: where they may announce
     themselves. secure: callers on TCP say who they are; so does a store that was made so. certs:
     the folder of TLS certificates.
-    web: host and port of HTTP that is read only. munge: believe MUNGE's credentials; its socket,
+    web: host and port of HTTP that is read only; web_names: by which it may be called; proxy: which
+    says who comes to its page. munge: believe MUNGE's credentials; its socket,
     empty for the usual one; None: do not. nmx, nmx_login, nmx_authority: where NMX-M answers, the
     file of our user there, and the certificates to believe it by. visible: what callers see of
     others' things.
@@ -84,6 +86,8 @@ class Options:
     secure: bool = False
     certs: Path | None = None
     web: tuple[str, int] | None = None
+    web_names: tuple[str, ...] = ()
+    proxy: SiteProxy | None = None
     munge: str | None = None
     visible: Visible | None = None
     administrators: frozenset[str] = frozenset()
@@ -222,6 +226,8 @@ def _server_for(
         certs=options.certs,
         apart=True,
         web=options.web,
+        web_names=options.web_names,
+        proxy=options.proxy,
         counters=lambda: {"commits": store.commits},
         traces=open_traces(os.environ),
         # Another package's store may have none.

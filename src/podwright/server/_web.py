@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,7 +18,7 @@ from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
-from podwright.page import BODY, Page
+from podwright.page import BODY, Page, SiteProxy
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
@@ -62,7 +62,8 @@ def _asked(query: str) -> ListRequest:
 
 class WebFront:
     """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics.
-    history: where what is now is written down once a minute, for the page; None: nowhere."""
+    history: where what is now is written down once a minute, for the page; None: nowhere.
+    proxy: which says who comes to the page. names: others by which this may be called."""
 
     def __init__(
         self,
@@ -70,9 +71,12 @@ class WebFront:
         counters: Callable[[], dict[str, int]],
         gauges: Callable[[], list[Gauge]] = list,
         history: History | None = None,
+        proxy: SiteProxy | None = None,
+        names: Iterable[str] = (),
     ) -> None:
         self._calls = calls
-        self._history = history
+        self._history, self._proxy = history, proxy
+        self._own_names = frozenset(names)
         self._recording: asyncio.Task[None] | None = None
         self.metrics = Metrics(calls.figures, counters, gauges, self._listed)
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
@@ -95,6 +99,7 @@ class WebFront:
         self.page = make_page(self._calls, safe_login=is_loopback(host), history=self._history)
         await self.server.start(listener)
         self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
+        self._names |= self._own_names
         port = int(listener.getsockname()[1])
         self.address = f"http://{_as_host(host)}:{port}/"
         if self._history is not None:
