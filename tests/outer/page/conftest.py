@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.ports import free_port
 from tests.whole.conftest import Pod, make_pod
 
 __all__ = ["make_pod"]
 CHROMIUM = "/usr/bin/chromium"
+#: Its own five seconds are few on a busy machine.
+expect.set_options(timeout=60_000)
 
 
 class Site(Pod):

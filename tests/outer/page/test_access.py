@@ -1,0 +1,78 @@
+"""Every view for those who cannot see or point: axe-core finds nothing, in light and in dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.outer.page.conftest import Site
+from tests.outer.page.test_nodes import address
+from tests.outer.page.test_page import VIEWS
+
+__all__ = ["address"]
+pytestmark = pytest.mark.outer
+#: WCAG 2.2 at level AA, and what axe counts as good practice.
+RULES = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    "resultTypes": ["violations"],
+}
+
+
+def faults(page: Page, view: str) -> list[str]:
+    """What axe finds, a line each: everything in light, and what depends on colours in dark."""
+    out = []
+    for scheme, rules in (("light", RULES), ("dark", {"runOnly": ["color-contrast"]})):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        found = Axe().run(page, options=rules).response["violations"]
+        out += [
+            f"{view}, {scheme}: {one['id']}: {node['html'][:120]}"
+            for one in found
+            for node in one["nodes"][:3]
+        ]
+    return out
+
+
+@pytest.fixture
+def seen(browser: Browser) -> Iterator[Page]:
+    """A tab into which axe may be put: here alone the page's own policy is passed by."""
+    context = browser.new_context(bypass_csp=True)
+    context.set_default_timeout(60_000)
+    yield context.new_page()
+    context.close()
+
+
+def test_no_view_has_a_fault(make_site: Callable[..., Site], seen: Page) -> None:
+    site = make_site("--preset", "pod16")
+    for name in ("p1", "p2"):
+        site.good("vipu", "create", "partition", name, "--size", "4")
+    site.good("vipu-admin", "create", "user", "bob")
+    seen.goto(site.link())
+    expect(seen.locator("#who")).to_contain_text("administrator")
+    wrong = []
+    for view in [*VIEWS, "partitions/p1", "login"]:
+        seen.goto(f"{site.address}/{view}")
+        expect(seen.locator("#state")).to_have_text("live")
+        expect(seen.locator("h1")).to_have_count(1)
+        wrong += faults(seen, view)
+    seen.goto(f"{site.address}/partitions")
+    seen.click("[data-focus='Remove p1']")
+    expect(seen.locator("#yes")).to_be_visible()
+    wrong += faults(seen, "asked")
+    assert wrong == []
+
+
+def test_the_page_of_gpu_nodes_has_none(address: str, seen: Page) -> None:
+    wrong = []
+    for view in ("nodes", "running", "queue"):
+        seen.goto(f"{address}{view}")
+        expect(seen.locator("#state")).to_have_text("live")
+        expect(seen.locator("h1")).to_have_count(1)
+        wrong += faults(seen, view)
+    assert wrong == []
+    seen.evaluate("document.querySelector('h1').style.color = '#333'")
+    planted = faults(seen, "planted")
+    assert planted
+    assert all("dark: color-contrast" in fault for fault in planted)
