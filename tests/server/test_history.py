@@ -46,10 +46,8 @@ class World:
 
     async def ask(self, method: str) -> Any:
         self.asked.append(method)
-        name = {"ListClusters": "list_clusters", "ListDevices": "list_devices"}.get(method)
-        name = name or {"ListPartitions": "list_partitions"}.get(method, "list_waiters")
-        assert METHODS[method].request is ListRequest
-        return await getattr(self.controller, name)(ROOT, ListRequest())
+        call = getattr(self.controller, METHODS[method].function)
+        return await call(ROOT, ListRequest())
 
     async def make(self, name: str, size: int = 4) -> None:
         spec = PartitionSpec(name=name, size=size)
