@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -79,11 +80,35 @@ async def test_nothing_is_lost_in_either_direction(echo: Echo) -> None:
 async def test_a_connection_is_known_by_its_name(echo: Echo) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
     assert await reader.readexactly(8) == b"welcome "
-    assert echo.forwarder.peer(echo.names[0]) == "127.0.0.1"
+    assert echo.forwarder.peer(echo.names[0]) == ("127.0.0.1", f"uid {os.getuid()}")
     writer.close()
     async with asyncio.timeout(120):
-        while echo.forwarder.peer(echo.names[0]):  # noqa: ASYNC110
+        while any(echo.forwarder.peer(echo.names[0])):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.outer
+async def test_one_account_of_this_host_leaves_room_for_another(echo: Echo) -> None:
+    """They share an address; the kernel tells them apart."""
+    held = []
+    for _ in range(4):  # as many as one may have
+        reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+        assert await reader.readexactly(8) == b"welcome "
+        held.append(writer)
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    assert await asyncio.wait_for(reader.read(8), 120) == b""  # one more is refused
+    code = (
+        "import encodings.idna, os, socket, sys; os.setuid(65534); "
+        "print(socket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(8))"
+    )
+    words = ["-I", "-c", code, str(echo.port)]
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(other.communicate(), 120)
+    assert out.strip() == b"b'welcome '"
+    for one in (*held, writer):
+        one.close()
 
 
 async def sent_until_cut(port: int, most: int) -> int:

@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from podwright.client import Address, Client, PortForwarder, UnixTransport
-from podwright.client._port_forward import peer_owner
+from podwright.hosts import tcp_owner
 from podwright.wire import UserRequest
 from tests.certificates import EXPIRED, SERVER, folder_of
 from tests.whole.conftest import BIN, Pod
@@ -96,7 +96,7 @@ def test_the_kernel_says_whose_a_connection_is(family: socket.AddressFamily) -> 
         ours.connect((host if family is socket.AF_INET else f"::ffff:{host}", port))
         theirs, _ = server.accept()
         with theirs:
-            assert peer_owner(theirs) == os.getuid()
+            assert tcp_owner(theirs) == os.getuid()
             ours.shutdown(socket.SHUT_WR)
             assert theirs.recv(1) == b""
-            assert peer_owner(theirs) is None
+            assert tcp_owner(theirs) is None

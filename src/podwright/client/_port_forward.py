@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import ssl
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from podwright.client._addresses import Address
+from podwright.hosts import tcp_owner
 from podwright.wire import read_certificates
 
 _LOOPBACK = "127.0.0.1"
 _CONNECT = 5.0  #: seconds for a connection to one address
 _MOST = 256  #: connections at once
-_ESTABLISHED = "01"
-#: ::ffff:0:0/96 as words of this machine's.
-_MAPPED = "0" * 16 + f"{int.from_bytes(bytes([0, 0, 255, 255]), sys.byteorder):08X}"
 
 
 class PortForwarder:
@@ -65,7 +60,7 @@ class PortForwarder:
         self._visits.add(task)
         far: asyncio.StreamWriter | None = None
         try:
-            owner = peer_owner(writer.get_extra_info("socket"))
+            owner = tcp_owner(writer.get_extra_info("socket"))
             if owner != os.geteuid():
                 if owner is not None:
                     self._tell(f"a program of user {owner} tried this port; it was not let through")
@@ -105,22 +100,3 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write(data)
         await writer.drain()
     writer.close()  # HTTP/2 knows no half-open connection
-
-
-def peer_owner(connection: socket.socket) -> int | None:
-    """The uid at the other end of an IPv4 connection within this host, by Linux's tables; None:
-    it has gone. gRPC connects by IPv6 sockets, whose table writes IPv4 addresses longer."""
-    ends = [_hex(connection.getpeername()), _hex(connection.getsockname())]
-    for table, prefix in (("tcp", ""), ("tcp6", _MAPPED)):
-        wanted = [prefix + end for end in ends]
-        with suppress(FileNotFoundError), open(f"/proc/net/{table}", encoding="ascii") as lines:
-            for line in lines:
-                fields = line.split()
-                if fields[1:4] == [*wanted, _ESTABLISHED]:  # after its end the uid says nothing
-                    return int(fields[7])
-    return None
-
-
-def _hex(name: tuple[str, int]) -> str:
-    """As the kernel writes it: the address as a number of this machine's, then the port."""
-    return f"{int.from_bytes(socket.inet_aton(name[0]), sys.byteorder):08X}:{name[1]:04X}"

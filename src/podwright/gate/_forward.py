@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from podwright.hosts import caller_of
 from podwright.http import Full, Visitors
 
 _ACCEPTS = 16  #: connections accepted in one go, before others have their turn
@@ -121,10 +122,10 @@ class Forwarder:
             visitor.leave()
         self._inner.close()
 
-    def peer(self, name: str) -> str:
-        """The address behind a name of a connection to gRPC."""
+    def peer(self, name: str) -> tuple[str, str]:
+        """The address behind a name of a connection to gRPC; and whose limits count for it."""
         visit = self._visits.get(name)
-        return "" if visit is None else visit.address
+        return ("", "") if visit is None else (visit.address, visit.caller)
 
     def earned(self, name: str, size: int) -> None:
         """A connection sent a message of this size, whole."""
@@ -143,14 +144,19 @@ class Forwarder:
                     self._loop.remove_reader(self._listener)
                     self._loop.call_later(_LOOK, self._resume)
                 return
-            task = self._loop.create_task(self._let_in(connection, str(address[0])))
+            try:
+                caller = caller_of(connection)
+            except OSError:  # it has gone
+                connection.close()
+                continue
+            task = self._loop.create_task(self._let_in(connection, str(address[0]), caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _let_in(self, outer: socket.socket, address: str) -> None:
-        visit = _Visit(address, self)
+    async def _let_in(self, outer: socket.socket, address: str, caller: str) -> None:
+        visit = _Visit(address, caller, self)
         try:
-            self.visitors.enter(visit, address)
+            self.visitors.enter(visit, caller)
         except Full:
             outer.close()
             return
@@ -199,8 +205,8 @@ class _Visit:
     one, as far as they were more than everybody may send; debtor_since: when they became too many.
     """
 
-    def __init__(self, address: str, forwarder: Forwarder) -> None:
-        self.address = address
+    def __init__(self, address: str, caller: str, forwarder: Forwarder) -> None:
+        self.address, self.caller = address, caller
         self.name = ""
         self.recent = 0
         self.credit = CREDIT

@@ -38,7 +38,7 @@ from podwright.wire.messages import ACCESS_KEY, USER_KEY, error_metadata
 _log = logging.getLogger("podwright.server")
 MAX_MESSAGE = 1024 * 1024
 MAX_HEAD = 16 * 1024
-#: Calls at once: of all, and of one address.
+#: Calls at once: of all, and of one address, or of one account of this host.
 MAX_CALLS, MAX_CALLS_EACH = 1024, 512
 #: Requests that have begun and are not yet whole: of all, of one connection; and seconds that one
 #: may take.
@@ -199,12 +199,12 @@ class Gate:
         context: Any,
     ) -> bytes:
         name = str(context.peer()).removeprefix("unix-abstract:")
-        peer = self._forwarder.peer(name)
+        peer, who = self._forwarder.peer(name)
         call = _Call()
         try:
             data = await self._whole(messages, name)
             self._forwarder.earned(name, len(data))
-            self._calls.enter(call, peer)
+            self._calls.enter(call, who)
             return await handler(self.caller, path, data, self._shown(context, peer, said))
         except Full as full:
             refusal: PodwrightError = NoCapacity(f"{full} at once", would_work="ask again")

@@ -35,7 +35,7 @@ from podwright.hosts._namespaces import (
     outside,
 )
 from podwright.hosts._network import Subnet, address_in, common_subnet, is_here, subnets
-from podwright.hosts._peer import Peer, peer_of
+from podwright.hosts._peer import Peer, caller_of, peer_of, tcp_owner
 from podwright.hosts._processes import (
     Process,
     become_subreaper,
@@ -118,6 +118,7 @@ __all__ = [
     "address_in",
     "ask_all",
     "become_subreaper",
+    "caller_of",
     "can_hold",
     "children",
     "common_subnet",
@@ -167,6 +168,7 @@ __all__ = [
     "srun_command",
     "ssh_command",
     "subnets",
+    "tcp_owner",
     "tell_ready",
     "write_list",
 ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from podwright.hosts import peer_of
+from podwright.hosts import caller_of, peer_of
 from podwright.http._visitors import Full
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Connection(HttpToolsProtocol):
         super().connection_made(cast("asyncio.Transport", transport))
         try:
             self.uid, self.address = who(self.transport)
-            self.door.visitors.enter(self, self.address or self.uid)
+            own = self.transport.get_extra_info("socket")
+            self.door.visitors.enter(self, caller_of(own) if self.address else self.uid)
         except OSError:
             self.transport.abort()
         except Full as full:
