@@ -9,7 +9,7 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-outer soak bench check lock proto docs release debian pictures clean
+.PHONY: help demo test test-outer soak bench check lock proto docs release debian pictures page-pictures clean
 
 help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ debian: $(VENV)/.dev  ## Debian packages of HEAD, into dist/
 
 pictures: $(VENV)/.dev  ## Pictures of README and documentation, from a real run and the code
 	@$(BIN)/python -m tools.pictures
+
+page-pictures: $(VENV)/.dev  ## Pictures of the page, by Debian's Chromium; commit them with a view that changed
+	@$(BIN)/python -m tools.page_pictures
 
 lock: $(VENV)/.dev  ## Renew the locks (needs uv)
 	@bash tools/lock.sh

@@ -1,0 +1,247 @@
+"""The pictures of the page: the page's own files show a scene that is always the same, in Debian's
+Chromium. `python -m tools.page_pictures` writes them, and what they were made from.
+
+A picture's structure is the view's HTML with the style sheet: the same on every machine, whatever
+its fonts. A test makes both anew, and fails where a view has changed and its picture has not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from podwright.fabric import IPU
+from podwright.placement.fragments import fits
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Route
+
+ROOT = Path(__file__).resolve().parent.parent
+STATIC = ROOT / "src" / "podwright" / "page" / "static"
+FOLDER = ROOT / "docs" / "pictures"
+MANIFEST = FOLDER / "page.json"
+NOW = 1_790_000_040  # seconds since 1970: when all pictures are taken
+SITE = "http://pod.example"
+#: By picture: the file that shows it, its address, and the colours.
+PICTURES = {
+    "page-pod": ("index.html", "/pod", "light"),
+    "page-pod-dark": ("index.html", "/pod?by=user", "dark"),
+    "page-line": ("index.html", "/line", "light"),
+    "page-partitions": ("index.html", "/partitions", "light"),
+    "page-time": ("index.html", f"/time?at={NOW - 1200}", "light"),
+    "page-nodes": ("nodes.html", "/nodes", "light"),
+    "page-queue": ("nodes.html", "/queue", "light"),
+}
+#: In the place of the stream: the scene, once.
+_STREAM = """
+delete globalThis.SharedWorker;
+globalThis.EventSource = class {
+  addEventListener(kind, heard) {
+    if (kind === 'all') setTimeout(() => heard({ data: JSON.stringify({ topics: %s }) }));
+  }
+  close() {}
+};
+"""
+
+
+class Picture(NamedTuple):
+    """structure: a digest of HTML and style. png: the picture."""
+
+    structure: str
+    png: bytes
+
+
+def pictures(browser: Browser) -> Iterator[tuple[str, Picture]]:
+    """All pictures, by name."""
+    for name, (index, path, scheme) in PICTURES.items():
+        topics = nodes_scene() if index == "nodes.html" else pod_scene()
+        context = browser.new_context(
+            viewport={"width": 1200, "height": 720},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            timezone_id="UTC",
+            locale="en-GB",
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(60_000)
+        context.add_init_script(_STREAM % json.dumps(topics))
+        page = context.new_page()
+        page.clock.set_fixed_time(NOW)
+        page.route("**/*", lambda route, _, first=index: _answer(route, first))
+        page.goto(f"{SITE}{path}")
+        page.wait_for_function("() => document.getElementById('state').textContent === 'live'")
+        if path.startswith("/time"):
+            page.wait_for_selector("#was .device")
+        html = page.evaluate("() => document.body.outerHTML")
+        style = (STATIC / "style.css").read_text()
+        structure = hashlib.sha256(f"{html}\n{style}".encode()).hexdigest()
+        yield name, Picture(structure, page.screenshot())
+        context.close()
+
+
+def alike(one: bytes, other: bytes) -> float:
+    """How far two pictures are apart: 0 the same, 1 black and white. Small things, such as the
+    shape of letters, do not count."""
+    from PIL import Image, ImageChops, ImageStat
+
+    small = [Image.open(io.BytesIO(png)).convert("RGB").resize((55, 36)) for png in (one, other)]
+    return max(ImageStat.Stat(ImageChops.difference(*small)).mean) / 255
+
+
+def _answer(route: Route, index: str) -> None:
+    parts = urlsplit(route.request.url)
+    if parts.path.startswith("/static/"):
+        route.fulfill(path=STATIC / parts.path.removeprefix("/static/"))
+    elif parts.path == "/me":
+        me = {"name": "ruth", "role": "administrator", "key_login": True, "simulated": False}
+        route.fulfill(json=me)
+    elif parts.path == "/v1/history":
+        route.fulfill(json=hour_scene())
+    elif parts.path == "/v1/history/at":
+        topics = pod_scene()
+        kept = {name: topics[name] for name in ("clusters", "devices", "partitions", "waiters")}
+        route.fulfill(json={"time": NOW - 1200, "topics": kept})
+    else:
+        route.fulfill(path=STATIC / index)
+
+
+def pod_scene() -> dict[str, dict[str, Any]]:
+    """A pod of 64 on which four people work; one machine is drained, one request waits."""
+    held = {"bert": (0, 16, "ruth"), "vision": (16, 8, "alice"), "sweep-1": (24, 4, "bob")}
+    held |= {"sweep-2": (32, 4, "bob"), "slurm_4711": (40, 8, "carol")}
+    devices: dict[str, Any] = {}
+    for at in range(64):
+        owner = next((n for n, (first, size, _) in held.items() if first <= at < first + size), "")
+        state = "IN_USE" if owner else "DRAINED" if at // 4 == 13 else "FREE"
+        row: list[Any] = [f"rack1-{at // 4 + 1:02}", at % 4, state, owner, "pod"]
+        if state == "FREE" and at >= 56:
+            row = [*row[:2], "RESERVED", "", "pod", "w17"]
+        devices[f"pod/0/{at}"] = row
+    free = [row[2] == "FREE" for row in devices.values()]
+    machines = sorted({row[0] for row in devices.values()})
+    partitions = {
+        name: {
+            "cluster": "pod", "allocation": "pod", "size": size, "gcds": 1, "replicas": 1,
+            "domains": [0], "reconfigurable": False, "state": "ACTIVE", "operation": "IDLE",
+            "errors": [], "owner": owner, "job": "4711 0 lab" if name.startswith("slurm") else "",
+            "created": NOW - 900 * (number + 1), "until": NOW + 3600, "resets": 0,
+        }
+        for number, (name, (_, size, owner)) in enumerate(held.items())
+    }  # fmt: skip
+    waiter = {
+        "place": 1, "owner": "alice", "state": "WAITING", "asked": "create partition of 16 IPUs",
+        "needs": "16 devices: bert ends first", "priority": 0, "since": NOW - 420,
+        "starts": NOW + 1800, "reserved": 8,
+    }  # fmt: skip
+    job = {
+        "place": 1, "scheduler": "slurm", "job": "4712", "owner": "dave",
+        "asked": "32 devices of pod", "needs": "waits for 32 devices of pod: 12 are free",
+        "priority": 1000, "since": NOW - 900, "cluster": "pod",
+    }  # fmt: skip
+    return {
+        "clusters": {
+            "pod": {
+                "family": "ipu", "size": 64, "free": sum(free), "domains": [64],
+                "machines": machines, "topology": "looped", "simulated": False,
+                "drained": ["rack1-14"], "down": [],
+            }
+        },
+        "machines": {}, "allocations": {}, "leases": {}, "quotas": {}, "users": {}, "events": {},
+        "devices": devices, "partitions": partitions, "waiters": {"w17": waiter},
+        "jobs": {"slurm/4712": job},
+        "fragments": {
+            "pod": {"free": sum(free), "sizes": fits(IPU, [free]), "kept": {"w17": 8}}
+        },
+    }  # fmt: skip
+
+
+def hour_scene() -> list[list[Any]]:
+    """An hour in which a pod of 64 fills, and a machine fails for a while."""
+    points = []
+    for minute in range(60):
+        used = min(60, 12 + minute // 6 * 6)
+        free = 64 - used - (4 if 30 <= minute < 38 else 0)
+        counts = [free >> order for order in range(7)]
+        counts[4] = max(0, (free - 12) >> 4)
+        points.append(
+            [
+                NOW - 60 * (59 - minute),
+                used,
+                free,
+                max(0, minute - 40) // 5,
+                64 - used - free,
+                0,
+                counts,
+            ]
+        )
+    return points
+
+
+def nodes_scene() -> dict[str, dict[str, Any]]:
+    """Six nodes of eight GPUs under Slurm, one of them ill; what runs, and what waits."""
+    jobs = {"812": ("alice", 0, 8), "815": ("bob", 8, 12), "820": ("carol", 16, 32)}
+    nodes = {}
+    for number in range(6):
+        gpus = []
+        for at in range(number * 8, number * 8 + 8):
+            job = next((j for j, (_, first, end) in jobs.items() if first <= at < end), "")
+            gpus.append(["h100", job])
+        ill = number == 5
+        nodes[f"gpu{number + 1:02}"] = {
+            "state": "IDLE+DRAIN" if ill else "MIXED" if any(job for _, job in gpus) else "IDLE",
+            "ill": ill, "reason": "XID 79 on GPU 3 [root@2026-09-21T12:00:00]" if ill else "",
+            "partitions": "gpu", "gpus": gpus, "memory": [0, 1],
+            "cpus": [16 * sum(bool(job) for _, job in gpus), 128],
+        }  # fmt: skip
+    running = {
+        job: {
+            "user": user, "name": "train", "partition": "gpu", "gpus": end - first,
+            "nodes": -(-(end - first) // 8), "since": "2026-09-21T11:00:00",
+            "until": "2026-09-22T11:00:00",
+        }
+        for job, (user, first, end) in jobs.items()
+    }  # fmt: skip
+    queue = {
+        "830": {
+            "place": 1, "user": "dave", "partition": "gpu", "reason": "Resources", "starts": "",
+            "asked": "--gpus-per-node=8 --ntasks=16 --nodes=2", "priority": 2000,
+            "why": "Slurm gives 16 GPUs on 2 nodes, 8 on each.", "since": "2026-09-21T12:30:00",
+        },
+        "831": {
+            "place": 2, "user": "eve", "partition": "gpu", "reason": "Resources", "starts": "",
+            "asked": "--gpus-per-node=16 --ntasks=1 --nodes=1", "priority": 1500,
+            "why": "Slurm takes this job, and it waits for ever: no node has 16 GPUs.",
+            "since": "2026-09-21T12:40:00",
+        },
+    }  # fmt: skip
+    return {"nodes": nodes, "jobs": running, "queue": queue}
+
+
+def main() -> int:
+    """Write all."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        made = dict(pictures(browser))
+        browser.close()
+    for name, picture in made.items():
+        (FOLDER / f"{name}.png").write_bytes(picture.png)
+    manifest = {
+        name: {
+            "structure": picture.structure,
+            "png": hashlib.sha256(picture.png).hexdigest(),
+        }
+        for name, picture in made.items()
+    }
+    MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
