@@ -239,7 +239,7 @@ def _site(arguments: argparse.Namespace) -> Any:
         port=arguments.port or at[0].port,
         fallen=arguments.on_failure,
         room_s=arguments.room_after,
-        unsaid=_unsaid(arguments, what.get("pods", ())),
+        default_ipus=_default_ipus(arguments, what.get("pods", ())),
         listen=arguments.listen or setup.far_door(conf),
         key=_key(arguments),
         slurm_user=setup.slurm_user(conf),
@@ -262,7 +262,7 @@ def _key(arguments: argparse.Namespace) -> str:
     return str(Path(arguments.folder).absolute() / "hook.key")
 
 
-def _unsaid(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
+def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     """Devices of a job that names none; -1: it is asked. Raises InvalidRequest."""
     from podwright.errors import InvalidRequest
 

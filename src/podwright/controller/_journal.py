@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from podwright.controller._request_ids import ride
+from podwright.controller._request_ids import with_request
 from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Store
 
@@ -40,7 +40,7 @@ class Journal:
         """
         self.check()
         self.changes += 1
-        changes = ride(changes)
+        changes = with_request(changes)
         waiting = self._waiting
         if waiting:
             for change in changes:

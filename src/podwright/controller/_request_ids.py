@@ -48,14 +48,14 @@ class Spawn(Protocol):
     def __call__(self, work: Coroutine[Any, Any, Any], /) -> asyncio.Task[Any]: ...
 
 
-class _Riding:
+class _PendingRequest:
     """A request under way: waits for the commit that carries its effect."""
 
     def __init__(self, requests: Requests, key: str, method: str, name: str) -> None:
         self.requests, self.key, self.method, self.name = requests, key, method, name
         self.done = False
 
-    def ride(self, changes: Sequence[Change]) -> Sequence[Change]:
+    def added(self, changes: Sequence[Change]) -> Sequence[Change]:
         for change in () if self.done else changes:
             if isinstance(change, Put) and self._is_effect(change):
                 self.done = True
@@ -84,13 +84,13 @@ class _Riding:
         )
 
 
-_current: ContextVar[_Riding | None] = ContextVar("request", default=None)
+_current: ContextVar[_PendingRequest | None] = ContextVar("request", default=None)
 
 
-def ride(changes: Sequence[Change]) -> Sequence[Change]:
+def with_request(changes: Sequence[Change]) -> Sequence[Change]:
     """The changes, and with them the request that they are the effect of, if it has an id."""
-    riding = _current.get()
-    return changes if riding is None else riding.ride(changes)
+    pending = _current.get()
+    return changes if pending is None else pending.added(changes)
 
 
 class Requests:
@@ -168,7 +168,7 @@ class Requests:
             outcome = await again(known)
             if outcome is not None:
                 return outcome
-        _current.set(_Riding(self, key, method, name))  # for this task, and what it starts
+        _current.set(_PendingRequest(self, key, method, name))  # for this task, and what it starts
         return await work()
 
 

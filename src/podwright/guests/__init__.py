@@ -7,12 +7,12 @@ devices there are and owns every partition. Between the two stands what this roo
 - room for a large job that small ones would pass for ever (`Room`);
 - the sweep: the guest's own list of jobs against the book, for what was missed (`sweep`);
 - one thing at a time for a job (`Locks`), and a wait for what others give back (`Freed`);
-- how often a start may fail before a job is held, in words that are the record (`Attempt`).
+- how often a start may fail before a job is held, in words that are the record (`FailedStart`).
 
 What a guest must say about its jobs is `Guest`. No module here knows any guest.
 """
 
-from podwright.guests._attempts import HELD, Attempt, attempts, failed
+from podwright.guests._attempts import HELD, FailedStart, attempts, failed
 from podwright.guests._book import Book, Holding
 from podwright.guests._guest import Guest
 from podwright.guests._locks import Freed, Locks
@@ -24,8 +24,8 @@ from podwright.guests._sweep import sweep
 __all__ = [
     "CALL_TIMEOUT",
     "HELD",
-    "Attempt",
     "Book",
+    "FailedStart",
     "Freed",
     "Guest",
     "GuestServer",

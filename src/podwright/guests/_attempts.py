@@ -14,14 +14,16 @@ HELD: Final = "Held: when that is mended"
 _TRIED: Final = re.compile(r"try (\d+) of \d+ failed")
 
 
-class Attempt(NamedTuple):
+class FailedStart(NamedTuple):
     """One that failed. words: for the job's record. held: it is not tried again."""
 
     words: str
     held: bool
 
 
-def failed(before: int, most: int, problem: str, release: str, *, final: bool = False) -> Attempt:
+def failed(
+    before: int, most: int, problem: str, release: str, *, final: bool = False
+) -> FailedStart:
     """Another attempt failed. before: how many had. most: with which one the job is held.
 
     release: what one does to have it tried again. final: trying again cannot help.
@@ -29,7 +31,7 @@ def failed(before: int, most: int, problem: str, release: str, *, final: bool = 
     count = before + 1
     held = final or count >= most
     words = problem if final else f"try {count} of {most} failed: {problem}"
-    return Attempt(f"{words} {HELD}, {release}" if held else words, held)
+    return FailedStart(f"{words} {HELD}, {release}" if held else words, held)
 
 
 def attempts(words: str) -> int:

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright import plugins
-from podwright.errors import InvalidRequest, NotFound, PodwrightError, TimedOut
-from podwright.hosts import become_subreaper, children, find_program, forbidden_program
+from podwright.errors import InvalidRequest, PodwrightError, TimedOut
+from podwright.hosts import become_subreaper
+from podwright.launcher._attempt import Attempt
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
-from podwright.launcher._engine import Engine, Local, Mpirun
+from podwright.launcher._engine import Command, Engine, Local, Mpirun
 from podwright.launcher._environment import (
     check_hosts,
     partition_environment,
     visible_gpus,
-    whole_environment,
 )
 from podwright.launcher._exchange import Exchange, Results, append
 from podwright.launcher._exit_cause import Cause
-from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
+from podwright.launcher._folder import RUN_VARIABLE, RunFolder, sweep
 from podwright.launcher._gpus import InstancePlacement, simulated
-from podwright.launcher._guardian import ENGINE, START, wait_for_end
 from podwright.launcher._host_sweep import sweep_hosts
-from podwright.launcher._hosts import NOWHERE, Remotes
+from podwright.launcher._hosts import Remotes
 from podwright.launcher._instance_binding import bind
-from podwright.launcher._instance_wrapper import give, make_shim, restore
+from podwright.launcher._instance_wrapper import make_shim, restore
 from podwright.launcher._join_cgroup import may_confine
-from podwright.launcher._lease_keeper import Kept, keep, start_keeper
+from podwright.launcher._lease_keeper import Kept
 from podwright.launcher._meeting import meet, meeting_point
 from podwright.launcher._mpi_arguments import local_arguments, own_variables
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
+from podwright.launcher._program import check_program
 from podwright.launcher._relay_protocol import HostsUnusable
 from podwright.launcher._signals import Interrupted, Signals, signals
 from podwright.launcher._watch import TIMED_OUT, Watch
@@ -47,18 +46,6 @@ if TYPE_CHECKING:
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
 #: What joins the instances: mpi or tcp (popdist).
 BACKEND_VARIABLE = "POPDIST_BACKEND"
-
-
-class ProgramNotFound(NotFound):
-    """The program to run is not there."""
-
-    exit_code = 127
-
-
-class ProgramForbidden(ProgramNotFound):
-    """The program to run is there, and may not be executed."""
-
-    exit_code = 126
 
 
 class OutOfTime(TimedOut):
@@ -111,7 +98,8 @@ def _launch(
     signals: Signals,
     exchange: Exchange | None,
 ) -> int:
-    _check_program(plan, environ)
+    if not any("PATH" in local_arguments(i.mpi_arguments)[0] for i in plan.instances):
+        check_program(plan.program[0], environ)
     if plan.log_folder:
         _make_folder("--log-dir", plan.log_folder)
     if plan.offline and plan.print_topology:
@@ -168,123 +156,117 @@ class _Run:
 
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
-        environ, output = self._environ, self._output
+        attempt = self._begin()
+        try:
+            looked = self._look()
+            attempt.remotes = self._meet(attempt.folder)
+            if looked and (problem := looked.problem(self._plan.hosts)):
+                self._output.warn(problem)
+            self._make_wrapper(attempt)
+            command = self._command(attempt)
+            own = self._own_variables(attempt, command)
+            asks = not (self._lease or self._plan.offline or self._plan.gpus)
+            if asks and self._may_begin_early(attempt, command):
+                attempt.start_engine(command, self._plan.environment, own)
+            become_subreaper()
+            if asks:
+                self._hold(attempt)
+            late = {**self._partition, **self._meeting_point(attempt)}
+            attempt.give(late)
+            watch = self._watch(attempt)
+            plan = self._plan
+            attempt.start(command, plan.environment, own, late, plan.program)
+            return self._see_through(attempt, watch)
+        finally:
+            attempt.close()
+
+    def _begin(self) -> Attempt:
+        """The folder and the keeper. The server knows all attempts by one name."""
         if self._kept:
             self._kept.close()  # it would clear away what is made now
             self._kept = None
-        close = [*self._signals.handles]
-        if self._asked.max_restarts:
-            self._forks = self._forks or self._fork_server()
-            close.append(self._forks.handle)
-        # The server knows all attempts by one name.
-        folder = make_folder(environ, self._name)
-        self._name = folder.name.rpartition("-")[2]
-        words, theirs = os.pipe()
-        os.set_blocking(words, False)
-        kept, folder = start_keeper(
-            folder,
-            theirs,
-            self,
-            close=[words, *close],
-            held=self._asked.pid_namespace,
-            server=self._forks if self._restarts else None,
+        held = self._asked.pid_namespace
+        attempt = Attempt(self._environ, self._name, self, self._signals.handles, held=held)
+        self._name, self._kept = attempt.name, attempt.kept
+        if self._lease:
+            self._kept.hold(self._lease.holding)
+        return attempt
+
+    def _make_wrapper(self, attempt: Attempt) -> None:
+        """What stands in front of each instance: its cores, its GPUs, its own variables."""
+        plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
+        if self._lease and self._restarts and self._lease.renewed:
+            self._tell_hosts(attempt.kept)
+        owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
+        owned = bind(owns, plan.placement, self._environ, plan.gpus)
+        attempt.owned = list(owns)
+        attempt.shim = make_shim(folder, owned, returns=self._exchange is not None)
+        if self._exchange:
+            append(folder.here(folder.file("payload")), self._exchange.payload)
+            remotes.carry(self._exchange.payload)
+        attempt.program = [*restore(folder, self._environ), *plan.program]
+
+    def _command(self, attempt: Attempt) -> Command:
+        """What starts the instances."""
+        command = self._engine.command(
+            self._plan, attempt.folder, attempt.shim, attempt.program, attempt.remotes
         )
-        os.close(theirs)
-        watched = False
-        remotes = NOWHERE
-        self._kept = kept
-        try:
-            if self._lease:
-                kept.hold(self._lease.holding)
-            looked = self._look()
-            remotes = self._meet(folder)
-            plan = self._plan
-            if self._lease and self._restarts and self._lease.renewed:
-                self._tell_hosts(kept)
-            if looked and (problem := looked.problem(plan.hosts)):
-                output.warn(problem)
-            owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
-            owned = bind(owns, plan.placement, environ, plan.gpus)
-            shim = make_shim(folder, owned, returns=self._exchange is not None)
-            if self._exchange:
-                append(folder.here(folder.file("payload")), self._exchange.payload)
-                remotes.carry(self._exchange.payload)
-            program = [*restore(folder, environ), *plan.program]
-            command = self._engine.command(plan, folder, shim, program, remotes)
-            for note in command.notes if not self._restarts else ():
-                output.warn(note)
-            output.log("D", " ".join(f"'{word}'" for word in command.argv))
-            own = {**self._cache(), **self._secret(folder, remotes)}
-            own |= {**command.environment, RUN_VARIABLE: folder.name}
-            own[RESTART_VARIABLE] = str(self._restarts)
-            asks = not (self._lease or plan.offline or plan.gpus)
-            early = asks and not (command.plain or remotes or plan.waits or may_confine(environ))
-            if early:
-                # mpirun begins while the partition is asked for: no instance does before we
-                # listen to it (_instance_wrapper).
-                environment = whole_environment(environ, plan.environment, own)
-                kept.guardian.send(START, [(ENGINE, list(command.argv), {})], environment)
-            become_subreaper()
-            if asks:
-                self._lease = self._acquire(remotes, folder.name)
-                if self._lease.holding:
-                    kept.hold(self._lease.holding)
-            lease = self._lease
-            late = {**self._partition, **meeting_point(plan, remotes)}
-            if early:
-                give(folder, late)
-            # A server that was started just now is no part of the run, nor is what it starts.
-            spare = [pid for pid in children(os.getpid()) if pid != kept.pid]
-            watch = Watch(
-                folder,
-                kept,
-                output,
-                words=words,
-                wake=self._signals.collect(),
-                plan=plan,
-                fence=plan.request.ttl if lease and lease.renewed else 0.0,
-                lost=self._lost,
-                end=self._end,
-                remotes=remotes,
-                spare=spare,
-                results=Results(self._exchange.folder) if self._exchange else None,
-            )
-            watched = True
-            if not early:
-                environment = whole_environment(environ, plan.environment, late, own)
-                for remote in remotes:
-                    far = [rank for rank in remote.ranks if command.plain]
-                    remote.line.send(START, far, environment, plan.program)
-                starts: list[tuple[int, list[str], dict[str, str]]]
-                starts = [(rank, [*shim, str(rank), *program], {}) for rank in owns]
-                if not command.plain:
-                    starts = [(ENGINE, list(command.argv), {})]
-                kept.guardian.send(START, starts, environment)
-            kept.hosts(remotes.sweepers(lost=False))
-            cause = watch.run()
-            if lost := remotes.sweepers(lost=True):
-                output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
-                output.flush()
-                self._unsure += sweep_hosts(lost, environ)
-            if cause and cause.instance >= 0:
-                self._last_words = watch.last_words(cause.instance)
-            self._fenced_at = remotes.fenced_at if self._unsure else 0.0
-            return cause
-        finally:
-            if not watched:
-                wait_for_end(kept.guardian)
-            remotes.close()
-            folder.remove()
-            for lock in folder.locks:
-                os.close(lock)
+        for note in command.notes if not self._restarts else ():
+            self._output.warn(note)
+        self._output.log("D", " ".join(f"'{word}'" for word in command.argv))
+        return command
 
-    def _fork_server(self) -> ForkServer:
-        from podwright.launcher._fork_server import ForkServer
+    def _own_variables(self, attempt: Attempt, command: Command) -> dict[str, str]:
+        """What poprun itself adds to the environment of all instances."""
+        return {
+            **self._cache(),
+            **self._secret(attempt.folder, attempt.remotes),
+            **command.environment,
+            RUN_VARIABLE: attempt.folder.name,
+            RESTART_VARIABLE: str(self._restarts),
+        }
 
-        def work(asked: tuple[str, ...], handles: Sequence[int]) -> int:
-            return keep(self, asked, handles, held=self._asked.pid_namespace)
+    def _may_begin_early(self, attempt: Attempt, command: Command) -> bool:
+        """Whether mpirun may begin while the partition is asked for."""
+        far = command.plain or attempt.remotes or self._plan.waits
+        return not (far or may_confine(self._environ))
 
-        return ForkServer(work, close=self._signals.handles)
+    def _meeting_point(self, attempt: Attempt) -> dict[str, str]:
+        plan = self._plan
+        return meeting_point(plan.instances[0], plan.subnet, attempt.remotes)
+
+    def _watch(self, attempt: Attempt) -> Watch:
+        lease = self._lease
+        watch = Watch(
+            attempt.folder,
+            attempt.kept,
+            self._output,
+            words=attempt.words,
+            wake=self._signals.collect(),
+            plan=self._plan,
+            fence=self._plan.request.ttl if lease and lease.renewed else 0.0,
+            lost=self._lost,
+            end=self._end,
+            remotes=attempt.remotes,
+            spare=attempt.spare(),
+            results=Results(self._exchange.folder) if self._exchange else None,
+        )
+        attempt.watched()
+        return watch
+
+    def _see_through(self, attempt: Attempt, watch: Watch) -> Cause | None:
+        """Watch until all have ended, and make sure of hosts that were lost."""
+        remotes = attempt.remotes
+        attempt.kept.hosts(remotes.sweepers(lost=False))
+        cause = watch.run()
+        if lost := remotes.sweepers(lost=True):
+            self._output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
+            self._output.flush()
+            self._unsure += sweep_hosts(lost, self._environ)
+        if cause and cause.instance >= 0:
+            self._last_words = watch.last_words(cause.instance)
+        self._fenced_at = remotes.fenced_at if self._unsure else 0.0
+        return cause
 
     # The keeper's means
 
@@ -330,7 +312,7 @@ class _Run:
     def _meet(self, folder: RunFolder) -> Remotes:
         """Meet the hosts; of those of a restart, the ones that can be had."""
         self._plan = plan = self._asked
-        healthy = [*plan.hosts, *plan.spares]
+        healthy: list[str] = []
         while True:
             try:
                 returns = self._exchange is not None
@@ -338,12 +320,19 @@ class _Run:
                     self._plan, folder, self._environ, self._output, self._key, returns=returns
                 )
             except HostsUnusable as error:
-                healthy = [host for host in healthy if host not in error.data["hosts"]]
+                there = healthy or [*plan.hosts, *plan.spares]
+                healthy = [host for host in there if host not in error.data["hosts"]]
                 if not self._restarts or not healthy:
                     raise
                 self._plan = plan.over(healthy)
                 hosts = ", ".join(self._plan.hosts)
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
+
+    def _hold(self, attempt: Attempt) -> None:
+        """The lease, which the keeper renews."""
+        self._lease = self._acquire(attempt.remotes, attempt.folder.name)
+        if self._lease.holding:
+            attempt.kept.hold(self._lease.holding)
 
     def _acquire(self, remotes: Remotes, run: str) -> Lease | Borrowed:
         from podwright.launcher._lease import acquire, find  # while mpirun is starting
@@ -369,7 +358,7 @@ class _Run:
         except BaseException:
             found.client.close()
             raise
-        _announce(plan, lease, output)
+        self._announce(lease)
         host, port = _tcp_address(found)
         self._partition = partition_environment(
             lease.partition, plan.server_host or host, plan.server_port or port, self._environ
@@ -383,6 +372,16 @@ class _Run:
             raise
         self._partition |= gpus
         return lease
+
+    def _announce(self, lease: Lease | Borrowed) -> None:
+        plan, output, partition = self._plan, self._output, lease.partition
+        made = "created" if lease.created else "found"
+        kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
+        output.log("I", f"partition {partition.name}: {made}, {kind}, {partition.size} devices")
+        if partition.simulated:
+            output.say(f"SIMULATED: the devices of partition {partition.name} are simulated")
+        if plan.print_topology or plan.verbosity > 1:
+            output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")
 
     def _cache(self) -> dict[str, str]:
         """Make the place for executables. A temporary one is in each host's own run folder."""
@@ -477,34 +476,3 @@ def _tcp_address(found: FoundServer) -> tuple[str, str]:
     """Host and port where instances reach the server; empty if it has only a socket."""
     host, _, port = found.address.rpartition(":")
     return ("", "") if "/" in host + port else (host.strip("[]"), port)
-
-
-def _check_program(plan: Plan, environ: Mapping[str, str]) -> None:
-    """Find out now, and not from as many shells as there are instances."""
-    name = plan.program[0]
-    for instance in plan.instances:
-        if "PATH" in local_arguments(instance.mpi_arguments)[0]:
-            return
-    if find_program(name, environ) is None:
-        if forbidden := forbidden_program(name, environ):
-            raise ProgramForbidden(
-                f"{forbidden} may not be executed",
-                would_work="Name the interpreter too (python3 train.py), or: chmod +x "
-                f"{shlex.quote(forbidden)}",
-            )
-        where = "there" if "/" in name else "on PATH"
-        raise ProgramNotFound(
-            f"there is no program {name!r} {where}",
-            would_work="Name the interpreter too (python3 train.py), or give the program's path",
-        )
-
-
-def _announce(plan: Plan, lease: Lease | Borrowed, output: Output) -> None:
-    partition = lease.partition
-    made = "created" if lease.created else "found"
-    kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
-    output.log("I", f"partition {partition.name}: {made}, {kind}, {partition.size} devices")
-    if partition.simulated:
-        output.say(f"SIMULATED: the devices of partition {partition.name} are simulated")
-    if plan.print_topology or plan.verbosity > 1:
-        output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")

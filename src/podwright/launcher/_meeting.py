@@ -22,7 +22,7 @@ from podwright.launcher._host_sweep import SWEEP
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._mpi_arguments import own_variables
 from podwright.launcher._output import Output
-from podwright.launcher._plan import Plan
+from podwright.launcher._plan import Instance, Plan
 from podwright.launcher._relay_protocol import HostsUnusable
 from podwright.launcher._relays import Remote, connect
 
@@ -112,17 +112,19 @@ def _checked(plan: Plan) -> str:
     return plan.program[0]
 
 
-def subnet_of(plan: Plan, remotes: Remotes) -> str:
+def subnet_of(told: str, remotes: Remotes) -> str:
     """The subnet that all hosts share, as told or as found; empty if there is none."""
-    return plan.subnet or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
+    return told or common_subnet([subnets(), *(remote.subnets for remote in remotes)])
 
 
-def meeting_point(plan: Plan, remotes: Remotes) -> dict[str, str]:
-    """Where programs that read MASTER_ADDR meet: a free port on the host of instance 0."""
+def meeting_point(first: Instance, told: str, remotes: Remotes) -> dict[str, str]:
+    """Where programs that read MASTER_ADDR meet: a free port on the host of instance 0.
+
+    told: the subnet, where one is named.
+    """
     if not remotes:
         return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    first = plan.instances[0]
-    subnet = subnet_of(plan, remotes)
+    subnet = subnet_of(told, remotes)
     for remote in remotes:
         if first.rank in remote.ranks:
             address = address_in(subnet, remote.subnets) if subnet else ""

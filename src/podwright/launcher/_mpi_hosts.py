@@ -40,7 +40,7 @@ def over_hosts(
     argv += ["--prtemca", "plm_ssh_no_tree_spawn", "1"]
     if "SLURM_JOB_ID" in environ:
         argv += ["--prtemca", "ras", "^slurm"]
-    subnet = subnet_of(plan, remotes)
+    subnet = subnet_of(plan.subnet, remotes)
     if subnet and ":" not in subnet:  # Open MPI knows no interface by an IPv6 subnet
         for flag, kind in (("--prtemca", "prte_if"), ("--mca", "btl_tcp_if")):
             if not _says(plan.mpi_arguments, f"{kind}_", environ):

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.outer]
 POD = Pod(type="pod64", cluster="a", devices=64, largest=64, domain=16)
 OTHER = Pod(type="odd-one", cluster="b", devices=16, largest=16, domain=16, licence="odd-one")
 NATIVE = Site(pods=(POD, OTHER))
-SHARED = Site(mode="shared", pods=(POD,), shared="all", unsaid=-1)
+SHARED = Site(mode="shared", pods=(POD,), shared="all", default_ipus=-1)
 STATIC = Site(
     mode="static",
     partitions=tuple(Fixed(name=f"s{k}", cluster="a", size=4) for k in range(4)),
@@ -128,12 +128,12 @@ def test_sizes_are_those_of_the_family(version: str, tmp_path: Path) -> None:
 
 
 def test_a_reconfigurable_partition_and_who_does_not_say(version: str, tmp_path: Path) -> None:
-    one, many, unsaid = submit(
+    one, many, silent = submit(
         version, SHARED, tmp_path, ipus("IPUS=4"), ipus("IPUS=4", min_nodes=2), {}
     )
     assert (one.job["min_nodes"], one.job["max_nodes"]) == ("1", "1")
     assert "2 hosts would be as many GCDs" in many.words
-    assert "--ipus=N, up to 64" in unsaid.words
+    assert "--ipus=N, up to 64" in silent.words
 
 
 def test_partitions_made_beforehand(version: str, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from podwright.errors import PodwrightError, Unavailable
+from podwright.slurm.site.command_result import CommandResult
 
 _TIMEOUT = 60.0
 
@@ -16,18 +17,10 @@ class Refused(PodwrightError):
     """Slurm took the request and said no. `data["command"]` says which command did."""
 
 
-class Said(NamedTuple):
-    """What a command said, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-
 class Commands(Protocol):
     """Runs one of Slurm's commands."""
 
-    def run(self, argv: Sequence[str], text: str = "") -> Said:
+    def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
         """The command's end. text: on its standard input. Raises Unavailable."""
         ...
 
@@ -38,7 +31,7 @@ class SlurmCommands:
     def __init__(self, prefix: Sequence[str] = ()) -> None:
         self._prefix = list(prefix)
 
-    def run(self, argv: Sequence[str], text: str = "") -> Said:
+    def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
         """The command's end. Raises Unavailable where it cannot start or hangs."""
         try:
             done = subprocess.run(
@@ -61,7 +54,7 @@ class SlurmCommands:
                 f"{argv[0]} gave no answer within {_TIMEOUT:g} s",
                 would_work="look whether slurmctld runs: scontrol ping",
             ) from None
-        return Said(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 #: The Slurm of this host.

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from podwright.slurm.jobs._commands import Said
+from podwright.slurm.site.command_result import CommandResult
 
 _SRUN = """\
 #!/bin/bash
@@ -40,7 +40,7 @@ class FakeSlurm:
         self._jobs: dict[int, subprocess.Popen[bytes] | None] = {}
         self._cancelled: set[int] = set()
 
-    def run(self, argv: Sequence[str], text: str = "") -> Said:
+    def run(self, argv: Sequence[str], text: str = "") -> CommandResult:
         """As the command of that name would."""
         self.asked.append(list(argv))
         if argv[0] == "sbatch":
@@ -49,12 +49,12 @@ class FakeSlurm:
             return self._scancel(int(argv[1]))
         if argv[0] == "squeue":
             jobs = [n for n in self._jobs if not (self.forgets and self._over(n))]
-            return Said(0, "".join(f"{n}|{self._state(n)}\n" for n in jobs), "")
-        return Said(1, "", f"{argv[0]}: there is no accounting")
+            return CommandResult(0, "".join(f"{n}|{self._state(n)}\n" for n in jobs), "")
+        return CommandResult(1, "", f"{argv[0]}: there is no accounting")
 
-    def _sbatch(self, argv: Sequence[str], text: str) -> Said:
+    def _sbatch(self, argv: Sequence[str], text: str) -> CommandResult:
         if self.refuses:
-            return Said(1, "", f"sbatch: error: {self.refuses}")
+            return CommandResult(1, "", f"sbatch: error: {self.refuses}")
         options = dict(word.removeprefix("--").partition("=")[::2] for word in argv[1:])
         number = self._first + len(self._jobs)
         self._jobs[number] = None
@@ -71,16 +71,16 @@ class FakeSlurm:
                     start_new_session=True,
                 )
             self._jobs[number] = process
-        return Said(0, f"{number}\n", "")
+        return CommandResult(0, f"{number}\n", "")
 
-    def _scancel(self, number: int) -> Said:
+    def _scancel(self, number: int) -> CommandResult:
         process = self._jobs[number]
         if not self._over(number):
             self._cancelled.add(number)
             if process:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return Said(0, "", "")
+        return CommandResult(0, "", "")
 
     def _over(self, number: int) -> bool:
         process = self._jobs[number]

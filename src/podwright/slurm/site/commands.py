@@ -9,30 +9,18 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from podwright.errors import Unavailable
+from podwright.slurm.site.command_result import CommandResult as CommandResult
 
 TIMEOUT = 20.0
-
-
-class Said(NamedTuple):
-    """A command's exit code, and what it said on both channels."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def text(self) -> str:
-        """All of it, as one line."""
-        return " ".join((self.err + " " + self.out).split())
 
 
 class Slurm(Protocol):
     """Runs one command of Slurm's. Raises Unavailable where it does not come back."""
 
-    async def run(self, *argv: str) -> Said:
+    async def run(self, *argv: str) -> CommandResult:
         """The command's end."""
         ...
 
@@ -44,7 +32,7 @@ class SlurmCommands:
         self._prefix = list(prefix)
         self._timeout = timeout
 
-    async def run(self, *argv: str) -> Said:
+    async def run(self, *argv: str) -> CommandResult:
         """The command's end. Raises Unavailable where it cannot start or hangs."""
         try:
             process = await asyncio.create_subprocess_exec(
@@ -70,7 +58,7 @@ class SlurmCommands:
         except BaseException:  # we are ended: so is what we started
             await _end(process)
             raise
-        return Said(
+        return CommandResult(
             process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
         )
 
@@ -89,13 +77,13 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 class FakeSlurm:
     """Answers by a function and remembers what it was asked."""
 
-    def __init__(self, answer: Callable[[Sequence[str]], Said | str]) -> None:
+    def __init__(self, answer: Callable[[Sequence[str]], CommandResult | str]) -> None:
         self.asked: list[tuple[str, ...]] = []
         self._answer = answer
 
-    async def run(self, *argv: str) -> Said:
+    async def run(self, *argv: str) -> CommandResult:
         """What the function says; a text is a success."""
         self.asked.append(argv)
         await asyncio.sleep(0)
         said = self._answer(argv)
-        return said if isinstance(said, Said) else Said(0, said, "")
+        return said if isinstance(said, CommandResult) else CommandResult(0, said, "")

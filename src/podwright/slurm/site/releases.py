@@ -58,7 +58,7 @@ class Release:
     limits_cpus_per_socket: bool = _since(23, 2)  # MaxCPUsPerSocket
 
     # Which nodes
-    tasks_bound_nodes: bool = _since(26, 5)  # --ntasks is the most nodes where --nodes is unsaid
+    tasks_bound_nodes: bool = _since(26, 5)  # --ntasks is the most nodes where --nodes is not given
     tries_single_nodes_first: bool = _since(26, 5)  # a job of one node: the first that does
     tasks_per_node_spans_nodes: bool = _since(23, 2)  # with it --ntasks no longer bounds nodes
     retries_with_all_nodes: bool = _since(23, 2)  # a retry may use as many as are allowed

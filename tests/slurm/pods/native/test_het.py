@@ -9,7 +9,7 @@ import pytest
 
 from podwright.slurm.pods.service import Service, Site, Sweep
 from podwright.slurm.pods.service._queue import _WIDTHS
-from podwright.slurm.site.commands import FakeSlurm, Said
+from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.slurm.pods.native.test_service import POD, OnePod
 
 
@@ -21,7 +21,7 @@ class Queue:
         self.offered = asyncio.Event()
         self.back = asyncio.Event()
 
-    def __call__(self, argv: Sequence[str]) -> Said | str:
+    def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[:3] == ("scontrol", "-o", "show"):
             return "LicenseName=ipu_x1 Total=16 Used=0 Free=16"
         if argv[0] == "squeue":

@@ -15,7 +15,7 @@ from podwright.slurm.pods.service._bare import OLD_S
 from podwright.slurm.pods.service._job_request import hook_job
 from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.service._queue import _WIDTHS, listed
-from podwright.slurm.site.commands import FakeSlurm, Said
+from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
     DeviceInfo,
     DeviceRef,
@@ -109,7 +109,7 @@ class Queue:
         self.held = asyncio.Event()
         self.jobs: dict[int, tuple[str, int]] = {}
 
-    def __call__(self, argv: Sequence[str]) -> Said | str:
+    def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[1] == "hold":
             self.held.set()
         if argv[0] != "squeue":
@@ -240,7 +240,9 @@ async def test_the_sweep_ends_what_is_over_and_touches_nothing_that_lives(
 
 async def test_a_silent_slurmctld_ends_nothing(service: Service, server: OnePod) -> None:
     await service.begins(ask(7, 4))
-    service.slurm = FakeSlurm(lambda argv: Said(1, "", "Unable to contact slurm controller"))
+    service.slurm = FakeSlurm(
+        lambda argv: CommandResult(1, "", "Unable to contact slurm controller")
+    )
     with pytest.raises(Unavailable):
         await Sweep(service).once()
     assert "slurm_7" in server.made

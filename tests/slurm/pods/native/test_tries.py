@@ -10,7 +10,7 @@ import pytest
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import HookJob, RetryLimit
 from podwright.slurm.pods.service._queue import _WIDTHS
-from podwright.slurm.site.commands import FakeSlurm, Said
+from podwright.slurm.site.commands import CommandResult, FakeSlurm
 
 
 class OneJob:
@@ -21,7 +21,7 @@ class OneJob:
         self.held: list[str] = []
         self.is_held = asyncio.Event()
 
-    def __call__(self, argv: Sequence[str]) -> Said | str:
+    def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[0] == "squeue":
             words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", "", "", ""]
             words[9] = self.comment

@@ -55,7 +55,7 @@ def test_a_slurm_without_us_keeps_none_of_our_promises(
         partitions=SHELF if mode == "static" else (),
         server=str(tmp_path / "none"),
         socket=str(tmp_path / "hooks" / "none.sock"),
-        unsaid=-1,
+        default_ipus=-1,
         shared=part,
     )
     (tmp_path / "native.toml").write_text(dump(site))

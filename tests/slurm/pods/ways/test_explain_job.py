@@ -12,7 +12,7 @@ from podwright.errors import InvalidRequest, NotFound
 from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.pods.waiting import explain_job
-from podwright.slurm.site.commands import FakeSlurm, Said
+from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
     AllocationInfo,
     AllocationList,
@@ -43,10 +43,12 @@ WAITS = (
 def slurm(line: str, licences: str = "", limit: str = "1:00:00") -> FakeSlurm:
     ends = "2026-11-21T17:30:00"
 
-    def answer(argv: Sequence[str]) -> Said | str:
+    def answer(argv: Sequence[str]) -> CommandResult | str:
         if argv[0] == "scontrol":
             return (
-                line.format(licences=licences) if line else Said(1, "", "Invalid job id specified")
+                line.format(licences=licences)
+                if line
+                else CommandResult(1, "", "Invalid job id specified")
             )
         rows = [
             ["9", "PENDING", "0", "0", "5", "Licenses", "N/A", "1:00", licences, "", "", ""],

@@ -12,7 +12,7 @@ from podwright.errors import Unavailable
 from podwright.fabric import preset
 from podwright.slurm.pods.service import HookJob
 from podwright.slurm.pods.service._queue import _WIDTHS
-from podwright.slurm.site.commands import FakeSlurm, Said
+from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.store import MemoryStore
 from podwright.wire import (
     CreateRequest,
@@ -78,9 +78,9 @@ class Slurm(FakeSlurm):
     def comment(self, job: int) -> str:
         return self.jobs[job][2]
 
-    def _answer_to(self, argv: Sequence[str]) -> Said | str:
+    def _answer_to(self, argv: Sequence[str]) -> CommandResult | str:
         if self.down:
-            return Said(1, "", "Unable to contact slurm controller")
+            return CommandResult(1, "", "Unable to contact slurm controller")
         if argv[0] == "sinfo":
             return "".join(f"{name}|{reason}\n" for name, reason in self.drained.items())
         if argv[0] == "squeue":

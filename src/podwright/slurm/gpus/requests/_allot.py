@@ -18,7 +18,7 @@ from podwright.slurm.gpus.requests._eligible import (
     modelled,
 )
 from podwright.slurm.gpus.requests._pick import pick
-from podwright.slurm.gpus.requests._request_details import Said
+from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._slurmctld_job import Job, job_of
 from podwright.slurm.gpus.requests._spread import Laid, spread
 from podwright.slurm.gpus.requests._tree import leaves_of
@@ -54,7 +54,7 @@ class Tried:
 
 
 def allot(
-    w: Wants, said: Said, site: Site, partition: Partition, release: Release
+    w: Wants, said: RequestDetails, site: Site, partition: Partition, release: Release
 ) -> Tried | Refusal:
     """What one partition says to a job; a Refusal where that is not modelled."""
     job = _job(w, said, site, partition, release)
@@ -131,7 +131,7 @@ def _named_match(job: Job, site: Site, wish: str) -> bool:
 
 def _ever(
     w: Wants,
-    said: Said,
+    said: RequestDetails,
     site: Site,
     partition: Partition,
     release: Release,
@@ -161,7 +161,7 @@ def _pool(w: Wants, release: Release) -> bool:
     return release.nodelist_is_pool and len(w.options.named) > (w.asked_nodes or 1)
 
 
-def _job(w: Wants, said: Said, site: Site, partition: Partition, release: Release) -> Job:
+def _job(w: Wants, said: RequestDetails, site: Site, partition: Partition, release: Release) -> Job:
     job = job_of(w, site, partition, release, spread=said.spread)
     _limit_memory(job, w, site, partition)
     job.whole = said.share == "none" or partition.share == 0
@@ -226,7 +226,9 @@ def _first_shape(site: Site, partition: Partition):  # type: ignore[no-untyped-d
     return site.shapes[0]
 
 
-def _limits(job: Job, w: Wants, said: Said, site: Site, partition: Partition) -> Limit | None:
+def _limits(
+    job: Job, w: Wants, said: RequestDetails, site: Site, partition: Partition
+) -> Limit | None:
     """Which limit of the partition the job exceeds."""
     here = [
         site.shapes[kind]
@@ -291,7 +293,7 @@ def _wishes(text: str) -> list[str] | Refusal:
     return Refusal("unknown", f"features as in {text} are not modelled")
 
 
-def _start(job: Job, said: Said, site: Site, up: list[int]) -> Allotted | None:
+def _start(job: Job, said: RequestDetails, site: Site, up: list[int]) -> Allotted | None:
     if job.max_nodes < job.min_nodes or len(job.required) > job.max_nodes:
         return None
     rooms = choose(job, site, up, trial=False)
@@ -365,7 +367,7 @@ def _never(partition: Partition) -> str:
     return f"no idle set of the nodes{where} can hold it"
 
 
-def _why_waits(job: Job, said: Said) -> str:
+def _why_waits(job: Job, said: RequestDetails) -> str:
     if said.switches:
         return f"its nodes hang at more than {said.switches} switches"
     return "its tasks and GPUs never fit together"

@@ -1,4 +1,4 @@
-"""Whether counts of GPUs, tasks and nodes agree; what one of them leaves unsaid is filled in."""
+"""Whether counts of GPUs, tasks and nodes agree; what is not given is filled in."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from podwright.slurm.gpus.requests._counts import Held, Wants
 from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._request_details import Said, read_said
+from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
 from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._step import run_step
 from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_nodes, unsure_step
@@ -88,7 +88,7 @@ def explain(request: Request, where: Shape | Site, version: Version = OLDEST) ->
 
 
 def _tried(
-    wants: Wants, said: Said, site: Site, partitions: list[Partition], release: Release
+    wants: Wants, said: RequestDetails, site: Site, partitions: list[Partition], release: Release
 ) -> Allotted | Refusal:
     """What the partitions say together: the last one decides where none takes the job."""
     start: Allotted | None = None
@@ -164,8 +164,8 @@ def _granted(
         )
         for n, one in enumerate(held)
     )
-    unsaid = release.srun_ignores_cpus_per_task and request.command != "srun"
-    cpus = 1 if unsaid else request.cpus_per_task or 1
+    ignored = release.srun_ignores_cpus_per_task and request.command != "srun"
+    cpus = 1 if ignored else request.cpus_per_task or 1
     views = tasks_of(request, held, placed, cpus, release)
     if site.hidden_shares & {name for _, name, _ in request.shares}:
         views = [_unset(view, held[view.node].shape) for view in views]
@@ -212,7 +212,7 @@ def numbered(one: Held) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _options(request: Request, said: Said, release: Release) -> Refusal | None:
+def _options(request: Request, said: RequestDetails, release: Release) -> Refusal | None:
     """Options that this release does not know, or that exclude each other."""
     table = known(request.command)
     for given in request.given:
@@ -244,7 +244,7 @@ def _options(request: Request, said: Said, release: Release) -> Refusal | None:
     return refused
 
 
-def _flags(request: Request, said: Said, release: Release) -> Refusal | None:
+def _flags(request: Request, said: RequestDetails, release: Release) -> Refusal | None:
     """--gres-flags that exclude each other, or that are for srun alone."""
     both = {"disable-binding", "enforce-binding"} <= said.flags
     if both and release.checks_option_conflicts:
@@ -258,7 +258,7 @@ def _flags(request: Request, said: Said, release: Release) -> Refusal | None:
     return None
 
 
-def _segments(request: Request, said: Said) -> Refusal | None:
+def _segments(request: Request, said: RequestDetails) -> Refusal | None:
     """--segment that does not divide the nodes."""
     nodes = request.min_nodes or 0
     if said.segment and nodes > said.segment and nodes % said.segment:
@@ -266,7 +266,7 @@ def _segments(request: Request, said: Said) -> Refusal | None:
     return None
 
 
-def _times(said: Said, partitions: list[Partition]) -> Refusal | None:
+def _times(said: RequestDetails, partitions: list[Partition]) -> Refusal | None:
     """--time-min beyond the time of the job."""
     if said.time_min is None or not partitions:
         return None
@@ -278,7 +278,7 @@ def _times(said: Said, partitions: list[Partition]) -> Refusal | None:
     return None
 
 
-def _arbitrary(said: Said) -> Refusal | None:
+def _arbitrary(said: RequestDetails) -> Refusal | None:
     """Tasks in the order of a list of nodes, which must be there."""
     if said.first != "arbitrary":
         return None
@@ -291,7 +291,7 @@ def _arbitrary(said: Said) -> Refusal | None:
     )
 
 
-def _plane(request: Request, said: Said) -> Refusal | None:
+def _plane(request: Request, said: RequestDetails) -> Refusal | None:
     """A plane that leaves nodes without a task, as the commands check it."""
     nodes, tasks = request.min_nodes or (len(said.named) or 1), request.tasks or 1
     if not said.plane or request.command == "srun":
@@ -305,7 +305,7 @@ def _plane(request: Request, said: Said) -> Refusal | None:
     return None
 
 
-def _option_conflicts(request: Request, said: Said) -> Refusal | None:
+def _option_conflicts(request: Request, said: RequestDetails) -> Refusal | None:
     if request.option("exclusive") and request.option("oversubscribe"):
         return Refusal("submit", "--exclusive and --oversubscribe exclude each other")
     if request.option("tres-per-task") and request.tasks_per_gpu:
@@ -325,7 +325,9 @@ def _option_conflicts(request: Request, said: Said) -> Refusal | None:
     return None
 
 
-def _names(w: Wants, said: Said, site: Site, release: Release, most: int | None) -> Refusal | None:
+def _names(
+    w: Wants, said: RequestDetails, site: Site, release: Release, most: int | None
+) -> Refusal | None:
     """Nodes and GRES that there are not. most: nodes by --nodes."""
     there = {name for name, _ in site.nodes}
     for name in (*said.named, *said.excluded):
@@ -348,7 +350,7 @@ def _names(w: Wants, said: Said, site: Site, release: Release, most: int | None)
     return None
 
 
-def _unknown(said: Said, site: Site, partitions: list[Partition]) -> Refusal | None:
+def _unknown(said: RequestDetails, site: Site, partitions: list[Partition]) -> Refusal | None:
     """What decides here and is not modelled."""
     names = [*said.unmodelled, *site.unmodelled]
     names += [p.unmodelled for p in partitions if p.unmodelled]
@@ -361,7 +363,7 @@ def _unknown(said: Said, site: Site, partitions: list[Partition]) -> Refusal | N
     return Refusal("unknown", f"this is not modelled: {', '.join(dict.fromkeys(names))}")
 
 
-def _partitions(said: Said, site: Site) -> list[Partition] | Refusal:
+def _partitions(said: RequestDetails, site: Site) -> list[Partition] | Refusal:
     by_name = {p.name: p for p in site.partitions}
     if not said.partitions:
         one = by_name.get(site.default) or (site.partitions[0] if site.partitions else None)

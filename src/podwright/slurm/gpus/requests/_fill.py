@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._request_details import Said
+from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.site.releases import Release
 
 
@@ -34,7 +34,7 @@ class Options:
         return self.max_nodes in (0, self.min_nodes)
 
 
-def fill(request: Request, release: Release, said: Said) -> Options:
+def fill(request: Request, release: Release, said: RequestDetails) -> Options:
     """The options of a command that asks for a job."""
     options = Options(
         tasks=request.tasks or 1,
@@ -55,7 +55,7 @@ def fill(request: Request, release: Release, said: Said) -> Options:
     return options
 
 
-def _names(o: Options, said: Said, release: Release) -> None:
+def _names(o: Options, said: RequestDetails, release: Release) -> None:
     """--nodelist counts nodes; where it is a pool, only if --nodes does not."""
     o.named = said.named
     if not said.named or (release.nodelist_is_pool and o.nodes_said):
@@ -99,14 +99,14 @@ def _in_order(name: str) -> tuple[str, int]:
     return head, int(name[len(head) :] or 0)
 
 
-def _more(o: Options, said: Said) -> None:
+def _more(o: Options, said: RequestDetails) -> None:
     """Tasks of the sockets, cores and threads that are asked for of each node."""
     for count in (said.sockets, said.cores, said.threads):
         if count:
             o.tasks, o.said = o.tasks * count, True
 
 
-def _fill_job(o: Options, command: str, said: Said, release: Release) -> None:
+def _fill_job(o: Options, command: str, said: RequestDetails, release: Release) -> None:
     each, later = o.tasks_per_node, release.counts_tasks_at_server
     if not later and each and not o.said and (command == "salloc" or o.fixed):
         o.tasks, o.said = o.min_nodes * each, True

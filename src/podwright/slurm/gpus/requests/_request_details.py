@@ -23,7 +23,7 @@ _FIRST = {"": "", "block": "block", "cyclic": "cyclic", "arbitrary": "arbitrary"
 
 
 @dataclass
-class Said:
+class RequestDetails:
     """None and "" are "not said". Memory is in MiB, times are in minutes."""
 
     tasks_per_socket: int | None = None
@@ -88,9 +88,9 @@ def _count(text: str, option: str) -> int:
     return int(text)
 
 
-def read_said(given: tuple[Given, ...], release: Release) -> Said:
+def read_said(given: tuple[Given, ...], release: Release) -> RequestDetails:
     """All of it. Options that the model lacks are named in `unmodelled`."""
-    said = Said()
+    said = RequestDetails()
     hint = ""
     for name, value, _ in given:
         if name in _UNMODELLED:
@@ -104,7 +104,7 @@ def read_said(given: tuple[Given, ...], release: Release) -> Said:
     return said
 
 
-def _one(said: Said, name: str, value: str, release: Release) -> None:
+def _one(said: RequestDetails, name: str, value: str, release: Release) -> None:
     counts = {
         "ntasks-per-socket": "tasks_per_socket", "ntasks-per-core": "tasks_per_core",
         "sockets-per-node": "sockets", "cores-per-socket": "cores", "threads-per-core": "threads",
@@ -162,7 +162,7 @@ def _one(said: Said, name: str, value: str, release: Release) -> None:
         said.flags |= _flags(value, release)
 
 
-def _sockets_cores_threads(said: Said, value: str) -> None:
+def _sockets_cores_threads(said: RequestDetails, value: str) -> None:
     said.whole_info = True
     parts = value.split(":")
     if len(parts) > 3:
@@ -175,7 +175,7 @@ def _sockets_cores_threads(said: Said, value: str) -> None:
             setattr(said, field_name, _count(part, "extra-node-info"))
 
 
-def _distribution(said: Said, value: str) -> None:
+def _distribution(said: RequestDetails, value: str) -> None:
     words = value.lower().split(",")
     said.unmodelled += [f"--distribution={w}" for w in words[1:] if w == "pack"]
     first, _, rest = words[0].partition(":")
@@ -202,7 +202,7 @@ def _flags(value: str, release: Release) -> frozenset[str]:
     return frozenset(found)
 
 
-def _hint(said: Said, hint: str, given: tuple[Given, ...], release: Release) -> None:
+def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Release) -> None:
     """--hint, which Slurm ignores beside an option that says the same."""
     beside = {"ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind"}
     if release.sockets_override_hint:

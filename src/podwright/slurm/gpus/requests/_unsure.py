@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from podwright.slurm.gpus.requests._counts import Held
 from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._request_details import Said
+from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._units import memory
 from podwright.slurm.gpus.requests._values import Partition
 from podwright.slurm.site.releases import Release
 
 
-def unsure_job(request: Request, said: Said, partitions: list[Partition], release: Release) -> str:
+def unsure_job(
+    request: Request, said: RequestDetails, partitions: list[Partition], release: Release
+) -> str:
     """What of this job is not modelled, empty where all of it is."""
     crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
     if crowded and release.counts_tasks_at_server:
@@ -31,7 +33,7 @@ def unsure_job(request: Request, said: Said, partitions: list[Partition], releas
 
 def unsure_nodes(
     request: Request,
-    said: Said,
+    said: RequestDetails,
     partitions: list[Partition],
     release: Release,
     held: list[Held] | None,

@@ -111,7 +111,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     or `stay` (the partition is repaired in place, as far as its machine comes back).
     room_s: how long the first job in the queue waits for devices before a block is emptied for it,
     in seconds; 0: for ever.
-    unsaid: devices of a job that does not say how many; -1: it is refused until it does.
+    default_ipus: devices of a job that does not say how many; -1: it is refused until it does.
     slurm_user: SlurmUser of slurm.conf, as whom hooks come.
     listen: HOST:PORT where hooks of other hosts reach the service, each with a MUNGE credential
     of root or of slurm_user; empty: nowhere. Several, with commas: a service on each of these
@@ -136,7 +136,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     sweep_s: float = 10.0
     patience_s: float = 20.0
     room_s: float = 300.0
-    unsaid: int = 0
+    default_ipus: int = 0
     listen: str = ""
     slurm_user: str = "root"
     munge_socket: str = ""
@@ -189,6 +189,8 @@ def load(path: Path) -> Site:
         data: dict[str, Any] = tomllib.loads(path.read_text())
         for one, many in _TABLES.items():
             data[many] = data.pop(one, [])
+        if "unsaid" in data:  # as it was called before
+            data["default_ipus"] = data.pop("unsaid")
         site = msgspec.convert(data, type=Site)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         said = error.strerror if isinstance(error, OSError) else error

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from podwright.errors import PodwrightError, Unavailable
 from podwright.slurm.pods.service._pods import MARK
-from podwright.slurm.site.commands import Said, Slurm
+from podwright.slurm.site.commands import CommandResult, Slurm
 
 _log = logging.getLogger("podwright.slurm")
 
@@ -88,6 +88,6 @@ class Counts:
         self.updates += 1
 
 
-def _missing(said: Said) -> bool:
+def _missing(said: CommandResult) -> bool:
     # Slurm 22.05 to 26.05: "Requested reservation is invalid", ESLURM_RESERVATION_INVALID.
     return "reservation is invalid" in said.text.lower()

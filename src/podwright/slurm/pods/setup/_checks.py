@@ -58,14 +58,14 @@ def _jobs(cluster: ServedCluster) -> dict[str, Check]:
             **plain,
         }
     pod = site.pods[0]
-    if site.unsaid < 0:
+    if site.default_ipus < 0:
         plain = {
             "a job that names no devices is told what to type": partial(
                 _refused, cluster, "-n1", "--ipus=N"
             ),
             "jobs without devices run as ever": partial(_plain, cluster, "--ipus=0"),
         }
-    elif site.unsaid:
+    elif site.default_ipus:
         gets = partial(_runs, cluster, "-n1", site.shared)
         plain = {"a job that names no devices gets the site's": gets}
     counted: dict[str, Check] = {

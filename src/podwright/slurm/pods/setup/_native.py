@@ -170,7 +170,7 @@ def job_submit(site: Site, folder: Path, trusted: Sequence[int], *, cluster: str
         ),
         "DEFAULT": site.pods[0].type if site.pods else "",
         "SHARED": "true" if site.mode == "shared" else "false",
-        "UNSAID": "nil" if site.unsaid < 0 else str(site.unsaid),
+        "DEFAULT_IPUS": "nil" if site.default_ipus < 0 else str(site.default_ipus),
         "HOSTS": _rows(
             f'   ["{host.name}"] = {{ cluster = "{host.cluster}", devices = {host.devices} }},'
             for host in site.hosts

@@ -84,7 +84,7 @@ local pods = {
 local default = "@DEFAULT@"
 local shared = @SHARED@
 -- What a job gets that does not say: so many, 0 for none; nil: it is asked to say.
-local unsaid = @UNSAID@
+local default_ipus = @DEFAULT_IPUS@
 
 -- What SPANK handed over, and why it cannot be believed. Slurm keeps it as it is now: what hooks
 -- read later is this, so two values, or one that is no number, are nobody's request.
@@ -167,12 +167,12 @@ local function devices(jd, uid)
    local n, forged = given(jd, "IPUS")
    local replicas, forged_too = given(jd, "NUM_REPLICAS")
    if forged or forged_too then return refuse("%s", forged or forged_too) end
-   if n == 0 or (n == nil and (model or replicas or unsaid == 0)) then
+   if n == 0 or (n == nil and (model or replicas or default_ipus == 0)) then
       if model then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
       if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
       return slurm.SUCCESS
    end
-   if n == nil and unsaid == nil then
+   if n == nil and default_ipus == nil then
       return refuse("say how many devices the job needs: --ipus=N, up to %d, or --ipus=0 for none",
          largest(pods[default]))
    end
@@ -180,7 +180,7 @@ local function devices(jd, uid)
    if het ~= nil and het >= 100000 then het = nil end
    if n == nil then
       if het then return refuse("each part of a heterogeneous job says its --ipus=N") end
-      n = unsaid
+      n = default_ipus
    end
    if model == nil or model == "" then model = default end
    local pod = pods[model]
