@@ -21,8 +21,8 @@ from bench import Figures, figure
 from podwright.replay import (
     Chances,
     Outcome,
+    ReplayTask,
     SlurmModel,
-    Task,
     Trace,
     Way,
     example,
@@ -54,10 +54,10 @@ def _case(name: str, trace: Trace, size: int, load: float) -> Figures:
     ways = pod_ways(["native"], size, ["no-shape", "lowest", "best-fit"])
     ways += pod_ways([f"host-mapping:{size // 16}x16"], size)
     moved = pod_ways(["native"], size, ["moves"])[0]
-    tasks = [Task(way, SLURM, Chances()) for way in ways]
+    tasks = [ReplayTask(way, SLURM, Chances()) for way in ways]
     for share in SHARES:
         for seed in range(1, 1 + (SEEDS if 0 < share < 100 else 1)):
-            tasks.append(Task(moved, SLURM, Chances(seed=seed, movable=share / 100)))
+            tasks.append(ReplayTask(moved, SLURM, Chances(seed=seed, movable=share / 100)))
     found = run_all(trace, tasks)
     base = figures(trace, found[0])["used"]
     for task, out in zip(tasks[: len(ways)], found, strict=False):

@@ -63,12 +63,12 @@ def _rounds(devices: int, days: float, way: str, count: int) -> tuple[int, list[
 
 
 def _one(devices: int, days: float, way: str, seed: int, pipe: Connection) -> None:
-    from podwright.replay import Chances, SlurmModel, Task, example, pod_ways, run_all
+    from podwright.replay import Chances, ReplayTask, SlurmModel, example, pod_ways, run_all
 
     trace = example(seed, devices=devices, days=days)
     (made,) = pod_ways([way], devices)
     began = time.process_time()
-    run_all(trace, [Task(made, SlurmModel(), Chances(seed=seed))], processes=1)
+    run_all(trace, [ReplayTask(made, SlurmModel(), Chances(seed=seed))], processes=1)
     seconds = time.process_time() - began
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     pipe.send((len(trace), seconds, used))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from podwright.agents import DeviceReport, KeptMachine
-from podwright.agents.gpu import Files, GpuMachine, Guard, open_machine
+from podwright.agents.gpu import FileGuard, GpuMachine, Guard, open_machine
 from podwright.errors import Fenced, Internal, InvalidRequest
 from podwright.fabric import HGX8, NVL72, Machine, family_named
 from podwright.hosts.gpus import Gpu
@@ -244,7 +244,7 @@ async def test_device_files_belong_to_the_partitions_owner(make: Make, tmp_path:
     for i in range(8):
         (root / f"dev/nvidia{i}").touch()
         (root / f"dev/nvidia{i}").chmod(0o666)
-    machine = make(guards=lambda gpus: [Files(f"{root}/")])
+    machine = make(guards=lambda gpus: [FileGuard(f"{root}/")])
     me = str(os.getuid())
 
     def modes() -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents.gpu import Cgroups, FabricManager, Files, GpuMachine, Guard, open_machine
+from podwright.agents.gpu import Cgroups, FabricManager, FileGuard, GpuMachine, Guard, open_machine
 from podwright.errors import Internal, Unavailable
 from podwright.fabric import Machine
 from podwright.hosts import RecordedCgroups
@@ -102,7 +102,7 @@ def cut(tmp_path: Path) -> list[Gpu]:
 
 def test_owners_get_the_files_that_are_the_slices_own(tmp_path: Path) -> None:
     gpus = cut(tmp_path)
-    files = Files(f"{tmp_path}/")
+    files = FileGuard(f"{tmp_path}/")
     files.check(gpus)
     files.join("p1", str(os.getuid()), gpus[1:2])
     modes = {
@@ -119,7 +119,7 @@ def test_owners_get_the_files_that_are_the_slices_own(tmp_path: Path) -> None:
 async def test_a_slice_without_files_of_its_own_cannot_be_owned(
     make: Callable[..., GpuMachine], tmp_path: Path
 ) -> None:
-    machine = make(lambda gpus: [Files(f"{tmp_path}/")])
+    machine = make(lambda gpus: [FileGuard(f"{tmp_path}/")])
     with pytest.raises(Internal, match=r"MIG 1g.10gb MIG-.* has no device file of its own"):
         await machine.configure("p1", 1, [2])
 

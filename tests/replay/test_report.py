@@ -16,8 +16,8 @@ import pytest
 from podwright.cli import podwright
 from podwright.replay import (
     Chances,
+    ReplayTask,
     SlurmModel,
-    Task,
     Trace,
     example,
     html,
@@ -65,8 +65,12 @@ def test_a_process_that_dies_is_an_error_that_names_its_way(
 ) -> None:
     from podwright.replay import SimulationFailed
 
-    broken = Task(pod_ways(["native"], 64)[0], SlurmModel(bf_interval=1.0), Chances(move_s=1.0))
-    other = Task(pod_ways(["host-mapping:4x16"], 64)[0], SlurmModel(bf_resolution=0.0), Chances())
+    broken = ReplayTask(
+        pod_ways(["native"], 64)[0], SlurmModel(bf_interval=1.0), Chances(move_s=1.0)
+    )
+    other = ReplayTask(
+        pod_ways(["host-mapping:4x16"], 64)[0], SlurmModel(bf_resolution=0.0), Chances()
+    )
     with pytest.raises(SimulationFailed, match="host-mapping:4x16"):
         run_all(Trace("t", TRACE.jobs()), [broken, other], processes=2)
 

@@ -30,12 +30,12 @@ from podwright.replay import (
     simulate,
 )
 from podwright.replay._backfill import Profile
-from podwright.replay._ground import Answer
+from podwright.replay._ground import StartAnswer
 from podwright.replay._moves import plan_moves
 from podwright.replay._pod import Pod
 
 PLAIN = SlurmModel(room_s=0.0)
-Take = Callable[[int, int, float], Answer]
+Take = Callable[[int, int, float], StartAnswer]
 
 
 def run(
@@ -109,7 +109,7 @@ def test_nobody_ever_has_a_device_twice() -> None:
 
         def checked(
             name: int, demand: int, end: float, take: Take = take, pod: Pod = ground
-        ) -> Answer:
+        ) -> StartAnswer:
             answer = take(name, demand, end)
             spans = [span for one in pod.jobs for span in pod.spans(one)]
             places = [place for first, count in spans for place in range(first, first + count)]

@@ -59,7 +59,7 @@ def serve(arguments: argparse.Namespace, family: Family | None) -> GpuMachine:
 
 def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
     """The guards that were asked for, in the order in which they are set up."""
-    from podwright.agents.gpu import Cgroups, FabricManager, Files, Imex
+    from podwright.agents.gpu import Cgroups, FabricManager, FileGuard, Imex
     from podwright.cli._places import state_folder
     from podwright.errors import InvalidRequest
     from podwright.hosts import find_device_cgroups, find_program
@@ -89,7 +89,7 @@ def _made(arguments: argparse.Namespace, gpus: Sequence[Gpu]) -> list[Guard]:
         guard.try_out()
         made.append(guard)
     if "files" in arguments.guard:
-        made.append(Files())
+        made.append(FileGuard())
     for name in arguments.guard:
         if name not in _GUARDS:
             made.append(plugins.load_function(plugins.GUARDS, name)(gpus))

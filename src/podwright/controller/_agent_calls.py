@@ -12,7 +12,7 @@ from podwright.controller._caller import Caller
 from podwright.controller._core import Core
 from podwright.controller._discovery import Discovery
 from podwright.controller._heartbeats import Heartbeats
-from podwright.controller._list_pages import Page, after
+from podwright.controller._list_pages import ListPage, after
 from podwright.controller._registry import AgentRecord, Known, Registry
 from podwright.controller._shielded import to_its_end
 from podwright.errors import (
@@ -72,7 +72,7 @@ class AgentCalls:
 
     async def list_agents(self, caller: Caller, request: ListRequest) -> AgentList:
         """Registered agents, by name."""
-        page = Page[AgentInfo](request)
+        page = ListPage[AgentInfo](request)
         if request.cluster:
             self._core.inventory.candidates(request.cluster, "", "list agents")
         for name in after(self._registry.agents, request.page_token):

@@ -15,7 +15,7 @@ from podwright.controller import _views as views
 from podwright.controller._acquire import would_acquire
 from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
-from podwright.controller._list_pages import Page
+from podwright.controller._list_pages import ListPage
 from podwright.controller._shielded import shielded
 from podwright.controller._spec import CheckedSpec, asked_for
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
@@ -151,7 +151,7 @@ class AuditCalls:
         """Quotas: all for an administrator, for others those that bind them."""
         views.check_filters(self._core, request, "list quotas")
         every = caller.role is Role.ADMINISTRATOR
-        page = Page[QuotaInfo](request)
+        page = ListPage[QuotaInfo](request)
         places = {"/".join(key): quota for key, quota in self._core.quotas.items()}
         for place, quota in sorted(places.items()):
             if not (

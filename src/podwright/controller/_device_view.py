@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from podwright.controller._cluster_index import Site
 from podwright.controller._core import Core
-from podwright.controller._list_pages import Page, bad_token
+from podwright.controller._list_pages import ListPage, bad_token
 from podwright.controller._views import check_filters
 from podwright.wire import DeviceInfo, DeviceList, DeviceRef, ListRequest, OperationState
 
@@ -19,7 +19,7 @@ _Place = tuple[str, int, int]
 
 def devices(core: Core, request: ListRequest) -> DeviceList:
     """Devices, in the order of cluster, domain, offset. Raises NotFound for unknown filters."""
-    page = Page[DeviceInfo](request)
+    page = ListPage[DeviceInfo](request)
     check_filters(core, request, "list devices")
     look = _Look(core)
     for site, ref in _after(core, request):

@@ -19,7 +19,7 @@ HEAVY: Final = 4000  #: devices that the items of a page may name together
 _T = TypeVar("_T")
 
 
-class Page(Generic[_T]):
+class ListPage(Generic[_T]):
     """One page while it is filled. token: what to ask for next, empty for the last page.
 
     Raises InvalidRequest for a size that is none.

@@ -11,7 +11,7 @@ import msgspec
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core
-from podwright.controller._list_pages import Page, bad_token
+from podwright.controller._list_pages import ListPage, bad_token
 from podwright.errors import InvalidRequest
 from podwright.wire import Empty, JobInfo, JobList, JobReport, ListRequest
 
@@ -47,7 +47,7 @@ class SchedulerQueues:
     async def list_jobs(self, caller: Caller, request: ListRequest) -> JobList:
         """Jobs that wait, scheduler by scheduler."""
         views.check_filters(self._core, request, "list jobs")
-        page = Page[JobInfo](request)
+        page = ListPage[JobInfo](request)
         behind = _behind(request.page_token)
         now = self._core.now()
         for name, (told, jobs) in sorted(self._queues.items()):

@@ -10,7 +10,7 @@ from podwright.controller import _users as users
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core
 from podwright.controller._exclusive_allocations import kept_out
-from podwright.controller._list_pages import Page
+from podwright.controller._list_pages import ListPage
 from podwright.controller._privacy import Privacy
 from podwright.controller._shielded import to_its_end
 from podwright.errors import WrongState
@@ -56,7 +56,7 @@ class UserCalls:
 
     async def list_users(self, caller: Caller, request: ListRequest) -> UserList:
         """All users."""
-        page = Page[UserInfo](request)
+        page = ListPage[UserInfo](request)
         for info in self._users.list():
             if info.name > request.page_token:
                 if page.full:

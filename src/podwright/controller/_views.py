@@ -8,7 +8,7 @@ from podwright.controller._cluster_index import Site
 from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._cutoff import waits_for
 from podwright.controller._leases import HeldLease, mask_of, to_info
-from podwright.controller._list_pages import Page, after, defined_after
+from podwright.controller._list_pages import ListPage, after, defined_after
 from podwright.controller._records import FenceRecord, PartitionRecord
 from podwright.wire import (
     AllocationInfo,
@@ -90,7 +90,7 @@ def check_filters(core: Core, request: ListRequest, asked: str) -> None:
 
 def partitions(core: Core, request: ListRequest, version: str) -> PartitionList:
     """Partitions, in the order of their names. Raises NotFound for unknown filters."""
-    page = Page[PartitionInfo](request)
+    page = ListPage[PartitionInfo](request)
     check_filters(core, request, "list partitions")
     for name in after(core.partitions, request.page_token):
         entry = core.partitions[name]
@@ -108,7 +108,7 @@ def _wanted(record: PartitionRecord, request: ListRequest) -> bool:
 
 def leases(core: Core, request: ListRequest) -> LeaseList:
     """Leases, in the order of their ids."""
-    page = Page[LeaseInfo](request)
+    page = ListPage[LeaseInfo](request)
     check_filters(core, request, "list leases")
     now = core.now()
     for name in after((*core.leases, *core.fences), request.page_token):
@@ -137,7 +137,7 @@ def _fenced(core: Core, entry: Entry, fence: FenceRecord, size: int) -> LeaseInf
 
 def clusters(core: Core, request: ListRequest) -> ClusterList:
     """Clusters, in the order of their definition."""
-    page = Page[ClusterInfo](request)
+    page = ListPage[ClusterInfo](request)
     check_filters(core, request, "list clusters")
     sites = core.inventory.sites
     for name in defined_after(sites, request.page_token):
@@ -168,7 +168,7 @@ def cluster_info(core: Core, site: Site) -> ClusterInfo:
 
 def allocations(core: Core, request: ListRequest) -> AllocationList:
     """Allocations, in the order of their definition."""
-    page = Page[AllocationInfo](request)
+    page = ListPage[AllocationInfo](request)
     check_filters(core, request, "list allocations")
     places = {
         f"{cluster}/{name}": (site, name)

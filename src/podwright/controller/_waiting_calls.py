@@ -11,7 +11,7 @@ from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import to_info
-from podwright.controller._list_pages import Page, bad_token
+from podwright.controller._list_pages import ListPage, bad_token
 from podwright.controller._waiter import Order
 from podwright.controller._waiting import Waiting
 from podwright.wire import (
@@ -64,7 +64,7 @@ class WaitingCalls:
     async def list_waiters(self, caller: Caller, request: ListRequest) -> WaiterList:
         """The waiting line, first first."""
         views.check_filters(self._core, request, "list waiters")
-        page = Page[WaiterInfo](request)
+        page = ListPage[WaiterInfo](request)
         behind = _order(request.page_token)
         for place, waiter in enumerate(self._waiting.line, 1):
             if waiter.order <= behind or not (

@@ -6,7 +6,7 @@ from podwright.replay._example import example
 from podwright.replay._figures import distance, figures
 from podwright.replay._ground import Ground
 from podwright.replay._outcome import Outcome
-from podwright.replay._parallel import SimulationFailed, Task, run_all
+from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
 from podwright.replay._pod import POLICIES
 from podwright.replay._read import read_lines, read_trace
 from podwright.replay._recorded import recorded
@@ -27,12 +27,12 @@ __all__ = [
     "HostKind",
     "Job",
     "Outcome",
+    "ReplayTask",
     "Report",
     "SimulationFailed",
     "Skipped",
     "SlurmModel",
     "Status",
-    "Task",
     "Trace",
     "Way",
     "distance",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import IPU
-from podwright.replay._ground import Answer, Ground, Span, Unfit
+from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
 
-class Static(Ground):
+class StaticPartitions(Ground):
     """Partitions that were made beforehand. stock: (how many, devices of each).
 
     A job gets the smallest that holds it; each size is a licence of its own, as `vipu_4` is.
@@ -40,14 +40,14 @@ class Static(Ground):
         """Devices of the partition."""
         return demand
 
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """A free partition of that size, the first."""
         places = self._free[demand]
         if not places:
-            return Answer.LICENCES
+            return StartAnswer.LICENCES
         self._jobs[job] = places.pop(), demand
         self.taken += demand
-        return Answer.TAKEN
+        return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """It is on the shelf again."""
@@ -99,13 +99,13 @@ class Mapping(Ground):
         """Hosts."""
         return len(self._free)
 
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """The first free hosts."""
         if len(self._free) < demand:
-            return Answer.NODES
+            return StartAnswer.NODES
         self._jobs[job] = [self._free.pop() for _ in range(demand)]
         self.taken += demand * self._each
-        return Answer.TAKEN
+        return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """They are free."""

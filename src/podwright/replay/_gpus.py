@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from podwright.fabric import Cluster
 from podwright.placement import NodeIndex, Placement, Request
-from podwright.replay._ground import Answer, Ground, Span, Unfit
+from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
 
-class Gpus(Ground):
+class GpuNodes(Ground):
     """The nodes of a cluster. exclusive: a job has its nodes for itself.
 
     extra_domains: link domains beyond the fewest that jobs of several nodes could lie in, and
@@ -46,10 +46,10 @@ class Gpus(Ground):
         """GPUs."""
         return demand
 
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Whole nodes first, then what is left of it on one more."""
         if demand > self.size - self.taken:
-            return Answer.NODES
+            return StartAnswer.NODES
         whole, rest = divmod(demand, self._per)
         parts: list[Placement] = []
         for part in (*([whole * self._per] if whole else []), *([rest] if rest else [])):
@@ -60,7 +60,7 @@ class Gpus(Ground):
             if found is None:
                 for one in parts:
                     self._index.release(one)
-                return Answer.NODES
+                return StartAnswer.NODES
             self._index.take(found)
             parts.append(found)
         self._jobs[job] = parts
@@ -69,7 +69,7 @@ class Gpus(Ground):
             domains = len({one.domain for one in parts[0].blocks})
             self.extra_domains += domains - -(-whole // self._width)
             self.wide_jobs += 1
-        return Answer.TAKEN
+        return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """They are free."""

@@ -14,7 +14,7 @@ class Unfit(Exception):
         self.reason = reason
 
 
-class Answer(enum.Enum):
+class StartAnswer(enum.Enum):
     """What came of an attempt to start a job."""
 
     TAKEN = "it has its devices"
@@ -52,7 +52,7 @@ class Ground(ABC):
         """Devices that a job of this kind holds."""
 
     @abstractmethod
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Start a job, if it fits now. end: when its time is over, infinite where it has none."""
 
     @abstractmethod

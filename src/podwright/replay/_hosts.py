@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from podwright.replay._ground import Answer, Ground, Span, Unfit
+from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
 
 class Hosts(Ground):
@@ -60,11 +60,11 @@ class Hosts(Ground):
         """Cores."""
         return sum(self._cpus)
 
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Licences first, as the main scheduler asks for them, then hosts."""
         inner, hosts, cpus, memory = self._wants[demand]
         answer = self.inner.take(job, inner, end)
-        if answer is not Answer.TAKEN:
+        if answer is not StartAnswer.TAKEN:
             return answer
         chosen: list[int] = []
         for host, free in enumerate(self._cpus):
@@ -74,12 +74,12 @@ class Hosts(Ground):
                     break
         if len(chosen) < hosts:
             self.inner.give(job)
-            return Answer.NODES
+            return StartAnswer.NODES
         for host in chosen:
             self._cpus[host] -= cpus
             self._memory[host] -= memory
         self._jobs[job] = chosen, cpus, memory
-        return Answer.TAKEN
+        return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """All of it is free."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from podwright.placement.line import Blocks, block
 
 
-class Plan(NamedTuple):
+class MovePlan(NamedTuple):
     """devices: the block that comes free. jobs: who moves, each with the order of its block, in
     the order in which they are placed anew. cost: device-seconds."""
 
@@ -31,7 +31,7 @@ def plan_moves(
     lost: Callable[[int], float],
     now: float,
     away: int = 0,
-) -> Plan | None:
+) -> MovePlan | None:
     """The cheapest way to a free block of 2**order devices; None where there is none that pays.
 
     blocks: what is free. held: the devices of each job and when its time is over (infinite where
@@ -63,7 +63,7 @@ def plan_moves(
             continue
         orders = [size.bit_length() - 1 for size in sizes]
         if _placed(blocks, devices, orders):
-            return Plan(devices, tuple(zip(jobs, orders, strict=True)), cost[at])
+            return MovePlan(devices, tuple(zip(jobs, orders, strict=True)), cost[at])
     return None
 
 

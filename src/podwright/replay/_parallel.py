@@ -28,7 +28,7 @@ class SimulationFailed(PodwrightError):
 
 
 @dataclass(frozen=True)
-class Task:
+class ReplayTask:
     """One simulation. stretch: times between submissions are multiplied by it."""
 
     way: Way
@@ -37,7 +37,11 @@ class Task:
 
 
 def run_all(
-    trace: Trace, tasks: Sequence[Task], *, processes: int = 0, progress: Progress | None = None
+    trace: Trace,
+    tasks: Sequence[ReplayTask],
+    *,
+    processes: int = 0,
+    progress: Progress | None = None,
 ) -> list[Outcome]:
     """The outcome of each task, in their order. processes: at once; 0: as many as cores.
 
@@ -49,7 +53,9 @@ def run_all(
     return _Pool(trace, tasks, at_once, progress).run()
 
 
-def _one_by_one(trace: Trace, tasks: Sequence[Task], progress: Progress | None) -> list[Outcome]:
+def _one_by_one(
+    trace: Trace, tasks: Sequence[ReplayTask], progress: Progress | None
+) -> list[Outcome]:
     outcomes, total = [], len(trace) * len(tasks)
     for number, task in enumerate(tasks):
         before = number * len(trace)
@@ -62,7 +68,7 @@ def _one_by_one(trace: Trace, tasks: Sequence[Task], progress: Progress | None) 
     return outcomes
 
 
-def run_task(trace: Trace, task: Task, progress: Progress | None = None) -> Outcome:
+def run_task(trace: Trace, task: ReplayTask, progress: Progress | None = None) -> Outcome:
     """One simulation, timed."""
     began = time.perf_counter()
     out = simulate(trace, task.way.ground(), task.slurm, task.chances, progress=progress)
@@ -72,7 +78,7 @@ def run_task(trace: Trace, task: Task, progress: Progress | None = None) -> Outc
 
 class _Pool:
     def __init__(
-        self, trace: Trace, tasks: Sequence[Task], at_once: int, progress: Progress | None
+        self, trace: Trace, tasks: Sequence[ReplayTask], at_once: int, progress: Progress | None
     ) -> None:
         self._trace, self._tasks, self._at_once = trace, tasks, at_once
         self._progress = progress
@@ -136,7 +142,7 @@ class _Pool:
             self._progress(sum(self._done), len(self._trace) * len(self._tasks))
 
 
-def _work(trace: Trace, task: Task, pipe: Connection) -> None:
+def _work(trace: Trace, task: ReplayTask, pipe: Connection) -> None:
     """A process's work. Ctrl-C is its parent's matter, and blocked here."""
     try:
         pipe.send(run_task(trace, task, lambda done, _: pipe.send(done)))

@@ -6,7 +6,7 @@ import math
 
 from podwright.fabric import IPU
 from podwright.placement.line import Blocks, block, every, fit, soonest
-from podwright.replay._ground import Answer, Ground, Span, Unfit
+from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
 #: How a block is chosen. `best-fit` is native mode's own rule.
 POLICIES = ("best-fit", "lowest", "moves", "trim", "no-shape")
@@ -46,19 +46,19 @@ class Pod(Ground):
         """Devices."""
         return demand >> 8 if self.policy == "trim" else 1 << demand
 
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """A block for a job."""
         order = demand & 255
         start = self._find(order)
         if start is None:
-            return Answer.LICENCES
+            return StartAnswer.LICENCES
         count = self.held(demand)
         taken = ((1 << count) - 1) << start
         self.jobs[job] = taken, end
         self.taken += count
         self.free &= ~taken
         self.blocks.free &= ~taken
-        return Answer.TAKEN
+        return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """Its block can be had again."""
@@ -176,15 +176,15 @@ class Counted(Ground):
         """Are so many free?"""
         return self.taken + demand <= self.size
 
-    def take(self, job: int, demand: int, end: float) -> Answer:
+    def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """So many of them."""
         if self.taken + demand > self.size or (self.closed and job != self.closed_for):
-            return Answer.LICENCES
+            return StartAnswer.LICENCES
         if job == self.closed_for:
             self.open()
         self._jobs[job] = demand
         self.taken += demand
-        return Answer.TAKEN
+        return StartAnswer.TAKEN
 
     def give(self, job: int) -> None:
         """They are free."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from podwright.replay._ground import Answer, Ground, Unfit
+from podwright.replay._ground import Ground, StartAnswer, Unfit
 from podwright.replay._outcome import Series
 from podwright.replay._trace import Trace
 
@@ -58,7 +58,7 @@ def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
             refused += 1
             continue
         free = ground.size - ground.taken
-        if ground.take(job, demand, math.inf) is Answer.TAKEN:
+        if ground.take(job, demand, math.inf) is StartAnswer.TAKEN:
             held.add(job)
             placed += 1
         elif free >= ground.held(demand):

@@ -10,7 +10,7 @@ from typing import Any
 from podwright.replay._advice import advice
 from podwright.replay._figures import distance, figures
 from podwright.replay._outcome import Outcome
-from podwright.replay._parallel import Task, run_all
+from podwright.replay._parallel import ReplayTask, run_all
 from podwright.replay._recorded import recorded
 from podwright.replay._simulate import Chances
 from podwright.replay._slurm import SIMPLER, SlurmModel
@@ -44,13 +44,13 @@ def replay(
     The same trace, ways, model and seed give the same figures, byte for byte, but for `seconds`.
     Raises SimulationFailed.
     """
-    tasks = [Task(way, slurm, chances) for way in ways]
+    tasks = [ReplayTask(way, slurm, chances) for way in ways]
     tried = _what_if(ways[0], slurm, chances) if what_if else {}
     tasks += tried.values()
     before = recorded(trace, ways[0].ground()) if trace.has_starts else None
     if before:
         counted = Way("as recorded", "native", before["peak"], "no-shape")
-        tasks.append(Task(counted, replace(slurm, room_s=0.0), chances))
+        tasks.append(ReplayTask(counted, replace(slurm, room_s=0.0), chances))
     outcomes = run_all(trace, tasks, processes=processes, progress=progress)
     rows = [figures(trace, out) for out in outcomes[: len(ways)]]
     changed = {
@@ -70,7 +70,7 @@ def replay(
     return Report(trace, outcomes[: len(ways)], found)
 
 
-def _what_if(way: Way, slurm: SlurmModel, chances: Chances) -> dict[str, Task]:
+def _what_if(way: Way, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
     """One thing changed, in words."""
     if way.cluster is not None or way.kind not in ("native", "plugin"):
         return {}
@@ -78,18 +78,18 @@ def _what_if(way: Way, slurm: SlurmModel, chances: Chances) -> dict[str, Task]:
     free = replace(way, name="no shape", policy="no-shape")
     out = {}
     if way.size >= 64:
-        out[f"With a pod of {2 * way.size} devices"] = Task(larger, slurm, chances)
+        out[f"With a pod of {2 * way.size} devices"] = ReplayTask(larger, slurm, chances)
     if slurm.room_s > 0:
         roomless = replace(slurm, room_s=0.0)
-        out["With --room-after 0, so that small jobs may pass large ones for ever"] = Task(
+        out["With --room-after 0, so that small jobs may pass large ones for ever"] = ReplayTask(
             way, roomless, chances
         )
     if way.policy != "no-shape":
-        out["Without shape, any devices as good as others"] = Task(free, slurm, chances)
+        out["Without shape, any devices as good as others"] = ReplayTask(free, slurm, chances)
     if way.policy == "best-fit":
         moved = replace(way, name="moves", policy="moves")
         words = f"If {chances.movable:.0%} of the jobs could be moved ({chances.move_s:g} s each)"
-        out[words] = Task(moved, slurm, chances)
+        out[words] = ReplayTask(moved, slurm, chances)
     return out
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from podwright.replay._backfill import Profile
-from podwright.replay._ground import Answer, Ground, Unfit
+from podwright.replay._ground import Ground, StartAnswer, Unfit
 from podwright.replay._hosts import Hosts
 from podwright.replay._moves import plan_moves
 from podwright.replay._outcome import Outcome, Series
@@ -221,12 +221,12 @@ class _Run:
             insort(self.line, key)
             self._plan(now)
 
-    def _start(self, job: int, demand: int, now: float) -> Answer:
+    def _start(self, job: int, demand: int, now: float) -> StartAnswer:
         trace = self.trace
         limit = trace.limit[job]
         until = now + limit if limit == limit else math.inf  # NaN: it is not known
         answer = self.ground.take(job, demand, until)
-        if answer is not Answer.TAKEN:
+        if answer is not StartAnswer.TAKEN:
             return answer
         devices = trace.devices[job]
         self.state[job] = _RUNS
@@ -289,9 +289,9 @@ class _Run:
         while heads:
             _, job, demand = heappop(heads)
             answer = self._start(job, demand, now)
-            if answer is Answer.NODES:
+            if answer is StartAnswer.NODES:
                 return
-            if answer is Answer.LICENCES:
+            if answer is StartAnswer.LICENCES:
                 continue
             heap = queue[demand]
             heappop(heap)
@@ -355,7 +355,7 @@ class _Run:
             if begin == math.inf:
                 never[units] = length
                 continue
-            if begin <= now and self._start(job, demand, now) is Answer.TAKEN:
+            if begin <= now and self._start(job, demand, now) is StartAnswer.TAKEN:
                 profile.reserve(now, now + length, units)
                 started += 1
                 if slurm.bf_max_job_start and started >= slurm.bf_max_job_start:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, Attachment, Cluster
-from podwright.replay._fixed import Mapping, Static
-from podwright.replay._gpus import Gpus
+from podwright.replay._fixed import Mapping, StaticPartitions
+from podwright.replay._gpus import GpuNodes
 from podwright.replay._ground import Ground
 from podwright.replay._hosts import Hosts
 from podwright.replay._pod import POLICIES, Counted, Pod
@@ -50,7 +50,7 @@ class Way:
     def ground(self) -> Ground:
         """Its devices, all free."""
         if self.cluster is not None:
-            return Gpus(self.name, self.cluster, exclusive=self.kind == "exclusive")
+            return GpuNodes(self.name, self.cluster, exclusive=self.kind == "exclusive")
         ground = self._pod()
         if self.hosts is None or self.kind == "host-mapping":
             return ground
@@ -58,7 +58,7 @@ class Way:
 
     def _pod(self) -> Ground:
         if self.kind == "static":
-            return Static(self.name, self.size, self.stock)
+            return StaticPartitions(self.name, self.size, self.stock)
         if self.kind == "host-mapping":
             return Mapping(self.name, *self.stock[0])
         if self.policy == "no-shape":

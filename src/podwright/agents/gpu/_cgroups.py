@@ -2,7 +2,7 @@
 
 Programs are moved into the partition's group when they are launched (_cgroup_socket), so that two
 partitions of one user are kept apart, too, and a program that ignores what it is told to see. Who
-is in no group is not held back: that is what owners of files are for (`Files`).
+is in no group is not held back: that is what owners of files are for (`FileGuard`).
 
 A group is removed with its partition. Where processes are left in it, it stays, opens no GPU any
 more, and is removed once it is empty.

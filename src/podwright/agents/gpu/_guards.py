@@ -53,7 +53,7 @@ class Upkeep(Protocol):
         ...
 
 
-class Files:
+class FileGuard:
     """Device files belong to a partition's owner: another user cannot open them.
 
     Needs root, and a driver that leaves its files alone (NVreg_ModifyDeviceFiles=0).

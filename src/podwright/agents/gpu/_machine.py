@@ -19,7 +19,7 @@ from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._describe import attributes, names
-from podwright.agents.gpu._guards import Files, Guard, HeldPartition, Upkeep, user_number
+from podwright.agents.gpu._guards import FileGuard, Guard, HeldPartition, Upkeep, user_number
 from podwright.errors import (
     Denied,
     Fenced,
@@ -321,7 +321,7 @@ class GpuMachine:
         """
         if self.simulated:
             return "devices"
-        strict = any(isinstance(guard, Cgroups | Files) for guard in self._guards)
+        strict = any(isinstance(guard, Cgroups | FileGuard) for guard in self._guards)
         return "agent" if strict and os.geteuid() == 0 else ""
 
     def _end(self, held: Sequence[HeldPartition], gpus: Sequence[Gpu], run: str) -> None:

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import expand
-from podwright.slurm.gpus.configure import Inventory, Wishes, configure, make_inventory, take_back
+from podwright.slurm.gpus.configure import (
+    SiteInventory,
+    Wishes,
+    configure,
+    make_inventory,
+    take_back,
+)
 from podwright.slurm.gpus.configure._lines import fold, folded_in_order
 from podwright.slurm.site.changes import carry_out
 from tests.slurm.gpus.configure.test_inventory import NODE
@@ -49,11 +55,11 @@ GRES = st.lists(
 )
 
 
-def site(**more: Any) -> Inventory:
+def site(**more: Any) -> SiteInventory:
     return make_inventory({"nodes": [NODE], **more})
 
 
-def write(conf: Path, inventory: Inventory, *, version: tuple[int, int] = (24, 11)) -> str:
+def write(conf: Path, inventory: SiteInventory, *, version: tuple[int, int] = (24, 11)) -> str:
     plan, _ = configure(conf, inventory, version, Wishes(confine=True))
     carry_out(plan)
     return conf.read_text()
@@ -130,7 +136,9 @@ def test_partitions_are_those_of_the_inventory(tmp_path: Path) -> None:
     ]
 
 
-def topology(tmp_path: Path, inventory: Inventory, *, version: tuple[int, int], wish: str) -> str:
+def topology(
+    tmp_path: Path, inventory: SiteInventory, *, version: tuple[int, int], wish: str
+) -> str:
     conf = tmp_path / "slurm.conf"
     conf.write_text("")
     plan, _ = configure(conf, inventory, version, Wishes(topology=wish))

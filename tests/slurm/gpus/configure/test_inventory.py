@@ -12,8 +12,7 @@ import pytest
 from podwright.errors import InvalidRequest
 from podwright.hosts.gpus import Gpu, Nic, Slice
 from podwright.hosts.gpus import Inventory as Machine
-from podwright.slurm.gpus.configure import Nic as InventoryNic
-from podwright.slurm.gpus.configure import make_inventory, read_inventory
+from podwright.slurm.gpus.configure import NodeNic, make_inventory, read_inventory
 
 NODE: dict[str, Any] = {
     "names": "gpu[01-04]",
@@ -149,7 +148,7 @@ def test_what_machines_say_of_themselves_is_an_inventory(tmp_path: Path) -> None
         ("/dev/nvidia1", 0, ()),
         ("/dev/nvidia2", 4, ()),
     ]
-    assert kind.nics == (InventoryNic("mlx5_0", "ib0", 0, 0),)
+    assert kind.nics == (NodeNic("mlx5_0", "ib0", 0, 0),)
     assert found.domains == {"nvlink1": ("n1", "n2")}
     more = tmp_path / "site.toml"
     more.write_text('survey = "nodes.json"\n[[switches]]\nname = "s"\nnodes = "n[1-3]"\n')

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.slurm.gpus.nodebench._rounds import (
+    BenchVerdict,
     Pair,
     Round,
-    Verdict,
     judge,
     most_rounds,
     next_round,
@@ -22,7 +22,7 @@ from podwright.slurm.gpus.nodebench._rounds import (
 
 def play(
     nodes: list[str], rate: Callable[[str, str], float], expected: float = 0.0
-) -> tuple[Verdict, int]:
+) -> tuple[BenchVerdict, int]:
     rounds: list[Round] = []
     while pairs := next_round(nodes, rounds, expected):
         flat = [node for pair in pairs for node in pair]

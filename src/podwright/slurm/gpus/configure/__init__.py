@@ -3,7 +3,14 @@
 from podwright.slurm.gpus.configure._adopt import Grant, adopt, partition_name, read_grant
 from podwright.slurm.gpus.configure._check import Promise, check, commands
 from podwright.slurm.gpus.configure._gates import Gate
-from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
+from podwright.slurm.gpus.configure._inventory import (
+    Kind,
+    NodeGpu,
+    NodeNic,
+    Partition,
+    SiteInventory,
+    Switch,
+)
 from podwright.slurm.gpus.configure._inventory_lines import DETECT
 from podwright.slurm.gpus.configure._read_inventory import make_inventory, read_inventory
 from podwright.slurm.gpus.configure._sampling import Sampling
@@ -15,14 +22,14 @@ __all__ = [
     "DETECT",
     "TOPOLOGIES",
     "Gate",
-    "Gpu",
     "Grant",
-    "Inventory",
     "Kind",
-    "Nic",
+    "NodeGpu",
+    "NodeNic",
     "Partition",
     "Promise",
     "Sampling",
+    "SiteInventory",
     "Summary",
     "Switch",
     "Wishes",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from podwright.slurm.gpus.configure._inventory import Inventory, Kind
+from podwright.slurm.gpus.configure._inventory import Kind, SiteInventory
 from podwright.slurm.gpus.configure._lines import fold, read_row
 from podwright.slurm.gpus.configure._topology import RACKS, plan_topology, units
 from podwright.slurm.gpus.requests import read_kinds
@@ -49,7 +49,7 @@ def commands(prefix: Sequence[str] = (), seconds: float = 60.0) -> Ask:
 
 
 def check(
-    inventory: Inventory, ask: Ask, sleep: Callable[[float], None] = time.sleep
+    inventory: SiteInventory, ask: Ask, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[Promise]:
     """All promises, one after another; jobs run on one node of each kind."""
     code, said = ask(["scontrol", "--oneliner", "show", "node"])
@@ -163,7 +163,7 @@ def _shared_partition(node: str, nodes: str, ask: Ask) -> str:
     return ""
 
 
-def _counted(inventory: Inventory, said: str) -> str:
+def _counted(inventory: SiteInventory, said: str) -> str:
     found: dict[str, tuple[dict[str, int], str, str]] = {}
     for line in said.splitlines():
         row = read_row(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from podwright.slurm.gpus.configure._inventory import Inventory
+from podwright.slurm.gpus.configure._inventory import SiteInventory
 from podwright.slurm.gpus.configure._lines import Row, fold, logical, names_in, read_row, value
 
 #: A default of any of these is the site's own, and stays.
@@ -35,7 +35,7 @@ class NodeShare(NamedTuple):
         return max(self.cpus // self.threads // self.gpus, 1) * self.threads
 
 
-def rooms(inventory: Inventory, text: str, path: str) -> dict[str, NodeShare]:
+def rooms(inventory: SiteInventory, text: str, path: str) -> dict[str, NodeShare]:
     """What each node of the inventory has; the rest by slurm.conf. Raises InvalidRequest."""
     rows: dict[str, Row] = {}
     common: Row = {}

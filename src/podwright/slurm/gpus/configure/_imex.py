@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.configure._inventory import Inventory
+from podwright.slurm.gpus.configure._inventory import SiteInventory
 from podwright.slurm.gpus.configure._lines import (
     OURS,
     each,
@@ -27,7 +27,7 @@ _SAYS = "# Nodes of an NVLink domain, for nvidia-imex: "
 
 
 def imex_texts(
-    etc: Path, slurm_conf: str, inventory: Inventory, resolve: Callable[[str], str]
+    etc: Path, slurm_conf: str, inventory: SiteInventory, resolve: Callable[[str], str]
 ) -> dict[Path, str]:
     """The files. resolve: the address of a name, empty for none. Raises InvalidRequest."""
     domains = {name: nodes for name, nodes in inventory.domains.items() if len(nodes) > 1}
@@ -68,7 +68,7 @@ def remark(paths: Sequence[Path]) -> str:
     return "".join(f"{_SAYS}{path.name}{OURS}\n" for path in paths)
 
 
-def notes(texts: Sequence[Path], inventory: Inventory) -> list[str]:
+def notes(texts: Sequence[Path], inventory: SiteInventory) -> list[str]:
     """What remains to be done with them."""
     return [
         f"{path} belongs at {PLACE} of {fold(nodes)}, or into IMEX_NODE_CONFIG_FILE there; "

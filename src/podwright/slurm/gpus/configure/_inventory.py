@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Gpu(NamedTuple):
+class NodeGpu(NamedTuple):
     """One GPU of a node, or a part of one that acts as one. memory: GiB, 0 if not told.
 
     file: its device file; several, with commas between them, where all must be opened (MIG);
@@ -27,7 +27,7 @@ class Gpu(NamedTuple):
     links: tuple[int, ...] = ()
 
 
-class Nic(NamedTuple):
+class NodeNic(NamedTuple):
     """A network card that training goes over. device: as NCCL names it. interface: as IP does."""
 
     device: str
@@ -43,14 +43,14 @@ class Kind(NamedTuple):
     shards, mps: how many of each a GPU is worth to jobs that share it, 0 for none.
     """
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[NodeGpu, ...]
     sockets: int
     cores_per_socket: int
     threads_per_core: int = 1
     numa_nodes: int = 1
     memory: int = 0
     features: tuple[str, ...] = ()
-    nics: tuple[Nic, ...] = ()
+    nics: tuple[NodeNic, ...] = ()
     core_spec_count: int = 0
     mem_spec_limit: int = 0
     shards: int = 0
@@ -95,7 +95,7 @@ class Partition(NamedTuple):
     exclusive: bool = False
 
 
-class Inventory(NamedTuple):
+class SiteInventory(NamedTuple):
     """All of it. nodes: by name, in order. domains: nodes of each NVLink domain beyond a node."""
 
     nodes: dict[str, Kind]

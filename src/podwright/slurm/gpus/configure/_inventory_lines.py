@@ -8,15 +8,15 @@ from itertools import groupby
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import write_list
-from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind
+from podwright.slurm.gpus.configure._inventory import Kind, NodeGpu, SiteInventory
 from podwright.slurm.gpus.configure._lines import Row, fold, value
 
 DETECT = ("off", "nvml", "rsmi")
 
 
-def gres_rows(inventory: Inventory, detect: str) -> list[Row]:
+def gres_rows(inventory: SiteInventory, detect: str) -> list[Row]:
     """The lines of gres.conf. detect: who counts: off (we say it all), nvml or rsmi (slurmd)."""
-    alike: dict[tuple[Gpu, ...], list[str]] = {}
+    alike: dict[tuple[NodeGpu, ...], list[str]] = {}
     shared: dict[tuple[str, int], list[str]] = {}
     for kind, names in inventory.kinds().items():
         alike.setdefault(kind.gpus, []).extend(names)
@@ -53,7 +53,7 @@ def gres_rows(inventory: Inventory, detect: str) -> list[Row]:
     return rows + parts
 
 
-def _together(gpu: Gpu) -> tuple[object, ...]:
+def _together(gpu: NodeGpu) -> tuple[object, ...]:
     """GPUs with the same key stand in one line."""
     return gpu.type, gpu.cores, gpu.links, gpu.file if "," in gpu.file else ""
 

@@ -42,7 +42,14 @@ from typing import Any
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import BadHostList, expand, read_list
-from podwright.slurm.gpus.configure._inventory import Gpu, Inventory, Kind, Nic, Partition, Switch
+from podwright.slurm.gpus.configure._inventory import (
+    Kind,
+    NodeGpu,
+    NodeNic,
+    Partition,
+    SiteInventory,
+    Switch,
+)
 from podwright.slurm.gpus.configure._machine_survey import surveyed
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -57,7 +64,7 @@ _GPU = ("type", "file", "memory", "numa", "cores", "links", "uuid", "bus")
 _COUNT = ("type", "count", "files", "memory", "numa", "links")
 
 
-def read_inventory(path: str | Path) -> Inventory:
+def read_inventory(path: str | Path) -> SiteInventory:
     """The inventory in a file. Raises InvalidRequest for the first fault in it."""
     try:
         data = Path(path).read_bytes()
@@ -91,7 +98,7 @@ def read_inventory(path: str | Path) -> Inventory:
     return make_inventory(tree, str(path))
 
 
-def make_inventory(tree: Mapping[str, Any], file: str = "inventory") -> Inventory:
+def make_inventory(tree: Mapping[str, Any], file: str = "inventory") -> SiteInventory:
     """The inventory that a tree of tables describes. Raises InvalidRequest."""
     return _Reader(file).inventory(tree)
 
@@ -117,7 +124,7 @@ class _Reader:
             f"{self.file}: {at} {problem}", asked="read the inventory", would_work=would_work
         )
 
-    def inventory(self, tree: Any) -> Inventory:
+    def inventory(self, tree: Any) -> SiteInventory:
         self._keys("the file", tree, _TOP)
         nodes: dict[str, Kind] = {}
         domains: dict[str, list[str]] = {}
@@ -134,7 +141,7 @@ class _Reader:
                 domains.setdefault(self._word(f"{at}.domain", domain), []).extend(names)
         if not nodes:
             raise self.fail("nodes:", "there are none", "a table [[nodes]] for each kind of node")
-        return Inventory(
+        return SiteInventory(
             nodes,
             self._switches(tree.get("switches", []), nodes),
             {name: tuple(those) for name, those in domains.items()},
@@ -178,7 +185,7 @@ class _Reader:
         self._kinds[same] = kind
         return kind
 
-    def _gpus(self, at: str, value: Any, cores: int, numa: int) -> tuple[Gpu, ...]:
+    def _gpus(self, at: str, value: Any, cores: int, numa: int) -> tuple[NodeGpu, ...]:
         if isinstance(value, Mapping):
             value = self._counted(at, value, numa)
         if not isinstance(value, list) or not value:
@@ -197,7 +204,7 @@ class _Reader:
             if links and (len(links) != len(value) or not all(type(n) is int for n in links)):
                 raise self.fail(f"{here}.links:", f"a number for each of the {len(value)} GPUs")
             found.append(
-                Gpu(
+                NodeGpu(
                     type=self._word(f"{here}.type", one.get("type")),
                     file=self._file(f"{here}.file", one.get("file", f"/dev/nvidia{index}")),
                     memory=self._number(f"{here}.memory", one.get("memory", 0), least=0),
@@ -230,7 +237,7 @@ class _Reader:
             for file, node, row in zip(files, near, rows, strict=True)
         ]
 
-    def _nic(self, at: str, value: Any, index: int, numa: int) -> Nic:
+    def _nic(self, at: str, value: Any, index: int, numa: int) -> NodeNic:
         self._keys(at, value, ("device", "interface", "numa", "rail"))
         names = [value.get("device", ""), value.get("interface", "")]
         for name in names:
@@ -242,7 +249,7 @@ class _Reader:
         if near >= numa:
             raise self.fail(f"{at}.numa:", f"{near}, but there are {numa} NUMA nodes")
         rail = self._number(f"{at}.rail", value.get("rail", index), least=0)
-        return Nic(names[0], names[1], near, rail)
+        return NodeNic(names[0], names[1], near, rail)
 
     def _switches(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[Switch, ...]:
         found: dict[str, Switch] = {}

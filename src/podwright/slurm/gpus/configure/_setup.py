@@ -18,7 +18,7 @@ from podwright.slurm.gpus.configure._defaults import (
     partition_defaults,
     rooms,
 )
-from podwright.slurm.gpus.configure._inventory import Inventory, Partition
+from podwright.slurm.gpus.configure._inventory import Partition, SiteInventory
 from podwright.slurm.gpus.configure._inventory_lines import gres_rows, node_row
 from podwright.slurm.gpus.configure._lines import (
     MARK,
@@ -63,7 +63,7 @@ class Wishes(NamedTuple):
 
 def configure(
     conf: Path,
-    inventory: Inventory,
+    inventory: SiteInventory,
     version: Version,
     wishes: Wishes,
     resolve: Callable[[str], str] = imex.resolved,
@@ -176,7 +176,7 @@ def _topology_files(etc: Path, topology: Topology, version: Version) -> dict[Pat
     return out
 
 
-def _notes(inventory: Inventory, now: Mapping[str, str]) -> list[str]:
+def _notes(inventory: SiteInventory, now: Mapping[str, str]) -> list[str]:
     notes = []
     for partition in inventory.partitions:
         kinds = {inventory.nodes[name].gres for name in partition.nodes}
@@ -198,7 +198,7 @@ def _notes(inventory: Inventory, now: Mapping[str, str]) -> list[str]:
 
 
 def _settings(
-    inventory: Inventory,
+    inventory: SiteInventory,
     now: Mapping[str, str],
     topology: Topology,
     version: Version,
@@ -240,7 +240,7 @@ def _counts_memory(settings: Mapping[str, str]) -> bool:
     return "memory" in said or not said
 
 
-def _nodes(text: str, inventory: Inventory, path: str, detect: str) -> str:
+def _nodes(text: str, inventory: SiteInventory, path: str, detect: str) -> str:
     seen: set[str] = set()
 
     def rows(row: Row, names: tuple[str, ...]) -> list[Row] | None:
@@ -269,7 +269,7 @@ def _nodes(text: str, inventory: Inventory, path: str, detect: str) -> str:
 
 
 def _partitions(
-    text: str, inventory: Inventory, path: str, more: Callable[[Partition, Row], Row]
+    text: str, inventory: SiteInventory, path: str, more: Callable[[Partition, Row], Row]
 ) -> str:
     """more: what else a partition's line says, by the partition and its line."""
     wanted = {partition.name: partition for partition in inventory.partitions}
@@ -310,7 +310,7 @@ def _partition(partition: Partition, row: Row, more: Row) -> Row:
     return out
 
 
-def _gres(path: Path, inventory: Inventory, detect: str, domains: Sequence[Path]) -> str:
+def _gres(path: Path, inventory: SiteInventory, detect: str, domains: Sequence[Path]) -> str:
     """gres.conf with our nodes' GPUs; what it says of other nodes and other kinds stays."""
     before = undone(read(path), MARK) if path.exists() else ""
     out = []
@@ -344,7 +344,7 @@ def _whole(path: Path, lines: Sequence[str]) -> str:
     return head + "".join(commented(_lines(before), MARK)) + mine
 
 
-def _check_includes(etc: Path, text: str, inventory: Inventory) -> None:
+def _check_includes(etc: Path, text: str, inventory: SiteInventory) -> None:
     """Raises InvalidRequest where an included file has lines that we would have to change."""
     for line in text.splitlines():
         words = line.split()

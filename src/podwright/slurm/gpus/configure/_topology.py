@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.configure._inventory import Inventory, Switch
+from podwright.slurm.gpus.configure._inventory import SiteInventory, Switch
 from podwright.slurm.gpus.configure._lines import Row, fold
 from podwright.slurm.site.releases import Version, release_of
 
@@ -23,7 +23,7 @@ class Topology(NamedTuple):
     """What Slurm is told. kind: tree, block, none, or both: topology.yaml with two topologies."""
 
     kind: str
-    inventory: Inventory
+    inventory: SiteInventory
 
     @property
     def plugin(self) -> str:
@@ -55,7 +55,7 @@ class Topology(NamedTuple):
         return {"topology.conf": [" ".join(f"{k}={v}" for k, v in row.items()) for row in rows]}
 
 
-def plan_topology(inventory: Inventory, version: Version, wish: str) -> Topology:
+def plan_topology(inventory: SiteInventory, version: Version, wish: str) -> Topology:
     """The one of TOPOLOGIES that a wish and a release come to. Raises InvalidRequest."""
     release = release_of(version)
     wide = racked(inventory)
@@ -77,7 +77,7 @@ def plan_topology(inventory: Inventory, version: Version, wish: str) -> Topology
     return Topology(wish, inventory)
 
 
-def racked(inventory: Inventory) -> set[str]:
+def racked(inventory: SiteInventory) -> set[str]:
     """The nodes in NVLink domains of several nodes."""
     return {node for nodes in inventory.domains.values() if len(nodes) > 1 for node in nodes}
 
@@ -108,7 +108,7 @@ def topology_notes(topology: Topology, version: Version) -> list[str]:
     return notes
 
 
-def _yaml(inventory: Inventory) -> list[str]:
+def _yaml(inventory: SiteInventory) -> list[str]:
     """topology.yaml: the fabric for all, and the racks for partitions that name them."""
     lines = [f"- topology: {FABRIC}", "  cluster_default: true"]
     if inventory.switches:
@@ -130,7 +130,7 @@ def _yaml(inventory: Inventory) -> list[str]:
     return lines
 
 
-def _wide(inventory: Inventory) -> dict[str, tuple[str, ...]]:
+def _wide(inventory: SiteInventory) -> dict[str, tuple[str, ...]]:
     return {name: nodes for name, nodes in inventory.domains.items() if len(nodes) > 1}
 
 
@@ -180,7 +180,7 @@ def _claim(owner: dict[str, str], switch: str, members: tuple[str, ...]) -> None
         owner[member] = switch
 
 
-def tree_rows(inventory: Inventory) -> list[Row]:
+def tree_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/tree."""
     return [
         {"SwitchName": s.name, "Nodes": fold(s.nodes)}
@@ -190,7 +190,7 @@ def tree_rows(inventory: Inventory) -> list[Row]:
     ]
 
 
-def block_rows(inventory: Inventory) -> list[Row]:
+def block_rows(inventory: SiteInventory) -> list[Row]:
     """topology.conf for topology/block: a block for each NVLink domain."""
     rows: list[Row] = [
         {"BlockName": name, "Nodes": fold(nodes)} for name, nodes in inventory.domains.items()

@@ -2,7 +2,7 @@
 
 from podwright import _quick as _quick  # isort: skip  (before anything imports msgspec)
 from podwright.slurm.gpus.health._at_slurm import Checked, check
-from podwright.slurm.gpus.health._findings import LEVELS, Finding, Report, reason
+from podwright.slurm.gpus.health._findings import LEVELS, HealthFinding, Report, reason
 from podwright.slurm.gpus.health._gate import Outcome
 from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._settings import PLACE, Settings, SiteScript, read_settings
@@ -19,7 +19,7 @@ __all__ = [
     "Check",
     "CheckContext",
     "Checked",
-    "Finding",
+    "HealthFinding",
     "Outcome",
     "Report",
     "Settings",

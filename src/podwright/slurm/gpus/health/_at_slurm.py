@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.slurm.gpus.health._findings import Finding, Report, reason
+from podwright.slurm.gpus.health._findings import HealthFinding, Report, reason
 from podwright.slurm.gpus.health._gate import Gate, Outcome
 from podwright.slurm.gpus.health._settings import Settings
 from podwright.slurm.gpus.health._slurm import Run, carry_out, runner, tell
@@ -85,7 +85,7 @@ def _ended(
     return msgspec.structs.replace(report, findings=findings)
 
 
-def _of_job(finding: Finding, job: str) -> Finding:
+def _of_job(finding: HealthFinding, job: str) -> HealthFinding:
     """A process that is left may be the job's: then no other job is to blame, nor the node."""
     if finding.check != "processes" or finding.level == "fail":
         return finding

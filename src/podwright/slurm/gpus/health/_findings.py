@@ -13,7 +13,7 @@ PREFIX = "podwright: "
 _LONGEST = 120  # letters of a reason: sinfo shows them in one line
 
 
-class Finding(msgspec.Struct, frozen=True):
+class HealthFinding(msgspec.Struct, frozen=True):
     """check: its name in the table. part: what is meant, such as `GPU 3`; empty: the node.
     problem: a few words, which a drained node's reason shows. means, do: sentences."""
 
@@ -33,7 +33,7 @@ class Report(msgspec.Struct, frozen=True):
 
     host: str
     checks: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[HealthFinding, ...]
     seconds: float
     simulated: bool = False
 
@@ -43,7 +43,7 @@ class Report(msgspec.Struct, frozen=True):
         return not any(finding.level == "fail" for finding in self.findings)
 
 
-def reason(findings: Iterable[Finding]) -> str:
+def reason(findings: Iterable[HealthFinding]) -> str:
     """Why a node is drained, in one line that names the part; empty for a fit one."""
     words = list(dict.fromkeys(str(f) for f in findings if f.level == "fail"))
     if not words:

@@ -12,7 +12,7 @@ from podwright.errors import InvalidRequest
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 from podwright.slurm.gpus.health import _gpu_checks as gpu
 from podwright.slurm.gpus.health import _host_checks as host
-from podwright.slurm.gpus.health._findings import Finding, Report
+from podwright.slurm.gpus.health._findings import HealthFinding, Report
 from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._seen import Seen, look
 from podwright.slurm.gpus.health._settings import Settings
@@ -66,7 +66,7 @@ def all_checks() -> dict[str, Check]:
 
 def judge(
     seen: Seen, settings: Settings, others: Iterable[Inventory] = (), skip: Iterable[str] = ()
-) -> list[Finding]:
+) -> list[HealthFinding]:
     """The findings, the heaviest first. others: inventories of nodes, of this one as it should be
     as well. skip: checks that do not run now."""
     everyone = tuple(others)
@@ -86,7 +86,7 @@ def judge(
             level = wrong.level or check.level
             if said.level and level != "note":
                 level = said.level if not wrong.level else min(said.level, level, key=_weight)
-            found.append(Finding(name, level, wrong.part, *wrong[1:4]))
+            found.append(HealthFinding(name, level, wrong.part, *wrong[1:4]))
     return sorted(found, key=lambda finding: -_weight(finding.level))
 
 

@@ -13,7 +13,14 @@ from typing import NamedTuple
 from podwright.errors import Unavailable
 from podwright.slurm.gpus.nodebench._expected import expected as expected_of
 from podwright.slurm.gpus.nodebench._rank import MARK, TOKEN
-from podwright.slurm.gpus.nodebench._rounds import SHARE, Pair, Round, Verdict, judge, next_round
+from podwright.slurm.gpus.nodebench._rounds import (
+    SHARE,
+    BenchVerdict,
+    Pair,
+    Round,
+    judge,
+    next_round,
+)
 
 _RANK = (sys.executable, "-P", "-m", "podwright.slurm.gpus.nodebench._rank")
 _LIMIT = 120.0  # seconds of a step, beside what it measures
@@ -40,7 +47,7 @@ class Bench(NamedTuple):
     way: str
     within: dict[str, dict[str, float]]
     rounds: tuple[Round, ...]
-    verdict: Verdict
+    verdict: BenchVerdict
     slow: tuple[Slow, ...]
     errors: dict[str, str]
 
@@ -103,7 +110,7 @@ def _pair(pair: Pair, said: Mapping[str, Mapping[str, object]], errors: dict[str
     return min(rates) if len(rates) == 2 else 0.0
 
 
-def _slow_pairs(verdict: Verdict, rounds: Sequence[Round]) -> list[Slow]:
+def _slow_pairs(verdict: BenchVerdict, rounds: Sequence[Round]) -> list[Slow]:
     out = []
     for node in verdict.nodes:
         rates = [rate for one in rounds for pair, rate in one.items() if node in pair]

@@ -21,7 +21,7 @@ Round = Mapping[Pair, float]
 SHARE = 0.7
 
 
-class Verdict(NamedTuple):
+class BenchVerdict(NamedTuple):
     """nodes, ways: named as slow. unsure: nodes of which nothing can be said. reference: what was
     expected of a pair: said, or the median of what each node did best."""
 
@@ -119,9 +119,9 @@ def next_round(
     return tuple(pairs)
 
 
-def judge(nodes: Sequence[str], rounds: Sequence[Round], expected: float = 0.0) -> Verdict:
+def judge(nodes: Sequence[str], rounds: Sequence[Round], expected: float = 0.0) -> BenchVerdict:
     """Who is slow. expected: the rate that a pair should have; 0: what most nodes do."""
     table = _Table(nodes, rounds, expected)
     slow = table.slow()
     unsure = [node for node in table.doubtful() if node not in slow and node not in table.cleared]
-    return Verdict(tuple(slow), tuple(table.ways(2)), tuple(unsure), table.reference)
+    return BenchVerdict(tuple(slow), tuple(table.ways(2)), tuple(unsure), table.reference)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import expand
-from podwright.slurm.gpus.configure import Inventory, Kind, plan_topology, racked, units
+from podwright.slurm.gpus.configure import Kind, SiteInventory, plan_topology, racked, units
 from podwright.slurm.gpus.requests import Shape
 from podwright.slurm.site.releases import OLDEST, Version
 
@@ -40,7 +40,7 @@ class Fit(NamedTuple):
 
 
 def of_inventory(
-    inventory: Inventory, wishes: TemplateWishes, version: Version | None = None
+    inventory: SiteInventory, wishes: TemplateWishes, version: Version | None = None
 ) -> Fit:
     """From an inventory: the commonest kind of node that has what is wished for."""
     mine = next((set(p.nodes) for p in inventory.partitions if p.name == wishes.partition), None)
@@ -81,7 +81,7 @@ def of_inventory(
 
 
 def _network(
-    inventory: Inventory, there: set[str], partition: set[str] | None, version: Version | None
+    inventory: SiteInventory, there: set[str], partition: set[str] | None, version: Version | None
 ) -> tuple[str, tuple[int, ...]]:
     """(tree, block or nothing; how many of these nodes are on each leaf or in each block)."""
     # Who does not say his release gets what every release has.
@@ -120,7 +120,7 @@ def _asked(wishes: TemplateWishes) -> str:
     return " ".join([*said, *([f"--gpu-memory={wishes.memory}"] if wishes.memory else [])])
 
 
-def _there(inventory: Inventory) -> str:
+def _there(inventory: SiteInventory) -> str:
     def words(kind: Kind) -> str:
         counted = Counter((gpu.type, gpu.memory) for gpu in kind.gpus)
         return ", ".join(f"{n} {t} of {m} GiB" for (t, m), n in counted.items())
