@@ -11,7 +11,7 @@ from podwright.errors import InvalidRequest, Unavailable
 from podwright.http import HttpRequest, Reply
 from podwright.slurm.gpus.nodespage import Looker, NodesPage
 from podwright.slurm.gpus.nodespage._nodes import words_of
-from podwright.slurm.site.commands import FakeSlurm, Said
+from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from tests.slurm.gpus.nodespage.words import said
 
 
@@ -70,7 +70,7 @@ async def test_what_slurm_hides_from_users_is_shown_to_nobody(private: str, kept
 
 
 async def test_a_slurm_that_does_not_answer_is_said() -> None:
-    look = Looker(FakeSlurm(lambda _: Said(1, "", "no route")), lambda _: "")
+    look = Looker(FakeSlurm(lambda _: CommandResult(1, "", "no route")), lambda _: "")
     with pytest.raises(Unavailable, match="Slurm does not answer"):
         await look.topics()
 

@@ -116,7 +116,7 @@ def _unsure_count(job: Job, w: Wants) -> str:
     return ""
 
 
-def _out(w: Wants, said: Said, site: Site, release: Release) -> frozenset[str]:
+def _out(w: Wants, said: RequestDetails, site: Site, release: Release) -> frozenset[str]:
     """The nodes that the job may not have."""
     out = frozenset(said.excluded)
     if _pool(w, release):
