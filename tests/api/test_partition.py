@@ -166,3 +166,21 @@ def test_multiprocessing_is_not_in_the_way(server: Server) -> None:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             assert pool.map(abs, [-1]) == [1]
         assert partition.held
+
+
+def test_what_vipu_does_with_partitions(server: Server) -> None:
+    """By name, of a cluster or an allocation; and what somebody holds only by force."""
+    with podwright.connect() as pod:
+        with pod.partition(4) as held:
+            assert [one.name for one in pod.partitions(cluster="pod16")] == [held.name]
+            with pytest.raises(NotFound, match="of-nobody"):
+                pod.partitions(allocation="of-nobody")
+            assert len(pod.devices(cluster="pod16")) == 16
+            assert [one.name for one in pod.allocations(cluster="pod16")] == ["pod16"]
+            assert pod.waiters() == []
+            with pytest.raises(Held):
+                pod.reset(held.name)
+            assert pod.reset(held.name, force=True).name == held.name
+            with pytest.raises(Held):
+                pod.remove(held.name)
+        assert pod.partitions() == []

@@ -13,13 +13,25 @@ if TYPE_CHECKING:
     from podwright.api._partition import Partition
     from podwright.api._pod import Pod, connect, partition
     from podwright.api._run import run, run_async
+    from podwright.api._walk import plan_launch
 
-__all__ = ["Job", "Partition", "Pod", "connect", "launch", "partition", "run", "run_async"]
+__all__ = [
+    "Job",
+    "Partition",
+    "Pod",
+    "connect",
+    "launch",
+    "partition",
+    "plan_launch",
+    "run",
+    "run_async",
+]
 _LATER = {
     "_job": ("Job", "launch"),
     "_partition": ("Partition",),
     "_pod": ("Pod", "connect", "partition"),
     "_run": ("run", "run_async"),
+    "_walk": ("plan_launch",),
 }
 
 

@@ -14,8 +14,9 @@ import sys
 from typing import Any
 
 from podwright.api._tether import end_with
+from podwright.api._walk import plan_launch
 from podwright.errors import Internal, PodwrightError
-from podwright.launcher import Exchange, launch, make_plan, parse, places_instances
+from podwright.launcher import Exchange, launch, parse
 
 
 def main() -> int:
@@ -53,12 +54,7 @@ def _line(handle: int) -> dict[str, Any]:
 def _launch(told: dict[str, Any]) -> int:
     options = parse(told["words"])
     environ = dict(os.environ)
-    cores = None
-    if places_instances(options):
-        from podwright.hosts import read_cores
-
-        cores = read_cores(environ)
-    plan = make_plan(options, environ, cores=cores)
+    plan = plan_launch(options, environ)
     exchange = None
     if folder := told["folder"]:
         with open(os.path.join(folder, "call"), "rb") as file:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
+from _thread import allocate_lock  # threading would cost each command two milliseconds
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from podwright.api._partition import Partition
 from podwright.api._server import open_client, server_variables, with_variables
 from podwright.client import TIMEOUT, Client, FoundServer, ServerOptions, find_server
 from podwright.wire import (
@@ -23,6 +22,7 @@ from podwright.wire import (
 )
 
 if TYPE_CHECKING:
+    from podwright.api._partition import Partition
     from podwright.wire import (
         AllocationInfo,
         ClusterInfo,
@@ -94,9 +94,8 @@ class Pod:
     """
 
     def __init__(self, found: FoundServer, options: ServerOptions) -> None:
-        self._found, self._client = found, found.client
-        self._variables = server_variables(found, options)
-        self._lock = threading.Lock()
+        self._found, self._client, self._options = found, found.client, options
+        self._lock = allocate_lock()
 
     @property
     def info(self) -> ServerInfo:
@@ -115,7 +114,7 @@ class Pod:
 
     def environment(self) -> dict[str, str]:
         """This process's environment, in which other programs find the same server."""
-        return with_variables(os.environ, self._variables)
+        return with_variables(os.environ, server_variables(self._found, self._options))
 
     def partition(
         self,
@@ -145,6 +144,8 @@ class Pod:
 
         Raises `NoCapacity` where they are not free, `InvalidRequest` for what can never be.
         """
+        from podwright.api._partition import Partition
+
         spec = PartitionSpec(
             name=name,
             size=size,
@@ -199,40 +200,58 @@ class Pod:
             spec = PartitionSpec(name="", size=size, num_gcds=gcds)
             return self._client.explain(spec=spec)
 
-    def partitions(self) -> list[PartitionInfo]:
-        """The partitions that we may see, by name."""
+    def partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
+        """The partitions that we may see, by name; of one cluster or allocation alone."""
         with self._lock:
-            return self._client.list_partitions()
+            return self._client.list_partitions(cluster=cluster, allocation=allocation)
 
-    def devices(self) -> list[DeviceInfo]:
+    def devices(self, *, cluster: str = "", allocation: str = "") -> list[DeviceInfo]:
         """All devices, in the order of cluster, link domain, offset."""
         with self._lock:
-            return self._client.list_devices()
+            return self._client.list_devices(cluster=cluster, allocation=allocation)
 
     def clusters(self) -> list[ClusterInfo]:
         """All clusters."""
         with self._lock:
             return self._client.list_clusters()
 
-    def allocations(self) -> list[AllocationInfo]:
+    def allocations(self, *, cluster: str = "") -> list[AllocationInfo]:
         """The allocations that we may see."""
         with self._lock:
-            return self._client.list_allocations()
+            return self._client.list_allocations(cluster=cluster)
 
     def leases(self) -> list[LeaseInfo]:
         """The leases, by id."""
         with self._lock:
             return self._client.list_leases()
 
+    def waiters(self) -> list[WaiterInfo]:
+        """The server's waiting line, the first one first."""
+        with self._lock:
+            return self._client.list_waiters()
+
     def get(self, name: str) -> PartitionInfo:
         """A partition as it stands now. Raises `NotFound`."""
         with self._lock:
             return self._client.get_partition(name)
 
-    def remove(self, name: str) -> None:
-        """Remove a partition. Raises `Held` where somebody has a lease on it."""
+    def reset(self, name: str, *, relocatable: bool = False, force: bool = False) -> PartitionInfo:
+        """Reset the devices of a partition; how it stands then.
+
+        relocatable: it may move to other devices. force: although somebody holds it.
+
+        Raises `Held` where somebody does.
+        """
         with self._lock:
-            self._client.remove_partition(name)
+            return self._client.reset_partition(name, relocatable=relocatable, force=force)
+
+    def remove(self, name: str, *, force: bool = False) -> None:
+        """Remove a partition. force: whatever errors and leases there are.
+
+        Raises `Held` where somebody has a lease on it.
+        """
+        with self._lock:
+            self._client.remove_partition(name, force=force)
 
     def close(self) -> None:
         """Let go of the connection. Partitions that are held stay so."""

@@ -7,8 +7,10 @@ import os
 import re
 from collections.abc import Callable
 
+from podwright.api import Pod
 from podwright.cli import _json, _vipu_files, _vipu_line
 from podwright.cli._arguments import complain
+from podwright.cli._server import chosen
 from podwright.cli._vipu_show import (
     allocation_card,
     allocation_table,
@@ -36,7 +38,9 @@ from podwright.wire import (
 
 _Arguments = argparse.Namespace
 _Connect = Callable[[_Arguments], FoundServer]
-_Action = Callable[[_Arguments, Client], int]
+_Action = Callable[[_Arguments, Pod], int]
+#: What the interface for programs does not offer: the line, events, what stays after its maker.
+_Protocol = Callable[[_Arguments, Client], int]
 
 
 def _create_partition(arguments: _Arguments, client: Client) -> int:
@@ -51,19 +55,17 @@ def _create_partition(arguments: _Arguments, client: Client) -> int:
     return _outcome("create", made, arguments)
 
 
-def _reset_partition(arguments: _Arguments, client: Client) -> int:
+def _reset_partition(arguments: _Arguments, pod: Pod) -> int:
     with waiting(f"reset partition ({arguments.name})"):
-        info = client.reset_partition(
-            arguments.name, relocatable=arguments.relocatable, force=arguments.force
-        )
+        info = pod.reset(arguments.name, relocatable=arguments.relocatable, force=arguments.force)
     if info.ready_state is ReadyState.ACTIVE:
         _vipu_files.rewrite(info)
     return _outcome("reset", info, arguments)
 
 
-def _remove_partition(arguments: _Arguments, client: Client) -> int:
+def _remove_partition(arguments: _Arguments, pod: Pod) -> int:
     with waiting(f"remove partition ({arguments.name})"):
-        client.remove_partition(arguments.name, force=arguments.force)
+        pod.remove(arguments.name, force=arguments.force)
     _vipu_files.remove(arguments.name)
     return _success(f"remove partition ({arguments.name})", {"name": arguments.name}, arguments)
 
@@ -98,28 +100,28 @@ def _success(what: str, value: object, arguments: _Arguments) -> int:
     return 0
 
 
-def _list_partitions(arguments: _Arguments, client: Client) -> int:
-    found = client.list_partitions(cluster=arguments.cluster, allocation=arguments.allocation)
+def _list_partitions(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.partitions(cluster=arguments.cluster, allocation=arguments.allocation)
     return _show(arguments, [_json.partition(p) for p in found], lambda: partition_table(found))
 
 
-def _list_clusters(arguments: _Arguments, client: Client) -> int:
-    found = client.list_clusters()
+def _list_clusters(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.clusters()
     return _show(arguments, [_json.cluster(c) for c in found], lambda: cluster_table(found))
 
 
-def _list_allocations(arguments: _Arguments, client: Client) -> int:
-    found = client.list_allocations(cluster=arguments.cluster)
+def _list_allocations(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.allocations(cluster=arguments.cluster)
     return _show(arguments, [_json.allocation(a) for a in found], lambda: allocation_table(found))
 
 
-def _list_devices(arguments: _Arguments, client: Client) -> int:
-    found = client.list_devices(cluster=arguments.cluster, allocation=arguments.allocation)
+def _list_devices(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.devices(cluster=arguments.cluster, allocation=arguments.allocation)
     return _show(arguments, found, lambda: device_table(found))
 
 
-def _list_leases(arguments: _Arguments, client: Client) -> int:
-    found = client.list_leases()
+def _list_leases(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.leases()
     return _show(arguments, found, lambda: lease_table(found))
 
 
@@ -129,13 +131,13 @@ def list_quotas(arguments: _Arguments, client: Client) -> int:
     return _show(arguments, found, lambda: quota_table(found))
 
 
-def _list_attributes(arguments: _Arguments, client: Client) -> int:
-    found = client.list_devices()
+def _list_attributes(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.devices()
     return _show(arguments, _json.attributes(found), lambda: attribute_table(found))
 
 
-def _get_partition(arguments: _Arguments, client: Client) -> int:
-    info = client.get_partition(arguments.name)
+def _get_partition(arguments: _Arguments, pod: Pod) -> int:
+    info = pod.get(arguments.name)
     if arguments.ipuof_configs:
         return _ipuof(arguments, info)
     gcd = arguments.gcd
@@ -157,16 +159,16 @@ def _ipuof(arguments: _Arguments, info: PartitionInfo) -> int:
     return 0
 
 
-def _get_cluster(arguments: _Arguments, client: Client) -> int:
-    found = client.list_clusters()
+def _get_cluster(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.clusters()
     info = next((c for c in found if c.name == arguments.name), None)
     if info is None:
         raise _missing("cluster", arguments.name, [c.name for c in found])
     return _show(arguments, _json.cluster(info), lambda: cluster_card(info))
 
 
-def _get_allocation(arguments: _Arguments, client: Client) -> int:
-    found = client.list_allocations()
+def _get_allocation(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.allocations()
     info = next((a for a in found if a.name == arguments.name), None)
     if info is None:
         raise _missing("allocation", arguments.name, [a.name for a in found])
@@ -292,27 +294,31 @@ def perform(arguments: _Arguments, connect: _Connect) -> int:
     if arguments.action == "create_partition":
         partition_spec(arguments)  # what is wrong in itself needs no server
     found = connect(arguments)
-    with found.client:
-        return _ACTIONS[arguments.action](arguments, found.client)
+    with Pod(found, chosen(arguments)) as pod:
+        if by_hand := _BY_PROTOCOL.get(arguments.action):
+            return by_hand(arguments, found.client)
+        return _BY_POD[arguments.action](arguments, pod)
 
 
-_ACTIONS: dict[str, _Action] = {
-    "create_partition": _create_partition,
+_BY_POD: dict[str, _Action] = {
     "reset_partition": _reset_partition,
     "remove_partition": _remove_partition,
-    "remove_lease": _remove_lease,
     "list_partitions": _list_partitions,
     "list_clusters": _list_clusters,
     "list_allocations": _list_allocations,
     "list_devices": _list_devices,
     "list_leases": _list_leases,
-    "list_quotas": list_quotas,
     "list_attributes": _list_attributes,
+    "list_waiters": _vipu_line.list_waiters,
     "get_partition": _get_partition,
     "get_cluster": _get_cluster,
     "get_allocation": _get_allocation,
-    "list_waiters": _vipu_line.list_waiters,
+}
+_BY_PROTOCOL: dict[str, _Protocol] = {
+    "create_partition": _create_partition,
+    "remove_lease": _remove_lease,
     "remove_waiter": _vipu_line.remove_waiter,
+    "list_quotas": list_quotas,
     "explain": _explain,
     "events": _vipu_line.events,
 }

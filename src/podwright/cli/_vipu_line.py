@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from podwright.api import Pod
 from podwright.cli import _json
 from podwright.cli._arguments import complain
 from podwright.cli._tables import table
@@ -97,9 +98,9 @@ def waiter_table(waiters: list[WaiterInfo]) -> str:
     )
 
 
-def list_waiters(arguments: argparse.Namespace, client: Client) -> int:
+def list_waiters(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu list waiters`."""
-    found = client.list_waiters()
+    found = pod.waiters()
     print(_json.text(found) if _wants_json(arguments) else waiter_table(found))
     return 0
 

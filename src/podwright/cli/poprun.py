@@ -26,8 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    from podwright.hosts import read_cores
-    from podwright.launcher import help_text, launch, make_plan, parse, places_instances
+    from podwright.api import plan_launch
+    from podwright.launcher import help_text, launch, parse
 
     options = parse(words)
     environ = dict(os.environ)
@@ -41,8 +41,7 @@ def _main(words: Sequence[str]) -> int:
 
         print(version_text(options.version_format or "text"))
         return 0
-    cores = read_cores(environ) if places_instances(options) else None
-    plan = make_plan(options, environ, cores=cores)
+    plan = plan_launch(options, environ)
     if options.export_config:
         from podwright.launcher import write_config
 
