@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 import podwright
-from podwright.errors import Held, InvalidRequest, NoCapacity, NotFound
+from podwright.errors import Fenced, Held, InvalidRequest, NoCapacity, NotFound
 from tests.whole.conftest import Pod as Server
 
 #: A program that holds a partition and says so, then does what it was told.
@@ -169,18 +169,19 @@ def test_multiprocessing_is_not_in_the_way(server: Server) -> None:
 
 
 def test_what_vipu_does_with_partitions(server: Server) -> None:
-    """By name, of a cluster or an allocation; and what somebody holds only by force."""
-    with podwright.connect() as pod:
-        with pod.partition(4) as held:
-            assert [one.name for one in pod.partitions(cluster="pod16")] == [held.name]
-            with pytest.raises(NotFound, match="of-nobody"):
-                pod.partitions(allocation="of-nobody")
-            assert len(pod.devices(cluster="pod16")) == 16
-            assert [one.name for one in pod.allocations(cluster="pod16")] == ["pod16"]
-            assert pod.waiters() == []
-            with pytest.raises(Held):
-                pod.reset(held.name)
-            assert pod.reset(held.name, force=True).name == held.name
-            with pytest.raises(Held):
-                pod.remove(held.name)
+    """By name, of a cluster or an allocation; what somebody holds is neither reset nor removed."""
+    with podwright.connect() as pod, pod.partition(4) as held:
+        assert [one.name for one in pod.partitions(cluster="pod16")] == [held.name]
+        with pytest.raises(NotFound, match="of-nobody"):
+            pod.partitions(allocation="of-nobody")
+        assert len(pod.devices(cluster="pod16")) == 16
+        assert [one.name for one in pod.allocations(cluster="pod16")] == ["pod16"]
+        assert pod.waiters() == []
+        with pytest.raises(Held):
+            pod.reset(held.name)
+        with pytest.raises(Held):
+            pod.remove(held.name)
+        pod.remove(held.name, force=True)
         assert pod.partitions() == []
+        with pytest.raises(Fenced):
+            held.close()
