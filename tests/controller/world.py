@@ -267,13 +267,17 @@ class World:
         return await self.start()
 
     async def until_killed(self, work: Callable[[], Awaitable[Any]]) -> bool:
-        """Run something until it ends or the trigger kills the controller; True if it ended."""
+        """Run something until it ends or the trigger kills the controller; True if it ended.
+
+        Both may come at once: what the controller writes alone, a moment later, counts as well.
+        """
         task = asyncio.ensure_future(work())
         dying = asyncio.ensure_future(self.trigger.fired.wait())
         await asyncio.wait({task, dying}, return_when=asyncio.FIRST_COMPLETED)
         dying.cancel()
         if task.done():
             task.result()
+        if not self.trigger.dead:
             return True
         await self.kill()
         return False
