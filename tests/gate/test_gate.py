@@ -24,6 +24,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from podwright import wire
+from podwright.http import metrics_text
 from podwright.server import Server
 from podwright.wire import messages, virm
 from tests.ports import free_port
@@ -229,6 +230,18 @@ async def test_connections_beyond_the_limit_take_the_place_of_silent_ones(apart:
     assert (await info(apart)).port == apart.port
     (gate,) = gates()
     assert gate.num_fds() < 1800
+    front = apart._grpc
+    assert front
+    async with asyncio.timeout(120):
+        while sum(front.ended().values()) < 1001 - 512 or not front.connections:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert front.connections <= 512
+    metrics = apart._web.metrics
+    text = metrics_text([*metrics._calls(), *metrics._moment()]).decode()
+    told = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    ended = 'podwright_connections_ended_total{{door="grpc",reason="{}"}}'
+    assert sum(float(told[ended.format(why)]) for why in ("refused", "evicted")) >= 1001 - 512
+    assert float(told['podwright_connections{door="grpc"}']) > 0
     for one in silent:
         one.close()
 

@@ -14,7 +14,16 @@ import msgspec
 import pytest
 
 from podwright import wire
-from podwright.gate import Cancel, Done, GateRefused, Question, ShownService, from_server, to_server
+from podwright.gate import (
+    Cancel,
+    Counted,
+    Done,
+    GateRefused,
+    Question,
+    ShownService,
+    from_server,
+    to_server,
+)
 from podwright.server import Identity, Server
 from podwright.server._grpc import GrpcFront
 from tests.server.fakes import FakeController, Http, as_controller
@@ -118,6 +127,7 @@ async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> Non
         ),
         framed(Question(3, "", b"", ShownService(certificate=("alice", "podwright:user:alice")))),
         framed(Cancel(1)),
+        framed(Counted(3, refused=2)),
     ]
     taken = Taken(False)
     sent = 0

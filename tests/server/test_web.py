@@ -136,7 +136,7 @@ async def test_scrapes_share_what_was_gathered() -> None:
             clusters=[], devices=[], partitions=[], leases=[], agents=[], waiters=[]
         )
 
-    metrics = Metrics(Figures(), dict, list, lists, clock=lambda: now)
+    metrics = Metrics(Figures(), dict, list, dict, lists, clock=lambda: now)
     scrapes = [asyncio.create_task(metrics.text()) for _ in range(100)]
     await asyncio.sleep(0)
     scrapes[0].cancel()  # whoever began it may go

@@ -7,6 +7,7 @@ loaded by that process, not by this package's door.
 
 from podwright.gate._link import (
     Cancel,
+    Counted,
     Done,
     End,
     GateLink,
@@ -21,6 +22,7 @@ from podwright.gate._process import Setup, spawn, words
 
 __all__ = [
     "Cancel",
+    "Counted",
     "Done",
     "End",
     "GateLink",

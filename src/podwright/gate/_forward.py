@@ -16,10 +16,12 @@ import os
 import socket
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from podwright.gate._link import Counted
 from podwright.hosts import caller_of
 from podwright.http import Full, Visitors
 
@@ -93,6 +95,7 @@ class Forwarder:
         self._memory, self._used = memory, used
         self.visitors = visitors
         self._visits: dict[str, _Visit] = {}
+        self.cut: Counter[str] = Counter()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.TimerHandle | None = None
@@ -127,6 +130,11 @@ class Forwarder:
         visit = self._visits.get(name)
         return ("", "") if visit is None else (visit.address, visit.caller)
 
+    def counted(self) -> Counted:
+        """The connections there are, and were."""
+        visitors = self.visitors
+        return Counted(len(visitors), visitors.refused, visitors.evicted, **self.cut)
+
     def earned(self, name: str, size: int) -> None:
         """A connection sent a message of this size, whole."""
         if (visit := self._visits.get(name)) is not None:
@@ -141,6 +149,7 @@ class Forwarder:
                 return
             except OSError as error:
                 if error.errno in _NOTHING_LEFT:  # then asking again at once would not help
+                    self.cut["descriptors"] += 1
                     self._loop.remove_reader(self._listener)
                     self._loop.call_later(_LOOK, self._resume)
                 return
@@ -184,6 +193,7 @@ class Forwarder:
             visits = sorted((cast("_Visit", v) for v in self.visitors), key=lambda v: -v.recent)
             for visit in visits[: max(1, len(visits) // 4)]:
                 if visit.recent > _HEAVY:  # memory that was freed may still be ours
+                    self.cut["memory"] += 1
                     visit.leave()
         for visitor in self.visitors:
             visit = cast("_Visit", visitor)
@@ -193,6 +203,7 @@ class Forwarder:
             if visit.debt <= DEBT:
                 visit.debtor_since = math.inf
             elif self._clock() > (since := min(visit.debtor_since, self._clock())) + DEBT_S:
+                self.cut["flood"] += 1
                 visit.leave()
             else:
                 visit.debtor_since = since
@@ -222,6 +233,11 @@ class _Visit:
             if half.transport is not None:
                 half.transport.abort()
         self.over()
+
+    def flooded(self) -> None:
+        """Cut it off: it sent too much."""
+        self._forwarder.cut["flood"] += 1
+        self.leave()
 
     def over(self) -> None:
         """It has ended at one end."""
@@ -254,7 +270,7 @@ class _Half(asyncio.Protocol):
             visit.credit -= len(data)
             visit.debt += len(data)
             if visit.credit < 0:
-                return visit.leave()
+                return visit.flooded()
         if (there := self.other.transport) is not None:
             there.write(data)
         else:

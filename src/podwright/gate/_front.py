@@ -26,7 +26,16 @@ from podwright.errors import (
 )
 from podwright.gate._forward import Forwarder, Hidden
 from podwright.gate._handlers import Handler, handlers
-from podwright.gate._link import Cancel, Done, End, GateLink, GateRefused, Question, ShownService
+from podwright.gate._link import (
+    Cancel,
+    Counted,
+    Done,
+    End,
+    GateLink,
+    GateRefused,
+    Question,
+    ShownService,
+)
 from podwright.gate._process import Setup
 from podwright.gate._services import GateHealth, add_services
 from podwright.gate._tls import server_credentials
@@ -43,6 +52,7 @@ MAX_CALLS, MAX_CALLS_EACH = 1024, 512
 #: Requests that have begun and are not yet whole: of all, of one connection; and seconds that one
 #: may take.
 MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
+_TELL_S = 1.0  #: seconds between two words about the connections
 _SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -79,6 +89,7 @@ class Gate:
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._server: Any = None
         self._listening: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._health: GateHealth | None = None
         self._ended = asyncio.Event()
         self._handlers = handlers()
@@ -99,6 +110,7 @@ class Gate:
         self._inner.hide()
         self._listening = asyncio.create_task(self._hear())
         self._health.begin(self._well)
+        self._telling = asyncio.create_task(self._tell())
         self._forwarder.start()
 
     @property
@@ -113,6 +125,8 @@ class Gate:
     async def stop(self, grace: float) -> None:
         """Accept no more; calls under way have so many seconds."""
         self._forwarder.refuse()
+        if self._telling is not None:
+            self._telling.cancel()
         if self._health is not None:
             await self._health.end()
         await self._server.stop(grace)
@@ -155,6 +169,15 @@ class Gate:
         finally:
             if self._asked.pop(number, None) is not None:
                 self._link.say(Cancel(number))
+
+    async def _tell(self) -> None:
+        """How many connections there are, for the server's figures."""
+        said = Counted()
+        while True:
+            await asyncio.sleep(_TELL_S)
+            if (now := self._forwarder.counted()) != said:
+                self._link.say(now)
+                said = now
 
     async def _well(self) -> bool:
         """Is the server there, and active?"""

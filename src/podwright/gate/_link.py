@@ -66,7 +66,26 @@ class End(msgspec.Struct, array_like=True, tag=4):
     grace: float
 
 
-Word = Question | Cancel | Done | GateRefused | End
+class Counted(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    """The gate's connections. open: that stand. The others: ended since it began, and why.
+
+    refused: no room. evicted: silent, and the room was needed. memory: it sent most when there was
+    too little. flood: it sent too much beside its calls. descriptors: times that none was left.
+    """
+
+    open: int = 0
+    refused: int = 0
+    evicted: int = 0
+    memory: int = 0
+    flood: int = 0
+    descriptors: int = 0
+
+    def ended(self) -> dict[str, int]:
+        """Connections by why they were ended or not taken."""
+        return {why: getattr(self, why) for why in self.__struct_fields__[1:]}
+
+
+Word = Question | Cancel | Done | GateRefused | End | Counted
 _T = TypeVar("_T", bound=Word)
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
@@ -122,8 +141,7 @@ async def to_server(connection: socket.socket) -> GateLink[Done | GateRefused | 
     return GateLink(*await asyncio.open_unix_connection(sock=connection), Done | GateRefused | End)
 
 
-async def from_server(connection: socket.socket) -> GateLink[Question | Cancel]:
+async def from_server(connection: socket.socket) -> GateLink[Question | Cancel | Counted]:
     """The server's end of a pair of sockets."""
-    return GateLink(
-        *await asyncio.open_unix_connection(sock=connection), Question | Cancel, MAX_WORD
-    )
+    ends = await asyncio.open_unix_connection(sock=connection)
+    return GateLink(*ends, Question | Cancel | Counted, MAX_WORD)

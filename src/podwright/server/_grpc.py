@@ -14,6 +14,7 @@ import logging
 import socket
 import ssl
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ import msgspec
 
 from podwright.errors import Internal, InvalidRequest, PodwrightError, Unavailable
 from podwright.gate import (
+    Counted,
     Done,
     End,
     GateLink,
@@ -63,6 +65,8 @@ class GrpcFront:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ending = False
         self.gates = 0  #: that were started
+        self._counted = Counted()
+        self._ended: Counter[str] = Counter()
 
     async def start(self, host: str, port: int) -> int:
         """Answer on this address; port 0 takes a free one. Returns the port.
@@ -96,6 +100,15 @@ class GrpcFront:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
 
+    @property
+    def connections(self) -> int:
+        """Those that stand, by the gate's last word."""
+        return self._counted.open
+
+    def ended(self) -> dict[str, int]:
+        """Connections that were ended or not taken, of all gates, by why."""
+        return {why: self._ended[why] + count for why, count in self._counted.ended().items()}
+
     def _first(self) -> None:
         """Somebody knocks: let there be a gate."""
         assert self._listener is not None
@@ -121,6 +134,8 @@ class GrpcFront:
         assert self._listener is not None
         ours, theirs = socket.socketpair()
         self.gates += 1
+        self._ended.update(self._counted.ended())
+        self._counted = Counted()
         process: asyncio.subprocess.Process | None = None
         saying: asyncio.Task[None] | None = None
         gate: Gate | None = None
@@ -153,6 +168,8 @@ class GrpcFront:
                 if isinstance(word, Question):
                     task = asyncio.create_task(self._answer(link, word))
                     self._tasks[word.id] = task
+                elif isinstance(word, Counted):
+                    self._counted = word
                 elif (begun := self._tasks.get(word.id)) is not None:
                     begun.cancel()
                 await asyncio.sleep(0)

@@ -32,6 +32,7 @@ Gauge = tuple[str, str, Mapping[str, str], float]
 class Metrics:
     """figures: of the calls. totals: other counters. now: what is so at this moment, by gauge.
 
+    ended: connections that the server ended or did not take, by door and why.
     lists: asks for one of the server's lists, whole. Raises wire.PodwrightError.
     clock: seconds, never backwards.
     """
@@ -41,11 +42,13 @@ class Metrics:
         figures: Figures,
         totals: Callable[[], Mapping[str, int]],
         now: Callable[[], Iterable[Gauge]],
+        ended: Callable[[], Mapping[tuple[str, str], int]],
         lists: Callable[[str], Awaitable[Any]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._figures, self._totals, self._now, self._lists = figures, totals, now, lists
+        self._ended = ended
         self._clock = clock
         self._text = b""
         self._until = 0.0
@@ -85,6 +88,14 @@ class Metrics:
         for code, count in sorted(self._figures.codes.items()):
             errors.add_metric([code], count)
         yield errors
+        ended = CounterMetricFamily(
+            "podwright_connections_ended",
+            "Connections that the server ended, or did not take.",
+            labels=["door", "reason"],
+        )
+        for labels, count in sorted(self._ended().items()):
+            ended.add_metric(labels, count)
+        yield ended
         for name, count in sorted(self._totals().items()):
             yield CounterMetricFamily(f"podwright_{name}", f"How many {name}, in all.", count)
 

@@ -103,7 +103,15 @@ class Server:
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self.calls.traces = traces
         self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
-        self._web = WebFront(self.calls, self._totals, self._gauges, history, proxy, web_names)
+        self._web = WebFront(
+            self.calls,
+            self._totals,
+            self._gauges,
+            history,
+            proxy,
+            names=web_names,
+            ended=self._ended,
+        )
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:
@@ -199,26 +207,37 @@ class Server:
 
     def _totals(self) -> dict[str, int]:
         """What only grows, for /metrics."""
-        doors = self._doors().values()
         return {
             "calls": self.calls.count,
-            "connections_refused": sum(door.refused for door in doors),
-            "connections_evicted": sum(door.evicted for door in doors),
             "gate_starts": self._grpc.gates if self._grpc is not None else 0,
             **self._counters(),
         }
+
+    def _ended(self) -> dict[tuple[str, str], int]:
+        """Connections by door and why the server ended them, for /metrics."""
+        found = {
+            (name, why): count
+            for name, door in self._doors().items()
+            for why, count in (("refused", door.refused), ("evicted", door.evicted))
+        }
+        if self._grpc is not None:
+            found |= {("grpc", why): count for why, count in self._grpc.ended().items()}
+        return found
 
     def _gauges(self) -> list[Gauge]:
         """What is so at this moment, for /metrics."""
         active = self.calls.health()["status"] == "ok"
         epoch = getattr(self.controller, "epoch", 0)
+        stand = {name: len(door) for name, door in self._doors().items()}
+        if self._grpc is not None:
+            stand["grpc"] = self._grpc.connections
         return [
             ("active", "1: this server is active; 0: it stands by.", {}, int(active)),
             ("epoch", "How often the store was opened: each restart and takeover.", {}, epoch),
             ("calls_under_way", "Calls that are being answered.", {}, self.calls.under_way),
             *(
-                ("connections", "Connections that stand.", {"door": name}, len(door))
-                for name, door in self._doors().items()
+                ("connections", "Connections that stand.", {"door": name}, count)
+                for name, count in stand.items()
             ),
         ]
 

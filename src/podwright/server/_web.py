@@ -63,7 +63,8 @@ def _asked(query: str) -> ListRequest:
 class WebFront:
     """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics.
     history: where what is now is written down once a minute, for the page; None: nowhere.
-    proxy: which says who comes to the page. names: others by which this may be called."""
+    proxy: which says who comes to the page. names: others by which this may be called.
+    ended: see Metrics."""
 
     def __init__(
         self,
@@ -73,12 +74,13 @@ class WebFront:
         history: History | None = None,
         proxy: SiteProxy | None = None,
         names: Iterable[str] = (),
+        ended: Callable[[], dict[tuple[str, str], int]] = dict,
     ) -> None:
         self._calls = calls
         self._history, self._proxy = history, proxy
         self._own_names = frozenset(names)
         self._recording: asyncio.Task[None] | None = None
-        self.metrics = Metrics(calls.figures, counters, gauges, self._listed)
+        self.metrics = Metrics(calls.figures, counters, gauges, ended, self._listed)
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
         self._names: set[str] = set()
         self.page: Page | None = None
