@@ -16,8 +16,8 @@ import pytest
 from podwright import wire
 from podwright.gate import (
     Cancel,
-    Counted,
     Done,
+    GateCounted,
     GateRefused,
     Question,
     ShownService,
@@ -127,7 +127,7 @@ async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> Non
         ),
         framed(Question(3, "", b"", ShownService(certificate=("alice", "podwright:user:alice")))),
         framed(Cancel(1)),
-        framed(Counted(3, refused=2)),
+        framed(GateCounted(3, refused=2)),
     ]
     taken = Taken(False)
     sent = 0

@@ -7,9 +7,9 @@ loaded by that process, not by this package's door.
 
 from podwright.gate._link import (
     Cancel,
-    Counted,
     Done,
     End,
+    GateCounted,
     GateLink,
     GateRefused,
     Question,
@@ -22,9 +22,9 @@ from podwright.gate._process import Setup, spawn, words
 
 __all__ = [
     "Cancel",
-    "Counted",
     "Done",
     "End",
+    "GateCounted",
     "GateLink",
     "GateRefused",
     "Question",

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from podwright.gate._link import Counted
+from podwright.gate._link import GateCounted
 from podwright.hosts import caller_of
 from podwright.http import Full, Visitors
 
@@ -130,10 +130,10 @@ class Forwarder:
         visit = self._visits.get(name)
         return ("", "") if visit is None else (visit.address, visit.caller)
 
-    def counted(self) -> Counted:
+    def counted(self) -> GateCounted:
         """The connections there are, and were."""
         visitors = self.visitors
-        return Counted(len(visitors), visitors.refused, visitors.evicted, **self.cut)
+        return GateCounted(len(visitors), visitors.refused, visitors.evicted, **self.cut)
 
     def earned(self, name: str, size: int) -> None:
         """A connection sent a message of this size, whole."""

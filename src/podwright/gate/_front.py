@@ -28,9 +28,9 @@ from podwright.gate._forward import Forwarder, Hidden
 from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import (
     Cancel,
-    Counted,
     Done,
     End,
+    GateCounted,
     GateLink,
     GateRefused,
     Question,
@@ -172,7 +172,7 @@ class Gate:
 
     async def _tell(self) -> None:
         """How many connections there are, for the server's figures."""
-        said = Counted()
+        said = GateCounted()
         while True:
             await asyncio.sleep(_TELL_S)
             if (now := self._forwarder.counted()) != said:

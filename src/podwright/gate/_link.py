@@ -66,7 +66,7 @@ class End(msgspec.Struct, array_like=True, tag=4):
     grace: float
 
 
-class Counted(msgspec.Struct, array_like=True, tag=5, frozen=True):
+class GateCounted(msgspec.Struct, array_like=True, tag=5, frozen=True):
     """The gate's connections. open: that stand. The others: ended since it began, and why.
 
     refused: no room. evicted: silent, and the room was needed. memory: it sent most when there was
@@ -85,7 +85,7 @@ class Counted(msgspec.Struct, array_like=True, tag=5, frozen=True):
         return {why: getattr(self, why) for why in self.__struct_fields__[1:]}
 
 
-Word = Question | Cancel | Done | GateRefused | End | Counted
+Word = Question | Cancel | Done | GateRefused | End | GateCounted
 _T = TypeVar("_T", bound=Word)
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
@@ -141,7 +141,7 @@ async def to_server(connection: socket.socket) -> GateLink[Done | GateRefused | 
     return GateLink(*await asyncio.open_unix_connection(sock=connection), Done | GateRefused | End)
 
 
-async def from_server(connection: socket.socket) -> GateLink[Question | Cancel | Counted]:
+async def from_server(connection: socket.socket) -> GateLink[Question | Cancel | GateCounted]:
     """The server's end of a pair of sockets."""
     ends = await asyncio.open_unix_connection(sock=connection)
-    return GateLink(*ends, Question | Cancel | Counted, MAX_WORD)
+    return GateLink(*ends, Question | Cancel | GateCounted, MAX_WORD)

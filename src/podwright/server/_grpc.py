@@ -22,9 +22,9 @@ import msgspec
 
 from podwright.errors import Internal, InvalidRequest, PodwrightError, Unavailable
 from podwright.gate import (
-    Counted,
     Done,
     End,
+    GateCounted,
     GateLink,
     GateRefused,
     Question,
@@ -65,7 +65,7 @@ class GrpcFront:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ending = False
         self.gates = 0  #: that were started
-        self._counted = Counted()
+        self._counted = GateCounted()
         self._ended: Counter[str] = Counter()
 
     async def start(self, host: str, port: int) -> int:
@@ -135,7 +135,7 @@ class GrpcFront:
         ours, theirs = socket.socketpair()
         self.gates += 1
         self._ended.update(self._counted.ended())
-        self._counted = Counted()
+        self._counted = GateCounted()
         process: asyncio.subprocess.Process | None = None
         saying: asyncio.Task[None] | None = None
         gate: Gate | None = None
@@ -168,7 +168,7 @@ class GrpcFront:
                 if isinstance(word, Question):
                     task = asyncio.create_task(self._answer(link, word))
                     self._tasks[word.id] = task
-                elif isinstance(word, Counted):
+                elif isinstance(word, GateCounted):
                     self._counted = word
                 elif (begun := self._tasks.get(word.id)) is not None:
                     begun.cancel()

@@ -5,6 +5,7 @@ They need no job: what they find says in words why the jobs of the other proofs 
 
 from __future__ import annotations
 
+import http.client
 import os
 import pwd
 import re
@@ -127,17 +128,20 @@ def _reached(cluster: ServedCluster) -> str:
         with _as_user(slurm_uid(site)), socket.socket(socket.AF_UNIX) as door:
             door.settimeout(cluster.wait_s)
             door.connect(site.socket)
-            door.sendall(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")
-            said = door.recv(4096)
+            asked = http.client.HTTPConnection("podwright")
+            asked.sock = door
+            asked.request("GET", "/slurm.v1/State")
+            answer = asked.getresponse()
+            said = answer.read(200).decode(errors="replace")
+    except http.client.HTTPException as error:
+        return f"{site.socket}: what answers there is no service: {error!r}"
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         todo = "is podwright slurm serve running?"
         if isinstance(error, PermissionError):
             todo = "serve as root or SlurmUser, in a folder that configure --write made"
         return f"{site.socket}: {why} for {who}: {todo}"
-    return (
-        "" if b" 200 " in said[:20] else said.decode(errors="replace").split("\r\n\r\n")[-1][:200]
-    )
+    return "" if answer.status == 200 else said
 
 
 @contextmanager
