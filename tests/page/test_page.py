@@ -338,3 +338,15 @@ def test_a_proxy_that_others_could_be_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequest):
         SiteProxy(peers, header=header, secret=secret)
+
+
+async def test_why_a_request_waits_is_asked_in_the_callers_name() -> None:
+    fake = Fake()
+    browser = Browser(fake)
+    await browser.ask("POST", "/session", {"token": "right"})
+    for query, status in (("name=w1", 200), ("", 400), ("name=", 400), ("name=a&name=b", 400)):
+        headers = [(b"host", HOST.encode()), (b"cookie", browser.cookie.encode())]
+        asked = HttpRequest("GET", "/v1/explain", query, headers, b"", None, "127.0.0.1")
+        assert cast("Reply", await browser.page.answer(asked)).status == status
+    assert fake.acts == [("root", "Explain", {"name": "w1"})]
+    assert (await Browser(Fake(secure=True)).ask("GET", "/v1/explain"))[0] == 401

@@ -24,9 +24,11 @@ from podwright.page._live import Live
 from podwright.page._proxy import SiteProxy
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
-from podwright.page._span import minute_of, span_of
+from podwright.page._span import minute_of, name_of, span_of
 
 COOKIE: Final = "podwright_session"
+#: What the page shows beside its stream, as JSON.
+TOLD: Final = ("/v1/history", "/v1/history/at", "/v1/fragments", "/v1/explain")
 BODY: Final = 16 * 1024  #: bytes of a request
 VIEWS: Final = 256  #: different views at once
 #: What can be done on the page; the caller's role decides as everywhere.
@@ -86,7 +88,7 @@ class Page:
                 return self._live(request)
             if request.path == "/me":
                 return self._json(self._me(request))
-            if request.path in ("/v1/history", "/v1/history/at", "/v1/fragments"):
+            if request.path in TOLD:
                 return await self._told(request)
             return self._files.answer(request)
         match request.method, request.path:
@@ -160,6 +162,9 @@ class Page:
         if request.path == "/v1/fragments":
             found = await take(partial(self._server.listed, who), time.time, topics=FRAGMENT_TOPICS)
             return self._json(found.get("fragments", {}))
+        if request.path == "/v1/explain":
+            asked = msgspec.json.encode({"name": name_of(request.query)})
+            return Reply(200, await self._server.act(who, "Explain", asked), headers=self._private)
         if self._past is None:
             raise NotFound("this server writes no history", would_work="its page has what is now")
         if request.path == "/v1/history":
@@ -218,8 +223,12 @@ class Page:
         return Reply(200, reply, headers=self._files.headers)
 
     def _json(self, value: object, *headers: tuple[bytes, bytes]) -> Reply:
-        more = (*self._files.headers, (b"cache-control", b"no-store"), *headers)
-        return Reply(200, msgspec.json.encode(value), headers=more)
+        return Reply(200, msgspec.json.encode(value), headers=(*self._private, *headers))
+
+    @property
+    def _private(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Headers of what nobody keeps."""
+        return (*self._files.headers, (b"cache-control", b"no-store"))
 
     def _cookie(self, text: str, seconds: int, request: HttpRequest) -> bytes:
         hidden = self._proxy is not None and self._proxy.hides(request)

@@ -1,4 +1,4 @@
-"""Of which minutes somebody asks what was."""
+"""What a query asks: of which minutes, and of what."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ def _said(query: str, *known: str) -> dict[str, int]:
                 f"{name[:40]!r} is not asked so", would_work=f"{', '.join(known)}: seconds, once"
             )
     return {name: int(values[0]) for name, values in said.items()}
+
+
+def name_of(query: str) -> str:
+    """`name` of a query. Raises InvalidRequest."""
+    said = urllib.parse.parse_qs(query, keep_blank_values=True)
+    if list(said) != ["name"] or len(said["name"]) > 1 or not said["name"][0]:
+        raise InvalidRequest(
+            "one thing is explained at a time",
+            would_work="?name=ID of a request that waits, a lease or a partition",
+        )
+    return said["name"][0][:200]

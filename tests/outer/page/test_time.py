@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from playwright.sync_api import Page, expect
 from podwright.history import KEEP, Writer
 from podwright.store import SQLiteHistory
 from tests.outer.page.conftest import Site
+from tests.whole.conftest import BIN
 
 pytestmark = pytest.mark.outer
 
@@ -87,6 +89,7 @@ def test_what_still_fits_is_said_and_what_is_kept_for_whom(
 
 
 _TELL = """
+import subprocess
 import sys
 from podwright.client import Client, UnixTransport
 from podwright.wire import JobInfo, JobReport
@@ -105,3 +108,22 @@ def test_slurms_jobs_stand_beside_the_line_in_slurms_order(
     site.good(sys.executable, "-c", _TELL, site.socket)
     expect(page.locator("#jobs tbody tr td:nth-child(2)")).to_have_text(["7", "4"])
     expect(page.locator("#jobs")).to_contain_text("squeue")
+
+
+def test_what_stands_in_the_way_of_a_request_is_marked_on_the_pod(
+    make_site: Callable[..., Site], page: Page
+) -> None:
+    site = make_site("--preset", "pod16")
+    site.good("vipu", "create", "partition", "old", "--size", "8")
+    wait = ["vipu", "create", "partition", "large", "--size", "16", "--wait"]
+    with subprocess.Popen(
+        [str(BIN / wait[0]), *wait[1:]], env=site.environ, stderr=subprocess.DEVNULL
+    ) as waits:
+        page.goto(f"{site.address}/line")
+        page.click("text=show on the pod")
+        expect(page.locator("svg[role=group] .device.way")).to_have_count(8)
+        expect(page.locator("#way")).to_contain_text("partition old of root has 8")
+        site.good("vipu", "remove", "partition", "old")
+        expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(16)
+        expect(page.locator("svg[role=group] .device.way")).to_have_count(0)
+        assert waits.wait(60) == 0

@@ -41,6 +41,9 @@ export class Pod {
     this.cells = new Map();
     this.open = new Set();
     this.size = Number(address.get('size')) || 16;
+    this.way = base ? address.get('way') ?? '' : '';
+    this.inWay = new Set();
+    this.waySaid = h('div', { id: 'way', role: 'status' });
     this.sizes = h('div', { class: 'sizes' });
     this.numbers = h('dl', { class: 'numbers' });
     this.legend = h('p', { class: 'legend' });
@@ -55,9 +58,10 @@ export class Pod {
         h('label', { for: 'by' }, 'Colour by '), choose,
         h('label', { for: 'find' }, 'Show only '), find,
         h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices'))),
-      this.legend, this.plan, this.about, this.sizes);
+      this.waySaid, this.legend, this.plan, this.about, this.sizes);
     this.plan.addEventListener('keydown', (event) => this.move(event));
     this.draw();
+    this.stands();
   }
 
   keep() {
@@ -73,6 +77,34 @@ export class Pod {
   update(changed) {
     if (changed.has('clusters') && this.shape !== this.shapeNow()) this.draw();
     else this.paint();
+    if (changed.has('partitions') || changed.has('waiters')) this.stands();
+  }
+
+  // What stands in the way of a request, marked on the plan and told in words.
+  async stands() {
+    if (!this.way || !this.source('clusters').size) return;
+    this.old = Boolean(this.asking); // what is asked now may be answered as of before
+    if (this.asking) return;
+    this.asking = true;
+    let said;
+    if (!this.source('waiters').has(this.way)) said = { lines: ['It waits no more.'] };
+    else try {
+      const answer = await fetch(`/v1/explain?name=${encodeURIComponent(this.way)}`);
+      said = await answer.json();
+      if (!answer.ok) said = { lines: [said.problem ?? said.message] };
+    } catch (error) {
+      said = { lines: [error.message] };
+    }
+    this.asking = false;
+    if (this.old) { this.stands(); return; }
+    this.inWay = new Set([...(said.partitions ?? []).map((one) => `p ${one.partition}`),
+      ...[...(said.down ?? []), ...(said.drained ?? [])].map((name) => `m ${name}`)]);
+    this.waySaid.replaceChildren(h('h2', {}, `In the way of request ${this.way}`),
+      ...(said.problem ? [h('p', {}, said.problem)] : []),
+      h('ul', {}, ...(said.lines ?? []).map((line) => h('li', {}, line))),
+      h('p', { class: 'quiet' }, 'the same: ', h('code', {}, `vipu explain ${this.way}`), ' · ',
+        link('/pod', 'show it no more')));
+    this.paint();
   }
 
   shapeNow() {
@@ -161,7 +193,8 @@ export class Pod {
       if (!cell) continue;
       const text = words(key, device, partition, held.get(device[3]));
       const faint = find && !text.toLowerCase().includes(find) ? ' faint' : '';
-      const seen = `device ${device[2]} ${kind && device[2] === 'IN_USE' ? colour(kind) : ''}${faint}`;
+      const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way' : '';
+      const seen = `device ${device[2]}${way} ${kind && device[2] === 'IN_USE' ? colour(kind) : ''}${faint}`;
       if (cell.getAttribute('class') !== seen) cell.setAttribute('class', seen);
       if (cell.getAttribute('aria-label') !== text) cell.setAttribute('aria-label', text);
     }

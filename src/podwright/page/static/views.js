@@ -132,7 +132,9 @@ const own = (host, address) => new Table(host, address, {
   columns: [
     ['Place', (_, w) => w.place, { number: true }], ['Who', (_, w) => w.owner],
     ['Asked for', (_, w) => w.asked], ['State', (_, w) => w.state.toLowerCase()],
-    ['Needs', (_, w) => w.needs], ['Kept for it', (_, w) => w.reserved, { number: true }],
+    ['Needs', (_, w) => w.needs],
+    ['In the way', (key) => link(`/pod?way=${encodeURIComponent(key)}`, 'show on the pod'), { sort: () => '' }],
+    ['Kept for it', (_, w) => w.reserved, { number: true }],
     ['Waits', (_, w) => ago(w.since), { sort: (_, w) => -w.since }],
     ['Can start', (_, w) => (w.starts ? time(w.starts) : 'not known')],
     ['Priority', (_, w) => w.priority, { number: true }],
