@@ -84,6 +84,10 @@ def _cpus_per_task(step: Step, request: Request, held: list[Held], release: Rele
     if not step.cpus or step.cpus % step.tasks:
         return 0
     each = max(step.cpus // step.tasks, 1)
+    threads = min(node.shape.threads for node in held)
+    full = sum(node.cpus for node in held) == step.tasks * threads
+    if full and each == 1 and not step.tasks_per_node and not release.counts_step_tasks_late:
+        each = threads  # a core of each task is all that the job has
     if any(each > node.cpus for node in held):
         return 0
     return each if sum(node.cpus // each for node in held) >= step.tasks else 0
