@@ -10,6 +10,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.errors import PodwrightError
 from podwright.slurm.gpus import requests
+from podwright.slurm.gpus.requests import Refusal, Texts, parse_request, read_site
 
 CONFIG = """Configuration data as of 2026-01-01T00:00:00
 SelectType              = select/cons_tres
@@ -131,3 +132,96 @@ def test_limits_of_accounts_are_named(sent: Path) -> None:
     answer = requests.explain(requests.parse_request(["--gpus=1"]), site, (26, 5))
     assert isinstance(answer, requests.Grant)
     assert any("accounts and QOS" in note for note in answer.notes)
+
+
+TOPOLOGIES = """\
+- topology: fabric
+  cluster_default: true
+  tree:
+    switches:
+      - switch: s1
+        nodes: n[1-2]   # a rack
+      - switch: s2
+        nodes: "n3,n4"
+      - switch: top
+        children: s1,s2
+- topology: plain
+  flat: true
+- topology: racks
+  cluster_default: false
+  block:
+    block_sizes:
+      - 2
+    blocks:
+      - block: b1
+        nodes: n1,n2
+"""
+SHOWN = """\
+%YAML 1.1
+---
+- topology: fabric
+  cluster_default: true
+  block: {}
+  flat: {}
+  tree:
+    switches:
+    - switch: s1
+      children:
+      nodes: n1,n2
+    - switch: s2
+      children:
+      nodes: n3,n4
+    - switch: top
+      children: s1,s2
+      nodes:
+- topology: plain
+  cluster_default: false
+  flat: true
+  tree: {}
+- topology: racks
+  cluster_default: false
+  block:
+    block_sizes: []
+  tree: {}
+"""
+
+
+@pytest.mark.parametrize("text", [TOPOLOGIES, SHOWN])
+def test_each_partition_has_its_topology(text: str) -> None:
+    node = "NodeName={} Arch=x CoresPerSocket=4 CPUTot=4 Sockets=1 ThreadsPerCore=1 RealMemory=1000"
+    one = "PartitionName={} Default={} Nodes=n[1-4] MaxNodes=UNLIMITED State=UP {}"
+    lines = [
+        one.format("main", "YES", ""),
+        one.format("any", "NO", "Topology=plain"),
+        one.format("rack", "NO", "Topology=racks"),
+    ]
+    known = read_site(
+        Texts(
+            config="TopologyPlugin = topology/flat\nSLURM_VERSION = 26.05.5",
+            nodes="\n".join(node.format(f"n{n}") for n in range(1, 5)),
+            partitions="\n".join(lines),
+            topology_yaml=text,
+        )
+    )
+
+    def stage(options: str) -> str:
+        answer = requests.explain(parse_request(options.split(), "sbatch"), known, (26, 5))
+        return answer.stage if isinstance(answer, Refusal) else "starts"
+
+    assert stage("--nodes=2 --switches=1") == "starts"
+    assert stage("--nodes=3 --switches=1") == "waits"
+    assert stage("--nodes=3 --switches=1 --partition=any") == "starts"
+    assert stage("--nodes=2 --partition=rack") == "unknown"
+
+
+def test_a_topology_file_of_another_form_is_not_known() -> None:
+    known = read_site(
+        Texts(
+            config="SLURM_VERSION = 26.05.5",
+            nodes="NodeName=n1 CoresPerSocket=4 CPUTot=4 Sockets=1 RealMemory=1000",
+            topology_yaml="- topology: a\n  tree: {switches: [{switch: s, nodes: n1}]}\n",
+        )
+    )
+    answer = requests.explain(parse_request(["--nodes=1"], "sbatch"), known, (26, 5))
+    assert isinstance(answer, Refusal)
+    assert answer.stage == "unknown"

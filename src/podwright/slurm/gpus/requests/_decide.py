@@ -95,7 +95,7 @@ def _tried(
     verdict, why = "limit", ""
     carried = limited = False
     for partition in partitions:
-        tried = allot(wants, said, site, partition, release)
+        tried = allot(wants, said, site.of(partition), partition, release)
         if isinstance(tried, Refusal):
             return tried
         limited = limited or tried.verdict == "limit"

@@ -45,6 +45,7 @@ def _partition(name: str, fields: dict[str, str], there: set[str]) -> Partition:
         up=fields.get("State", "UP") in ("UP", "DRAIN"),
         priority=_count(fields, "PriorityTier", 1),
         unmodelled=_unmodelled(fields),
+        topology=fields.get("Topology", "").replace("(null)", ""),
     )
 
 

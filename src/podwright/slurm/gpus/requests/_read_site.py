@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, numbers
 from podwright.slurm.gpus.requests._partition import read_partitions, sized
 from podwright.slurm.gpus.requests._request import SHARED
+from podwright.slurm.gpus.requests._topologies import read_topologies, with_topologies
 from podwright.slurm.gpus.requests._units import names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape, Site
 from podwright.slurm.site.ask import Ask, ask_slurm
@@ -32,6 +33,7 @@ class Texts:
     gres_conf: str = ""
     topology_conf: str = ""
     cgroup_conf: str = ""
+    topology_yaml: str = ""  # or scontrol show topoconf
 
 
 def read_kinds(gres: str) -> dict[str, int]:
@@ -66,7 +68,7 @@ def read_site(texts: Texts) -> Site:
     kinds = tuple(replace(shape, nodes=counted[at]) for shape, at in shapes.items())
     leaves, above = _switches(texts.topology_conf)
     kind = _topology(config.get("TopologyPlugin", ""))
-    return Site(
+    found = Site(
         shapes=kinds,
         nodes=tuple(nodes),
         partitions=partitions,
@@ -86,11 +88,14 @@ def read_site(texts: Texts) -> Site:
         leaves=leaves if kind == "tree" else (),
         above=above if kind == "tree" else (),
         topology=kind,
-        unmodelled=_unmodelled(config, kind, leaves),
+        unmodelled=_unmodelled(config, kind, leaves, several=bool(texts.topology_yaml)),
         assumed=frozenset(assumed),
         hidden_shares=_hidden_shares(config.get("GresTypes", "")),
         cautions=_cautions(config),
     )
+    if texts.topology_yaml:
+        return with_topologies(found, read_topologies(texts.topology_yaml))
+    return found
 
 
 def _hidden_shares(types: str) -> frozenset[str]:
@@ -140,7 +145,7 @@ def _switches(
 
 
 def _unmodelled(
-    config: dict[str, str], topology: str, leaves: tuple[object, ...]
+    config: dict[str, str], topology: str, leaves: tuple[object, ...], *, several: bool
 ) -> tuple[str, ...]:
     found = []
     plugin = config.get("SelectType", "select/cons_tres")
@@ -148,9 +153,9 @@ def _unmodelled(
         found.append(plugin)
     words = config.get("SelectTypeParameters", "").upper()
     found += [word for word in ("CR_SOCKET", "CR_BOARD", "CR_PACK_NODES") if word in words]
-    if topology not in ("flat", "tree"):
+    if topology not in ("flat", "tree") and not several:
         found.append(f"topology/{topology}")
-    if topology == "tree" and not leaves:
+    if topology == "tree" and not leaves and not several:
         found.append("topology/tree without its topology.conf")
     params = config.get("TopologyParam", "").lower()
     found += [word for word in ("dragonfly", "topooptional") if word in params]

@@ -2,7 +2,7 @@
 
 A folder of files is read by what is in them, so that it does not matter what they are called:
 the output of `scontrol show config`, `show node`, `show partition` and `show topology`, and
-gres.conf, cgroup.conf and topology.conf under their own names.
+gres.conf, cgroup.conf, topology.conf and topology.yaml under their own names.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.requests._read_site import Texts, settings
 from podwright.slurm.site.ask import Ask, ask_slurm
+from podwright.slurm.site.releases import OLDEST, read_version, release_of
 
 _COPIES = (Path("/run/slurm/conf"), Path("/run/slurm/conf-cache"))  # of a configless node
+_SEVERAL = re.compile(r"(?:%YAML.*\n)?(?:---\s*\n)?- topology:")
 _LARGEST = 64 << 20  # bytes of a file that is read
 
 
@@ -33,6 +35,8 @@ def live(ask: Ask = ask_slurm) -> Texts | None:
     topology = ""
     if any(word in said.get("TopologyPlugin", "") for word in ("tree", "block", "ring", "torus")):
         topology = ask(["scontrol", "show", "topology"]) or _first(folders, "topology.conf")
+    several = release_of(read_version(config) or OLDEST).several_topologies
+    yaml = ask(["scontrol", "show", "topoconf"]) if several else ""
     return Texts(
         config=config,
         nodes=ask(["scontrol", "--oneliner", "show", "node"]),
@@ -40,6 +44,7 @@ def live(ask: Ask = ask_slurm) -> Texts | None:
         gres_conf=_first(folders, "gres.conf"),
         topology_conf=topology,
         cgroup_conf=_first(folders, "cgroup.conf"),
+        topology_yaml=yaml if _SEVERAL.search(yaml) else "",
     )
 
 
@@ -82,6 +87,7 @@ def bundle(folder: Path) -> Texts:
         gres_conf=found.get("gres.conf", ""),
         topology_conf=found.get("topology.conf", ""),
         cgroup_conf=found.get("cgroup.conf", ""),
+        topology_yaml=found.get("topology.yaml", ""),
     )
 
 
@@ -90,6 +96,8 @@ def _what(name: str, text: str) -> str:
     for conf in ("gres.conf", "cgroup.conf", "topology.conf"):
         if name.startswith(conf) or name.endswith(conf):
             return conf
+    if name.endswith("topology.yaml") or _SEVERAL.match(text):
+        return "topology.yaml"
     if re.search(r"^SLURM_VERSION\s*=", text, re.M):
         return "config"
     if re.match(r"\s*NodeName=\S+\s+(Arch|CoresPerSocket)=", text):

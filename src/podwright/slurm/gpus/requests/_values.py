@@ -113,6 +113,7 @@ class Partition:
     up: bool = True
     priority: int = 1
     unmodelled: str = ""
+    topology: str = ""  # the name of one of several; empty: the cluster's
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ class Site:
     `leaves` are the switches at which nodes hang (topology/tree), `above` the switches of switches;
     `select` are the words of SelectTypeParameters. `unmodelled` names what is known to decide here
     and is not modelled: then no answer is given. On the nodes in `assumed` the GPUs are taken to
-    stand in socket order, for no gres.conf says where they are.
+    stand in socket order, for no gres.conf says where they are. `own` is the site as jobs of a
+    partition see it, where partitions have topologies of their own.
     """
 
     shapes: tuple[Shape, ...]
@@ -146,6 +148,11 @@ class Site:
     assumed: frozenset[str] = frozenset()
     hidden_shares: frozenset[str] = frozenset()  # whose CUDA_VISIBLE_DEVICES a plugin takes back
     cautions: tuple[str, ...] = ()  # what else may keep a job back, in sentences
+    own: tuple[tuple[str, Site], ...] = ()
+
+    def of(self, partition: Partition) -> Site:
+        """The site as jobs of a partition see it."""
+        return dict(self.own).get(partition.name, self)
 
     def shape_of(self, name: str) -> Shape:
         """The kind of a node."""
