@@ -179,6 +179,33 @@ def test_a_line_that_was_taken_out_is_no_mistake(line: str) -> None:
     assert lint(read_script(f"#!/bin/bash\n#SBATCH --nodes=1\n{line}\n\nsrun ./a\n")) == []
 
 
+def test_infiniband_stays_off_where_the_fabric_is_another() -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:8 --exclusive --ntasks-per-node=8\n"
+    script = f"{head}export NCCL_IB_DISABLE=1\nsrun python train.py\n"
+    (found,) = lint(read_script(script), better=True, only=["nccl-over-tcp"])
+    assert found.corrected == "export NCCL_IB_DISABLE=0"
+    for fabric in ("FI_PROVIDER=efa", "LD_LIBRARY_PATH=/opt/aws-ofi-nccl/lib"):
+        other = script.replace("export NCCL", f"export {fabric}\nexport NCCL")
+        assert lint(read_script(other), better=True, only=["nccl-over-tcp"]) == []
+        assert fix(other, better=True) == other
+
+
+def test_options_of_the_program_are_not_those_of_the_launcher() -> None:
+    head = "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=4 --gres=gpu:4\nmodule load openmpi\n"
+    for run in ("mpirun ./a -n 64", "srun ./a -n 64", "mpirun --mca btl tcp ./a -np 64"):
+        script = f"{head}{run}\n"
+        assert lint(read_script(script)) == []
+        assert fix(script, better=True) == script
+    (found,) = lint(read_script(f"{head}mpirun -n 64 ./a\n"))
+    assert found.rule == "more-ranks-than-tasks"
+
+
+def test_a_flag_of_srun_alone_is_known_there() -> None:
+    flag = "--gres-flags=allow-task-sharing"
+    head = "#!/bin/bash\n#SBATCH --nodes=1 --ntasks=4 --gpus=4\n"
+    assert lint(read_script(f"{head}srun {flag} ./a\n")) == []
+
+
 def test_notes_with_a_script_in_them_are_no_script() -> None:
     notes = "Log in first.\n\n#!/bin/bash\n#SBATCH --time=1\n\nsrun ./a\n#SBATCH --mem=4G\n"
     assert lint(read_script(notes)) == []
