@@ -107,6 +107,8 @@ def allot(
 
 def _unsure_count(job: Job, w: Wants) -> str:
     """What of a count of nodes with a feature is not modelled."""
+    if w.options.named:
+        return "a count of nodes with a feature, and named nodes"
     if job.min_nodes > 1:
         return "fewer nodes with a feature than nodes"
     if job.implied:

@@ -64,6 +64,10 @@ def unsure_nodes(
     wide = request.per_job and len(held or ()) > request.per_job.count
     if late and said.spread and plain and wide:
         return "--spread-job over more nodes than GPUs"
+    each = request.tasks_per_node or 1
+    many = request.per_job and request.per_job.count > 2 * each and each > 1
+    if late and many and low is None:
+        return "--gpus for many more GPUs than --ntasks-per-node"
     bare = not tasks and low is None and held is None
     if bare and request.per_socket and request.memory_per_gpu:
         return "--gpus-per-socket with --mem-per-gpu alone"
