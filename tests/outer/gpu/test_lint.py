@@ -125,10 +125,9 @@ def test_what_the_silent_mistakes_do(name: str) -> None:
         assert sorted(own) == ["0", "1", "2", "3"]
 
 
-@RELEASES
-def test_what_more_silent_mistakes_do(name: str) -> None:
+def test_what_more_silent_mistakes_do() -> None:
     """The rest of what Slurm takes without a word, where a machine without GPUs can show it."""
-    lab = gpu_lab(release(name), TopologyPlugin="topology/tree")
+    lab = gpu_lab(TopologyPlugin="topology/tree")
     tree = "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n[3-4]\nSwitchName=top Switches=a,b\n"
     lab.write("topology.conf", tree)
     with lab:
