@@ -16,7 +16,7 @@ _Rows = dict[str, tuple[str, ...]]
 
 
 @dataclass
-class Topology:
+class Network:
     """One of them. kind: flat, tree, block, ring or torus3d; the switches of a tree by name."""
 
     name: str
@@ -34,10 +34,10 @@ class Topology:
         return replace(site, topology=self.kind, leaves=rows[0], above=rows[1])
 
 
-def read_topologies(text: str) -> dict[str, Topology] | None:
+def read_topologies(text: str) -> dict[str, Network] | None:
     """All of them by name, in their order; None where the text has a form that is not read."""
-    found: dict[str, Topology] = {}
-    now, switch = Topology(""), ""
+    found: dict[str, Network] = {}
+    now, switch = Network(""), ""
     for line in text.splitlines():
         said = line.partition(" #")[0].strip()
         if not said or said[0] in "#%" or said in ("---", "..."):
@@ -47,7 +47,7 @@ def read_topologies(text: str) -> dict[str, Topology] | None:
         if value[:1] in ("{", "[", "&", "*", "|", ">") and value not in ("{}", "[]"):
             return None
         if key == "topology":
-            now, switch = found.setdefault(value, Topology(value)), ""
+            now, switch = found.setdefault(value, Network(value)), ""
         elif not now.name:
             return None
         elif key == "cluster_default":
@@ -61,13 +61,13 @@ def read_topologies(text: str) -> dict[str, Topology] | None:
     return found or None
 
 
-def default_of(topologies: dict[str, Topology]) -> Topology:
+def default_of(topologies: dict[str, Network]) -> Network:
     """The cluster's own: the one that says so, or the first."""
     some = list(topologies.values())
     return next((one for one in some if one.default), some[0])
 
 
-def with_topologies(site: Site, topologies: dict[str, Topology] | None) -> Site:
+def with_topologies(site: Site, topologies: dict[str, Network] | None) -> Site:
     """The site, with the topology of each partition; None: they could not be read."""
     if topologies is None:
         return replace(site, unmodelled=(*site.unmodelled, "this form of topology.yaml"))
