@@ -1,19 +1,15 @@
 """Debian packages in clean Debians without a network: installed, used, upgraded, purged.
 
 There is no systemd as PID 1: units are verified, and what they start is started as they would,
-under their account and with the capabilities that they leave it; killed, and started again.
+under their account and with the capabilities that they leave it; killed, and started again. Under
+`make soak` a systemd of the test's own does it.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +18,7 @@ from tools.release import ROOT, build, commit_time, export
 
 from podwright.cli._commands import COMMANDS
 from podwright.cli._manual import section
+from tests.outer.debian import Debian
 from tests.outer.lab._release import clean, release
 from tests.outer.machine import Machine
 from tests.pages import Block, blocks
@@ -30,81 +27,6 @@ pytestmark = pytest.mark.outer
 
 ALICE = "games"
 IMAGE = blocks(ROOT / "docs" / "admin" / "image.md")
-#: A root of its own over a clean one: what is written goes with the process that holds it.
-_ENTER = """
-mount -t tmpfs tmpfs "$2"; mkdir "$2/up" "$2/work" "$2/root"
-mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/up,workdir=$2/work" "$2/root"
-for d in proc sys dev; do mount --rbind "/$d" "$2/root/$d"; done
-mount -t tmpfs tmpfs "$2/root/run"; mount -t tmpfs -o mode=1777 tmpfs "$2/root/tmp"
-mkdir "$2/root/debs"; mount --bind "$3" "$2/root/debs"
-ip link set lo up
-touch "$2/root/run/entered"
-exec sleep infinity
-"""
-
-
-class Debian:
-    """A clean Debian of our own, with packages to install in /debs."""
-
-    def __init__(self, suite: str, folder: Path, debs: Path) -> None:
-        self.suite, self.root = suite, folder / "root"
-        words = ["unshare", "-mn", "--propagation", "private", "bash", "-euc", _ENTER, "-"]
-        self._holder = subprocess.Popen([*words, str(clean(suite)), str(folder), str(debs)])
-        self._processes: list[subprocess.Popen[bytes]] = []
-        until(lambda: self.here(["test", "-e", f"{self.root}/run/entered"]).returncode == 0)
-
-    def here(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command of this machine's where that root is mounted."""
-        enter = ["nsenter", "-t", str(self._holder.pid), "-m", "-n", "--"]
-        assert self._holder.poll() is None
-        return subprocess.run([*enter, *argv], capture_output=True, text=True, check=False)
-
-    def inside(self, line: str, user: str = "root") -> list[str]:
-        """The words that run a line of shell in that Debian, with nothing of ours in it."""
-        enter = ["nsenter", "-t", str(self._holder.pid), "-m", "-n", "--"]
-        as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        clean_environ = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"]
-        who = as_user if user != "root" else []
-        return [*enter, "chroot", str(self.root), *clean_environ, *who, "sh", "-ec", line]
-
-    def run(self, line: str, user: str = "root") -> str:
-        """What a line of shell that must succeed prints."""
-        done = subprocess.run(self.inside(line, user), capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def start_server(self) -> subprocess.Popen[bytes]:
-        """What the unit starts, as the unit and what the package adds to it say."""
-        unit = self.run("cat /usr/lib/systemd/system/vipu-server.service")
-        unit += self.run("cat /usr/lib/systemd/system/vipu-server.service.d/*.conf")
-        said = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
-        capabilities = [f"+{name[4:].lower()}" for name in said["CapabilityBoundingSet"].split()]
-        words = ["setpriv", f"--reuid={said['User']}", f"--regid={said['Group']}", "--init-groups"]
-        words += ["--no-new-privs", "--bounding-set=" + ",".join(["-all", *capabilities])]
-        start = f"umask {said['UMask']}; . /etc/podwright/vipu-server.env; "
-        start += f"exec {shlex.join(words)} {said['ExecStart']}"
-        process = subprocess.Popen(self.inside(start))
-        self._processes.append(process)
-        until(lambda: subprocess.run(self.inside("vipu --server-version")).returncode == 0)
-        return process
-
-    def kill_server(self, process: subprocess.Popen[bytes]) -> None:
-        """By force; nsenter becomes what it starts."""
-        process.kill()
-        process.wait()
-
-    def close(self) -> None:
-        """All that was started, and all that was written, is gone."""
-        for process in [*self._processes, self._holder]:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +203,60 @@ def test_the_page_of_the_image_is_typed(image: Machine) -> None:
     """By podman, which wants more of a kernel."""
     for block in IMAGE[1:]:
         image.type(block)
+
+
+#: systemd as the first process of namespaces of its own, where it finds its cgroups; it starts
+#: nothing but what it needs itself, and what it is told.
+_SYSTEMD = """\
+dpkg --install /src/first.deb >/dev/null 2>&1
+echo 'OPTIONS="--system --preset pod16"' >/etc/podwright/vipu-server.env
+rm -rf /etc/systemd/system/*.wants
+cat >/tmp/begin <<'END'
+mount -t proc proc /proc
+mount -t tmpfs -o mode=755 tmpfs /run
+mount -t sysfs -o ro sysfs /sys
+if [ ! -e /sys/fs/cgroup/cgroup.controllers ]; then
+    mount -t tmpfs tmpfs /sys/fs/cgroup
+    mkdir /sys/fs/cgroup/systemd
+    mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
+fi
+export container=lab PATH=/usr/sbin:/usr/bin:/sbin:/bin
+unset PYTHONPATH
+exec /lib/systemd/systemd --system --unit=vipu-server.service
+END
+unshare -mpC --fork --kill-child --propagation private bash -e /tmp/begin &
+first=$!
+until init=$(pgrep -P $first) && grep -q systemd /proc/$init/comm; do sleep 0.1; done
+there="nsenter -t $init -m -p -C env -u PYTHONPATH PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+until $there systemctl is-active --quiet vipu-server; do sleep 0.2; done
+"""
+_KILLED = """\
+$there kill -9 $pid
+until test "$($there systemctl show vipu-server -p NRestarts --value)" -ge 1; do sleep 0.2; done
+until $there systemctl is-active --quiet vipu-server; do sleep 0.2; done
+$there vipu list partitions 2>/dev/null | grep -c kept
+"""
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("debs", ["bookworm"], indirect=True)
+def test_systemd_itself_runs_the_units(debs: tuple[str, Path], tmp_path: Path) -> None:
+    """Under all that they say, system calls too; killed and started again. By this machine's own
+    systemd, which wants more of a kernel than the other tests."""
+    with Machine(release("oldest"), tmp_path, debs[1]) as machine:
+        machine.type(Block(_SYSTEMD, "..."))
+        machine.type(Block("$there vipu create partition kept --size 4 2>&1", "...\n...success.\n"))
+        machine.type(Block("pid=$($there systemctl show vipu-server -p MainPID --value)", ""))
+        held = "NoNewPrivs:...1\nSeccomp:...2\n"
+        machine.type(Block("$there grep -E '^(NoNew.*|Seccomp):' /proc/$pid/status", held))
+        inside = "$there nsenter -t $pid -m"
+        refused = "touch: ...: Read-only file system\n"
+        machine.type(Block(f"! {inside} touch /usr/x", refused))
+        machine.type(Block(f"! {inside} touch /etc/podwright/x", refused))
+        machine.type(Block(f"{inside} ls /dev/mem /home/. 2>&1 || true", "ls: ...\n/home/.:\n"))
+        machine.type(Block(_KILLED, "1\n"))
+        machine.type(Block("$there systemctl start vipu-agent@ag1", ""))
+        machine.type(Block("$there systemctl is-active vipu-agent@ag1", "active\n"))
+        machine.type(Block("$there systemctl stop vipu-server vipu-agent@ag1", ""))
+        ended = "Result=success\n\nResult=success\n"
+        machine.type(Block("$there systemctl show -p Result vipu-server vipu-agent@ag1", ended))
