@@ -50,6 +50,17 @@ def test_examples_run_as_they_stand(server: Server, tmp_path: Path, number: int)
             assert done.stdout == shown
 
 
+def test_options_that_stand_for_another_tools_are_there() -> None:
+    """Right of each table's line: poprun's."""
+    from podwright.launcher import OPTIONS
+
+    rows = re.findall(r"^\| .* \| (.*) \|$", PAGES[1].read_text(), re.MULTILINE)
+    codes = [code for row in rows for code in re.findall(r"`([^`]*)`", row)]
+    named = {name for code in codes for name in re.findall(r"(?<!\S)--[a-z-]+", code)}
+    assert len(named) > 10
+    assert named <= {option.name for option in OPTIONS}
+
+
 def test_links_lead_to_files_that_are_there() -> None:
     """Of the pages that Sphinx does not build; those that it does, it checks itself."""
     found = 0
