@@ -29,7 +29,7 @@ JOBS, TASKS = 300, 200
 ROUNDS = 2
 STARTS = 15
 #: Of plain Slurm's pace, at least.
-LOOSE, ARRAY = 0.45, 0.35
+LOOSE, ARRAY = 0.6, 0.5
 #: Seconds more for `srun`, where no burst buffer stands between.
 LATENCY = 0.3
 #: Times as long as beside the plain jobs, at most, for slurmctld to answer.

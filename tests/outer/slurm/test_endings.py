@@ -211,7 +211,8 @@ def node_killed(lab: NativeLab) -> str:
     lab.ok("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     state = lab.wait_over(job)[job].state
     lab.start_daemon(node)
-    lab.ok("scontrol", "update", f"nodename={node}", "state=resume")
+    lab.run("scontrol", "update", f"nodename={node}", "state=resume")  # unless it is back already
+    lab.wait_for_nodes()
     return state
 
 

@@ -142,6 +142,14 @@ def answers(lab: NativeLab) -> bool:
     return lab.run("scontrol", "ping").stdout.count("UP") == 1
 
 
+def test_parts_behind_one_without_devices_find_theirs(lab: NativeLab) -> None:
+    """Slurm hands the steps of all parts what the first one was handed."""
+    show = "srun --het-group=0,1 sh -c 'echo \"[$IPUOF_VIPU_API_PARTITION_ID]\"'"
+    job = lab.batch(show, "-n1", "-N1", ":", "-n1", "-N1", "--ipus=4")
+    assert lab.wait_over(job, job + 1)[job].state == "COMPLETED"
+    poll("its words", lambda: sorted(lab.output(job).split()) == ["[]", f"[slurm_{job + 1}]"])
+
+
 def nothing_begins(lab: NativeLab) -> None:
     """Nor does what srun asks for; and no node is the worse for it."""
     mark = lab.folder / "out" / "began-srun"

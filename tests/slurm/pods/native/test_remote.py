@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import socket
 from collections.abc import AsyncIterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ async def door() -> AsyncIterator[Door]:
     front = Front(made, Proofs(made.munge, {0, SLURM}))
     listener = socket.create_server(("127.0.0.1", 0))
     made.port = listener.getsockname()[1]
-    await front.start_remote(listener)
+    await front.start_remote(listener, f"127.0.0.1:{made.port}")
     yield made
     await front.finish(1)
 
@@ -152,12 +153,40 @@ def test_the_fake_is_as_strict_as_munge() -> None:
 
 
 async def test_whoever_asks_learns_which_service_is_active_and_nothing_else(door: Door) -> None:
-    assert await ask_role(f"127.0.0.1:{door.port}") is Role.STANDBY
+    assert (await door.raw(b"GET /slurm.v1/Role HTTP/1.0\r\n\r\n")).startswith("200")
     assert (await door.raw(b"GET /slurm.v1/State HTTP/1.0\r\n\r\n")).startswith("404")
     assert door.asked == []
 
 
 KEY = b"0123456789abcdef"
+
+
+async def test_only_slurms_own_user_is_believed_who_is_active(door: Door) -> None:
+    """An ordinary user who listens where a dead service did keeps nobody from taking over."""
+    proofs = Proofs(door.munge, {0, SLURM})
+    at = f"127.0.0.1:{door.port}"
+    assert await ask_role(at, proofs) is Role.STANDBY
+    with pytest.raises(HTTPException, match=f"the word of {at}"):
+        await ask_role(f"localhost:{door.port}", proofs)  # the answer of another, handed on
+    door.munge.uid = 1000
+    with pytest.raises(HTTPException, match="it is not Slurm's user who says so"):
+        await ask_role(at, proofs)
+
+
+@pytest.mark.parametrize("answers", [KEY, b"another key of ours"])
+async def test_without_munge_a_key_says_who_is_active(answers: bytes) -> None:
+    front = Front(Door(), KeyProofs(answers))
+    listener = socket.create_server(("127.0.0.1", 0))
+    at = f"127.0.0.1:{listener.getsockname()[1]}"
+    await front.start_remote(listener, at)
+    try:
+        if answers == KEY:
+            assert await ask_role(at, KeyProofs(KEY)) is Role.STANDBY
+        else:
+            with pytest.raises(HTTPException, match="not Slurm's user"):
+                await ask_role(at, KeyProofs(KEY))
+    finally:
+        await front.finish(1)
 
 
 async def test_without_munge_a_key_signs_the_whole_request_once() -> None:

@@ -42,6 +42,8 @@ enum { COUNT_MAX = 65536, EXIT_UNPROVEN = 75 };
 static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options, prove_all, is_batch;
+/* What this part of a heterogeneous job asked for itself. */
+static char part[16];
 
 /* Where the service is, what this step could say of its job, and why its tasks may not begin. */
 static struct doors doors;
@@ -200,6 +202,9 @@ static int read_job(uint32_t job)
 		}
 		if (one->admin_comment)
 			said = strstr(one->admin_comment, "podwright: ");
+		/* What job_submit wrote for a part of a heterogeneous job, before anything else. */
+		if (one->admin_comment && strncmp(one->admin_comment, "ipus=", 5) == 0)
+			read_word(one->admin_comment, "ipus=", part, sizeof part);
 	}
 	if (said && ask) {
 		read_word(said, "partition=", partitions, sizeof partitions);
@@ -211,11 +216,26 @@ static int read_job(uint32_t job)
 	return runs;
 }
 
-/* Was the job given devices, by all that this step can see? */
-static int has_devices(spank_t spank)
+/* What the step was handed over. The steps of a heterogeneous job's other parts have what its first
+ * part was: where that is nothing, slurmctld says what theirs is. False where it does not. */
+static int find_ipus(spank_t spank, uint32_t job)
 {
+	char size[16];
+
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		ipus[0] = '\0';
+	if (ask || (*ipus && strcmp(ipus, "0") != 0) ||
+	    spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS)
+		return 1;
+	read_job(job);
+	if (*part)
+		snprintf(ipus, sizeof ipus, "%s", part);
+	return *claim.restart != '\0';
+}
+
+/* Was the job given devices, by all that this step can see? */
+static int has_devices(void)
+{
 	return prove_all || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
 	       strstr(claim.licences, "podwright_");
 }
@@ -244,7 +264,12 @@ static void begin_step(spank_t spank)
 		return;
 	if (ask)
 		read_job(job);
-	if (doors.count == 0 || !has_devices(spank))
+	if (!find_ipus(spank, job)) {
+		snprintf(unproven, sizeof unproven,
+			 "podwright: slurmctld does not say whether job %u has devices", job);
+		return;
+	}
+	if (doors.count == 0 || !has_devices())
 		return;
 	/* Only a batch job starts more than once: what slurmctld says of this start is its own. */
 	if (!ask && step == SLURM_BATCH_SCRIPT)

@@ -59,10 +59,13 @@ class Bare:
     async def _end(self, job: Listed, *, hold: bool) -> None:
         slurm = self._service.slurm
         words = f"{job.head}it ran without its devices: its PrologSlurmctld did not end"
-        _log.warning("job %d runs and holds no devices: it is ended", job.job)
         await slurm.run("scontrol", "update", f"jobid={job.alone}", f"admincomment={words}")
         whole = str(job.het or job.job)
         said = await slurm.run("scontrol", "requeuehold" if hold else "requeue", whole)
+        became = "held" if hold else "back in the queue"
         if said.code:  # srun and salloc cannot start again by themselves
             await slurm.run("scancel", whole)
+            became = "cancelled"
+        start = f"job {job.job}" + (f", start {job.restart}" if job.restart else "")
+        _log.warning("%s ran without its devices: it is %s", start, became)
         self._service.figures.bare += 1

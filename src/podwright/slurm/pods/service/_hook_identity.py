@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import secrets
 import stat
 import time
 from collections.abc import Callable, Collection
@@ -19,6 +20,8 @@ from podwright.http import Reply
 
 #: Seconds that the clocks of two hosts may differ; MUNGE's own.
 CLOCKS_S: Final = 300.0
+#: The header of an answer's signature.
+WORD: Final = b"authentication-info"
 _LEAST: Final = 16
 _TIDY_S: Final = 30.0
 
@@ -38,6 +41,14 @@ class HookIdentity(Protocol):
         that nobody else can let a job begin. shown: the request's Authorization."""
         ...
 
+    async def shown(self, path: str) -> str:
+        """The Authorization of a request of ours without a body. Raises MungeError."""
+        ...
+
+    async def believes(self, reply: Reply, shown: str) -> bool:
+        """Did one of us sign this answer to the request that showed this? Raises MungeError."""
+        ...
+
 
 class Proofs:
     """By MUNGE. uids: root and Slurm's user. The credential's payload is the body."""
@@ -47,15 +58,21 @@ class Proofs:
 
     async def signed(self, reply: Reply, shown: str) -> Reply:
         """By a credential of ours. Without MUNGE: as it is, and it counts for nothing."""
-        credential = shown.partition(" ")[2].strip()
-        assert isinstance(reply.body, bytes)
-        said = f"{reply.status}\n{credential}\n".encode() + reply.body
         try:
-            ours = await asyncio.to_thread(self._munge.encode, said)
+            ours = await asyncio.to_thread(self._munge.encode, _said(reply, shown))
         except MungeError:
             return reply
-        word = (b"authentication-info", f"MUNGE {ours}".encode())
+        word = (WORD, f"MUNGE {ours}".encode())
         return reply._replace(headers=(*reply.headers, word))
+
+    async def shown(self, path: str) -> str:
+        """See HookIdentity."""
+        return f"MUNGE {await asyncio.to_thread(self._munge.encode, path.encode())}"
+
+    async def believes(self, reply: Reply, shown: str) -> bool:
+        """See HookIdentity."""
+        proven = await asyncio.to_thread(self._munge.decode, _word(reply))
+        return proven.uid in self._uids and proven.payload == _said(reply, shown)
 
     async def problem(self, shown: str, path: str, body: bytes) -> str:
         """See HookIdentity."""
@@ -107,11 +124,31 @@ class KeyProofs:
 
     async def signed(self, reply: Reply, shown: str) -> Reply:
         """By the key."""
-        credential = shown.partition(" ")[2].strip()
-        assert isinstance(reply.body, bytes)
-        said = f"{reply.status}\n{credential}\n".encode() + reply.body
-        word = (b"authentication-info", f"Podwright {_mac(self._key, said)}".encode())
+        mac = _mac(self._key, _said(reply, shown))
+        word = (WORD, f"Podwright {mac}".encode())
         return reply._replace(headers=(*reply.headers, word))
+
+    async def shown(self, path: str) -> str:
+        """See HookIdentity."""
+        at, nonce = f"{self._clock():.0f}", secrets.token_hex(16)
+        return f"Podwright {at} {nonce} {sign(self._key, at, nonce, path, b'')}"
+
+    async def believes(self, reply: Reply, shown: str) -> bool:
+        """See HookIdentity."""
+        mac = _mac(self._key, _said(reply, shown))
+        return hmac.compare_digest(_word(reply).encode(), mac.encode())
+
+
+def _said(reply: Reply, shown: str) -> bytes:
+    """What is signed of an answer: its status, the request's credential, and what it says."""
+    assert isinstance(reply.body, bytes)
+    return f"{reply.status}\n{shown.partition(' ')[2].strip()}\n".encode() + reply.body
+
+
+def _word(reply: Reply) -> str:
+    """The signature that came with an answer; empty: none."""
+    found = next((text for name, text in reply.headers if name == WORD), b"")
+    return found.decode("latin-1").partition(" ")[2].strip()
 
 
 def _mac(key: bytes, said: bytes) -> str:

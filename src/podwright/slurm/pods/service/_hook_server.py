@@ -80,13 +80,15 @@ class Front:
             "/slurm.v1/StepBegins": answers.proves,
         }
         self._servers: list[HttpServer] = []
+        self._at = ""
 
     async def start(self, listener: socket.socket) -> None:
         """Answer those who come by a Unix socket."""
         await self._start(listener, self._local, LOCAL)
 
-    async def start_remote(self, listener: socket.socket) -> None:
-        """Answer those over TCP who prove themselves."""
+    async def start_remote(self, listener: socket.socket, at: str = "") -> None:
+        """Answer those over TCP who prove themselves. at: the address by which others know us."""
+        self._at = at
         await self._start(listener, self._remote, REMOTE)
 
     async def finish(self, seconds: float) -> None:
@@ -111,12 +113,15 @@ class Front:
         return await self._answer(request, None)
 
     async def _remote(self, request: HttpRequest) -> Reply:
-        if (request.method, request.path) == ("GET", ROLE):
-            return _said(200, f"{self._answers.role()}\n")
-        reply = await self._answer(request, self._proofs)
-        if self._proofs is None:
+        shown = request.header("authorization")
+        asks_role = (request.method, request.path) == ("GET", ROLE)
+        if asks_role:  # with whose word it is: one that is handed on is not believed
+            reply = _said(200, f"{self._answers.role()} {self._at}\n")
+        else:
+            reply = await self._answer(request, self._proofs)
+        if self._proofs is None or (asks_role and not shown):
             return reply
-        return await self._proofs.signed(reply, request.header("authorization"))
+        return await self._proofs.signed(reply, shown)
 
     async def _answer(self, request: HttpRequest, proofs: HookIdentity | None) -> Reply:
         handler = self._methods.get(request.path)

@@ -8,6 +8,7 @@ import logging
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.pods.service._server_address import reach
-from podwright.slurm.pods.service._standby import Peers, Role
+from podwright.slurm.pods.service._standby import Peers, Role, ask_role
 from podwright.slurm.pods.service._work import Make, Work, native_work
 from podwright.slurm.site.commands import SlurmCommands
 
@@ -70,7 +71,10 @@ async def serve(
         if site.metrics:
             await metrics.start(*host_port(site.metrics, "serve metrics"))
         if len(site.doors) > 1:
-            post.peers = Peers(site.doors, await doors.open(post), time.monotonic)
+            place = await doors.open(post)
+            assert doors.proven is not None
+            ask = partial(ask_role, identity=doors.proven)
+            post.peers = Peers(site.doors, place, time.monotonic, ask)
             ready()
             ready = _nothing
         while await _first(stop, *_until(post.peers, Role.ACTIVE)):
@@ -123,19 +127,20 @@ class Doors:
     def __init__(self, site: Site) -> None:
         self.path = Path(site.socket)
         self.opened = False
+        self.proven: HookIdentity | None = None  # who comes over TCP
         self._site = site
         self._front: Front | None = None
 
     async def open(self, post: Post) -> int:
         """Let them in. The place of our address in the site's list. Raises Unavailable."""
         site = self._site
-        proven = proofs(site) if site.doors else None
-        self._front = Front(post, proven, callers(site))
+        self.proven = proofs(site) if site.doors else None
+        self._front = Front(post, self.proven, callers(site))
         place, far = listen_far(site.doors) if site.doors else (0, None)
         await self._front.start(listen(self.path, slurm_uid(site)))
         _log.info("listens at %s", self.path)
         if far is not None:
-            await self._front.start_remote(far)
+            await self._front.start_remote(far, site.doors[place])
             _log.info("listens for those who prove themselves at %s", site.doors[place])
         self.opened = True
         return place

@@ -17,10 +17,16 @@ import http.client
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
+from podwright.hosts import MungeError
+from podwright.http import Reply
+from podwright.slurm.pods.service._hook_identity import WORD, HookIdentity
+
 #: Seconds between two questions, and after which one that does not answer counts as gone.
 ASK_S: Final = 0.5
 SILENT_S: Final = 3.0
 _TIMEOUT_S: Final = 1.5
+#: Bytes of an answer that are read.
+LONGEST_ROLE: Final = 512
 PATH: Final = "/slurm.v1/Role"
 
 
@@ -55,11 +61,11 @@ class Peers:
         addresses: Sequence[str],
         place: int,
         clock: Callable[[], float],
-        ask: Callable[[str], Awaitable[Role]] | None = None,
+        ask: Callable[[str], Awaitable[Role]],
     ) -> None:
         self.role = Role.STANDBY
         self._addresses, self._place, self._clock = addresses, place, clock
-        self._ask = ask or ask_role
+        self._ask = ask
         others = [at for at in range(len(addresses)) if at != place]
         self._said = dict.fromkeys(others, Role.UNKNOWN)
         self._heard = dict.fromkeys(others, clock())
@@ -84,23 +90,34 @@ class Peers:
         try:
             self._said[at] = await self._ask(self._addresses[at])
             self._heard[at] = self._clock()
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException, MungeError) as error:
+            if isinstance(error, MungeError) and error.absent:
+                return  # we cannot ask anybody: that says nothing of them
             if self._clock() - self._heard[at] >= SILENT_S:
                 self._said[at] = Role.GONE
 
 
-async def ask_role(address: str) -> Role:
-    """What the service at HOST:PORT says it is. Raises OSError, HTTPException."""
-    return await asyncio.to_thread(_asked, address)
+async def ask_role(address: str, identity: HookIdentity) -> Role:
+    """What the service at HOST:PORT says it is. Raises OSError, HTTPException, MungeError."""
+    shown = await identity.shown(PATH)
+    reply = await asyncio.to_thread(_asked, address, shown)
+    if not await identity.believes(reply, shown):
+        raise http.client.HTTPException(f"{address}: it is not Slurm's user who says so")
+    assert isinstance(reply.body, bytes)
+    role, _, at = reply.body.decode(errors="replace").strip().partition(" ")
+    if at != address:  # somebody there hands on what another says
+        raise http.client.HTTPException(f"{address}: the word of {at}")
+    try:
+        return Role(role)
+    except ValueError:
+        raise http.client.HTTPException(f"{address}: {role} is no role") from None
 
 
-def _asked(address: str) -> Role:
+def _asked(address: str, shown: str) -> Reply:
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_TIMEOUT_S)
     with contextlib.closing(connection):
-        connection.request("GET", PATH)
-        said = connection.getresponse().read(64).decode(errors="replace").strip()
-    try:
-        return Role(said)
-    except ValueError:
-        raise http.client.HTTPException(f"{address} is no service of ours: {said}") from None
+        connection.request("GET", PATH, headers={"Authorization": shown})
+        answer = connection.getresponse()
+        word = answer.getheader("Authentication-Info", "").encode("latin-1", "replace")
+        return Reply(answer.status, answer.read(LONGEST_ROLE), headers=((WORD, word),))
