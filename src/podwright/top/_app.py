@@ -1,0 +1,308 @@
+"""The screen of `podwright top`: the pod above, a table below, keys at the bottom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
+
+from podwright.errors import PodwrightError
+from podwright.page import Snapshot
+from podwright.top._picture import draw, legend, letters
+from podwright.top._rows import TABS, facts, held_by, rows
+
+#: A look that took t seconds is followed by a pause of at least this many times t.
+_SHARE = 10.0
+
+
+class PodFeed(Protocol):
+    """As `Feed`."""
+
+    def look(self) -> Snapshot:
+        """All that there is to see."""
+
+    def explain(self, name: str) -> list[str]:
+        """Why something stands as it does."""
+
+    def drain(self, machine: str) -> None:
+        """Let a machine take nothing new."""
+
+    def resume(self, machine: str) -> None:
+        """Let it serve again."""
+
+
+class _Words(ModalScreen[bool]):
+    """Text in front of all, and a question where there is one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "Yes", show=False),
+        Binding("n,escape,enter,q,x", "answer(False)", "No", show=False),
+    ]
+
+    def __init__(self, lines: list[str], ask: bool = False) -> None:
+        super().__init__()
+        self._lines, self._ask = lines, ask
+
+    def compose(self) -> ComposeResult:
+        last = "y: yes   n: no" if self._ask else "Esc: back"
+        text = Text("\n".join([*self._lines, "", last]))
+        with VerticalScroll(id="words"):
+            yield Static(text)
+
+    def action_answer(self, answer: bool) -> None:
+        """Close with it."""
+        self.dismiss(answer if self._ask else False)
+
+    def on_click(self) -> None:
+        """Text alone goes by a click, too."""
+        if not self._ask:
+            self.dismiss(False)
+
+
+class TopApp(App[None]):
+    """title: of the first line. every: seconds between two looks."""
+
+    CSS = """
+    #title { height: 1; background: $primary-darken-2; color: $text; }
+    #pod { height: auto; max-height: 40%; }
+    #legend { height: 1; color: $text-muted; }
+    #filter { display: none; height: 1; border: none; padding: 0; }
+    DataTable { height: 1fr; }
+    _Words { align: center middle; }
+    #words { width: 80%; height: auto; max-height: 80%; border: round $primary; padding: 0 1;
+             background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(n + 1), f"tab({n})", tab.name, show=False) for n, tab in enumerate(TABS)),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("s", "sort", "Sort"),
+        Binding("x,enter", "explain", "Explain", key_display="x", priority=False),
+        Binding("d", "drain", "Drain"),
+        Binding("r", "resume", "Resume"),
+        Binding("escape", "unfilter", "All", show=False),
+        Binding("q,ctrl+c", "quit", "Quit", key_display="q", priority=True),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(
+        self,
+        feed: PodFeed,
+        title: str,
+        every: float = 1.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self._feed, self._title, self._every, self._now = feed, title, every, now
+        self.snapshot: Snapshot = {}
+        self.tab = 0
+        self.order = [(tab.sort, tab.down) for tab in TABS]
+        self._filter = ""
+        self._problem = ""
+        self._drawn: tuple[object, ...] = ()
+        self._listed: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """The widgets, from above."""
+        yield Static(id="title")
+        with Vertical():
+            with VerticalScroll(id="pod"):
+                yield Static(id="devices")
+            yield Static(id="legend")
+            yield Tabs(*(Tab(f"{n + 1} {tab.name}", id=f"t{n}") for n, tab in enumerate(TABS)))
+            yield Input(placeholder="words that rows must have; -word: must not", id="filter")
+            yield DataTable(cursor_type="row", zebra_stripes=True)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.query_one("#title", Static).update(self._title)
+        self.query_one("#pod").can_focus = False
+        self.query_one(Tabs).can_focus = False
+        self.query_one(DataTable).focus()
+        self._look()
+
+    @work(thread=True, exclusive=True, group="look")
+    def _look(self) -> None:
+        begun = time.monotonic()
+        try:
+            seen, problem = self._feed.look(), ""
+        except PodwrightError as error:
+            seen, problem = {}, error.problem
+        took = time.monotonic() - begun
+        self.call_from_thread(self._show, seen, problem, max(self._every, _SHARE * took))
+
+    def _show(self, seen: Snapshot, problem: str, pause: float) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            away = f"{self._title}   {problem}" if problem else self._title
+            self.query_one("#title", Static).update(Text(away, style="bold red" if problem else ""))
+        if not problem and seen != self.snapshot:
+            self.snapshot = seen
+        self.refresh_rows()
+        self.set_timer(pause, self._look)
+
+    def on_resize(self) -> None:
+        """Another width folds the pod otherwise."""
+        self.refresh_rows()
+
+    def refresh_rows(self) -> None:
+        """Draw what is known; what is the same is not sent again, since lines may be slow."""
+        self._fill()
+        width = max(self.size.width - 16, 16)
+        if (width, self.snapshot) == self._drawn:
+            return
+        self._drawn = (width, self.snapshot)
+        text = Text()
+        for domain in draw(self.snapshot, width):
+            text.append(f"{domain.name:>6} ", "dim")
+            for cell in domain.cells:
+                text.append(cell.letter, cell.style)
+            text.append(f" {domain.free}/{domain.size}\n", "dim")
+        text.rstrip()
+        self.query_one("#devices", Static).update(text)
+        self.query_one("#legend", Static).update(legend(self.snapshot))
+
+    def _fill(self) -> None:
+        table: DataTable[Any] = self.query_one(DataTable)
+        tab, (sort, down) = TABS[self.tab], self.order[self.tab]
+        found = rows(tab, self.snapshot, self._now(), words=self._filter, sort=sort, down=down)
+        marks = letters(self.snapshot) if tab.name == "Partitions" else {}
+        listed = (self.tab, sort, down, found, marks)
+        if listed == self._listed:
+            return
+        same = bool(self._listed) and self._listed[0] == self.tab
+        self._listed = listed
+        key, scroll = self._selected() if same else "", table.scroll_y
+        table.clear(columns=True)
+        for n, (heading, _) in enumerate(tab.columns):
+            arrow = ("▼" if down else "▲") if n == sort else ""
+            table.add_column(f"{heading}{arrow}", key=str(n))
+        for name, values in found:
+            cells = [Text(str(value)) for value in values]
+            if name in marks:
+                cells[0] = Text(marks[name].letter, marks[name].style)
+            table.add_row(*cells, key=name)
+        names = [name for name, _ in found]
+        if key in names:
+            table.move_cursor(row=names.index(key), animate=False, scroll=False)
+            table.scroll_y = scroll
+
+    def _selected(self) -> str:
+        table: DataTable[Any] = self.query_one(DataTable)
+        if not table.row_count:
+            return ""
+        return str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value or "")
+
+    def _item(self, key: str) -> Mapping[str, Any]:
+        for topic in TABS[self.tab].topics:
+            item = self.snapshot.get(topic, {}).get(key)
+            if isinstance(item, Mapping):
+                return item
+        return {}
+
+    def action_tab(self, number: int) -> None:
+        """Another table."""
+        self.query_one(Tabs).active = f"t{number}"
+
+    def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
+        """By a key or the mouse."""
+        number = int(str(event.tab.id)[1:])
+        if number != self.tab:
+            self.tab = number
+            self._fill()
+
+    def action_sort(self) -> None:
+        """By the next column."""
+        sort, _ = self.order[self.tab]
+        self.order[self.tab] = ((sort + 1) % len(TABS[self.tab].columns), False)
+        self._fill()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """By the mouse: this column, and then the other way round."""
+        number = int(str(event.column_key.value))
+        sort, down = self.order[self.tab]
+        self.order[self.tab] = (number, not down if number == sort else False)
+        self._fill()
+
+    def action_filter(self) -> None:
+        """Type words."""
+        field = self.query_one("#filter", Input)
+        field.display = True
+        field.focus()
+
+    def action_unfilter(self) -> None:
+        """All rows again."""
+        field = self.query_one("#filter", Input)
+        field.value, field.display = "", False
+        self.query_one(DataTable).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Rows follow each letter."""
+        self._filter = event.value
+        self._fill()
+
+    def on_input_submitted(self) -> None:
+        """Back to the rows; the words stay."""
+        self.query_one(DataTable).focus()
+
+    def on_data_table_row_selected(self) -> None:
+        """Enter, or a second click."""
+        self.action_explain()
+
+    def action_explain(self) -> None:
+        """How the row's partition or waiter stands; all facts of anything else."""
+        key = self._selected()
+        if key:
+            self._explain(key, facts(key, self._item(key)))
+
+    @work(thread=True, group="act")
+    def _explain(self, key: str, known: list[str]) -> None:
+        told: list[str] = []
+        if TABS[self.tab].name in ("Partitions", "Line") and "/" not in key:
+            try:
+                told = ["", *self._feed.explain(key)]
+            except PodwrightError as error:
+                told = ["", error.problem]
+        self.call_from_thread(self.push_screen, _Words([*known, *told]))
+
+    def action_drain(self) -> None:
+        """Ask, and let the row's machine take nothing new."""
+        if name := self._machine():
+            held = held_by(self.snapshot, name)
+            stay = f"On it: {', '.join(held)}: they go on." if held else "Nothing lies on it."
+            lines = [f"Drain {name}? It takes nothing new.", stay]
+            self.push_screen(_Words(lines, ask=True), lambda yes: self._acts("drain", name, yes))
+
+    def action_resume(self) -> None:
+        """Ask, and let the row's machine serve again."""
+        if name := self._machine():
+            lines = [f"Let {name} serve again?"]
+            self.push_screen(_Words(lines, ask=True), lambda yes: self._acts("resume", name, yes))
+
+    def _machine(self) -> str:
+        if TABS[self.tab].name != "Machines":
+            self.notify("Machines are drained and resumed: key 3 shows them.")
+            return ""
+        return self._selected()
+
+    def _acts(self, what: str, name: str, yes: bool | None) -> None:
+        if yes:
+            self._act(what, name)
+
+    @work(thread=True, group="act")
+    def _act(self, what: str, name: str) -> None:
+        try:
+            (self._feed.drain if what == "drain" else self._feed.resume)(name)
+        except PodwrightError as error:
+            self.call_from_thread(self.notify, str(error), severity="error")
+        else:
+            self.call_from_thread(self.notify, f"{name}: {what} is done.")
+            self.call_from_thread(self._look)

@@ -1,0 +1,94 @@
+"""A pod drawn in letters: a line for each link domain, a letter for each device. Pure.
+
+Each partition has a letter and a colour of its own, so nobody needs to tell colours apart.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from podwright.page import Snapshot
+
+#: Device states that are not a partition's, and how they are drawn.
+_STATES = {"FREE": ("·", ""), "DRAINED": ("d", "yellow"), "DOWN": ("!", "red bold")}
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase.replace("d", "")
+_COLOURS = ("cyan", "green", "magenta", "blue", "bright_yellow", "bright_cyan", "bright_magenta")
+
+
+class Cell(NamedTuple):
+    """A device, or several of them where a domain is folded. style: as Rich takes it."""
+
+    letter: str
+    style: str
+
+
+class Domain(NamedTuple):
+    """A link domain. free: devices."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    free: int
+    size: int
+
+
+def letters(snapshot: Snapshot) -> dict[str, Cell]:
+    """The letter and colour of each partition: by age, so that they stay while others go."""
+    made = sorted(snapshot.get("partitions", {}).items(), key=lambda item: _since(item[1], item[0]))
+    return {
+        name: Cell(_LETTERS[n % len(_LETTERS)], _COLOURS[n % len(_COLOURS)])
+        for n, (name, _) in enumerate(made)
+    }
+
+
+def _since(partition: object, name: str) -> tuple[float, str]:
+    created = partition.get("created", 0) if isinstance(partition, Mapping) else 0
+    return float(created), name
+
+
+def draw(snapshot: Snapshot, width: int) -> list[Domain]:
+    """The link domains in order, each in at most so many columns."""
+    marks = letters(snapshot)
+    inside: dict[tuple[str, int], list[tuple[int, Cell]]] = {}
+    for where, row in snapshot.get("devices", {}).items():
+        cluster, domain, offset = where.rsplit("/", 2)
+        assert isinstance(row, tuple | list)
+        _, _, state, partition, *_ = row
+        cell = marks.get(str(partition)) if partition else None
+        if cell is None or state == "DOWN":
+            cell = Cell(*_STATES.get(str(state), ("?" if state != "RESERVED" else "r", "dim")))
+        inside.setdefault((cluster, int(domain)), []).append((int(offset), cell))
+    out = []
+    several = len({cluster for cluster, _ in inside}) > 1
+    for (cluster, number), devices in sorted(inside.items()):
+        cells = [cell for _, cell in sorted(devices, key=lambda one: one[0])]
+        free = sum(cell.letter == "·" for cell in cells)
+        name = f"{cluster}/{number}" if several else str(number)
+        out.append(Domain(name, tuple(_folded(cells, max(width, 1))), free, len(cells)))
+    return out
+
+
+def _folded(cells: list[Cell], width: int) -> list[Cell]:
+    """What is most in each group; a failure is always seen."""
+    each = -(-len(cells) // width)
+    if each <= 1:
+        return cells
+    out = []
+    for at in range(0, len(cells), each):
+        group = cells[at : at + each]
+        bad = [cell for cell in group if cell.letter == "!"]
+        out.append(bad[0] if bad else Counter(group).most_common(1)[0][0])
+    return out
+
+
+def legend(snapshot: Snapshot) -> str:
+    """What the other letters mean, and which sizes still fit."""
+    parts = ["· free", "d drained", "! down", "r kept"]
+    for cluster, found in snapshot.get("fragments", {}).items():
+        assert isinstance(found, Mapping)
+        fit = [size for size, count, _ in found["sizes"] if count]
+        several = f"{cluster}: " if len(snapshot.get("fragments", {})) > 1 else ""
+        parts.append(f"{several}{found['free']} free, largest {max(fit, default=0)}")
+    return "  ".join(parts)

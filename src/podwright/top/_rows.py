@@ -1,0 +1,178 @@
+"""The tables of `top`: rows of a snapshot, filtered and sorted. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from podwright.page import Snapshot
+
+Item = Mapping[str, Any]
+
+
+class Tab(NamedTuple):
+    """A table. topics: whose items are its rows. columns: heading, and value of an item by its key
+    and the time in seconds since 1970. sort: the column that it is sorted by at first. down:
+    largest first."""
+
+    name: str
+    topics: tuple[str, ...]
+    columns: tuple[tuple[str, Callable[[str, Item, float], Any]], ...]
+    sort: int = 0
+    down: bool = False
+
+
+def _get(name: str) -> Callable[[str, Item, float], Any]:
+    return lambda _, item, now: item.get(name) or ""
+
+
+def _key(key: str, _: Item, __: float) -> str:
+    return key
+
+
+def _until(_: str, item: Item, now: float) -> str:
+    until = item.get("until") or 0
+    return span(until - now) if until else ""
+
+
+def _since(_: str, item: Item, now: float) -> str:
+    return span(now - (item.get("since") or now))
+
+
+def _starts(_: str, item: Item, now: float) -> str:
+    return time.strftime("%H:%M", time.localtime(item["starts"])) if item.get("starts") else ""
+
+
+def _at(_: str, item: Item, __: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(item["at"]))
+
+
+def _who(_: str, item: Item, __: float) -> str:
+    return str(item.get("owner") or item.get("scheduler") or "")
+
+
+TABS = (
+    Tab(
+        "Partitions",
+        ("partitions",),
+        (
+            ("", lambda key, item, now: ""),
+            ("Partition", _key),
+            ("Size", _get("size")),
+            ("State", _get("state")),
+            ("Owner", _who),
+            ("Job", _get("job")),
+            ("Ends in", _until),
+        ),
+        sort=1,
+    ),
+    Tab(
+        "Line",
+        ("waiters", "jobs"),
+        (
+            ("Place", _get("place")),
+            ("Who waits", _key),
+            ("Owner", _who),
+            ("Asked", _get("asked")),
+            ("Waits", _since),
+            ("Starts", _starts),
+            ("Needs", _get("needs")),
+        ),
+    ),
+    Tab(
+        "Machines",
+        ("machines",),
+        (
+            ("Machine", _key),
+            ("Cluster", _get("cluster")),
+            ("State", _get("state")),
+            ("Why", _get("reason")),
+            ("Host", _get("host")),
+        ),
+    ),
+    Tab(
+        "Events",
+        ("events",),
+        (
+            ("Time", _at),
+            ("No.", lambda key, item, now: int(key)),
+            ("Who", _get("who")),
+            ("What", _get("what")),
+            ("About", _get("about")),
+            ("Outcome", _get("outcome")),
+        ),
+        sort=1,
+        down=True,
+    ),
+)
+
+
+def rows(
+    tab: Tab, snapshot: Snapshot, now: float, *, words: str = "", sort: int = 0, down: bool = False
+) -> list[tuple[str, tuple[Any, ...]]]:
+    """Key and values of each row. words: all of them must stand in a row; `alice -ACTIVE` leaves
+    out what has a word behind a minus."""
+    found = []
+    for topic in tab.topics:
+        for key, item in snapshot.get(topic, {}).items():
+            assert isinstance(item, Mapping)
+            values = tuple(value(key, item, now) for _, value in tab.columns)
+            if _matches(values, words):
+                found.append((key, values))
+    found.sort(key=lambda row: (_order(row[1][sort]), row[0]), reverse=down)
+    return found
+
+
+def _matches(values: tuple[Any, ...], words: str) -> bool:
+    text = " ".join(map(str, values)).lower()
+    return all(
+        word[1:] not in text if word.startswith("-") and word[1:] else word in text
+        for word in words.lower().split()
+    )
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    """Numbers before words, each among themselves."""
+    if isinstance(value, int | float):
+        return 0, float(value), ""
+    return 1, 0.0, str(value).lower()
+
+
+def span(seconds: float) -> str:
+    """`45s`, `12m`, `3h05`, `4d`."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}"
+    return f"{whole // 86400}d"
+
+
+_TIMES = ("since", "created", "until", "starts", "at")
+
+
+def facts(key: str, item: Item) -> list[str]:
+    """All that is known of an item, a line each."""
+    known = [(name, value) for name, value in item.items() if value not in ("", None, [], 0)]
+    return [
+        key,
+        *(f"{name}: {_moment(value) if name in _TIMES else value}" for name, value in known),
+    ]
+
+
+def _moment(value: Any) -> str:
+    return datetime.fromtimestamp(float(value), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def held_by(snapshot: Snapshot, machine: str) -> list[str]:
+    """The partitions that lie on a machine."""
+    found: dict[str, None] = {}
+    for row in snapshot.get("devices", {}).values():
+        assert isinstance(row, tuple | list)
+        if row[0] == machine and row[3]:
+            found[str(row[3])] = None
+    return list(found)

@@ -1,0 +1,64 @@
+"""What `top` draws and lists, without a screen."""
+
+from __future__ import annotations
+
+from podwright.top import TABS, draw, legend, rows
+from podwright.top._picture import Cell
+from podwright.top._rows import held_by, span
+from tests.top.pod import NOW, snapshot
+
+
+def drawn(width: int = 64, **shape: int) -> list[str]:
+    found = draw(snapshot(**shape), width)
+    return [f"{d.name} {''.join(c.letter for c in d.cells)} {d.free}/{d.size}" for d in found]
+
+
+def test_each_partition_has_a_letter_and_a_failure_is_seen() -> None:
+    assert drawn() == ["0 AAAABBBB········ 8/16", "1 ············!!!! 12/16"]
+    assert legend(snapshot()) == "· free  d drained  ! down  r kept  20 free, largest 8"
+
+
+def test_a_wide_domain_is_folded_and_still_shows_its_failure() -> None:
+    first, second = drawn(width=4)
+    assert first == "0 AB·· 8/16"
+    assert second == "1 ···! 12/16"
+    large = snapshot(domains=1, size=64)
+    large["devices"]["c0/0/63"] = ("m15", 3, "DOWN", "", "a0")
+    (domain,) = draw(large, 8)
+    assert domain.cells[-1] == Cell("!", "red bold")
+
+
+def test_letters_stay_while_others_go() -> None:
+    seen = snapshot()
+    before = {name: values[0] for name, values in rows(TABS[0], seen, NOW)}
+    seen["partitions"]["later"] = {**seen["partitions"]["eval"], "created": 30}
+    assert set(before) < {name for name, _ in rows(TABS[0], seen, NOW)}
+    assert "".join(c.letter for c in draw(seen, 64)[0].cells).startswith("AAAABBBB")
+
+
+def test_rows_are_filtered_and_sorted() -> None:
+    partitions = TABS[0]
+    by_owner = rows(partitions, snapshot(), NOW, sort=4)
+    assert [key for key, _ in by_owner] == ["train", "eval"]
+    assert [key for key, _ in rows(partitions, snapshot(), NOW, sort=4, down=True)] == [
+        *("eval", "train")
+    ]
+    assert [key for key, _ in rows(partitions, snapshot(), NOW, words="alice active")] == ["train"]
+    assert [key for key, _ in rows(partitions, snapshot(), NOW, words="-alice")] == ["eval"]
+    (waiter,) = rows(TABS[1], snapshot(), NOW)
+    assert waiter[1] == (1, "w1", "carol", "16 devices", "1m", "", "eval to end")
+
+
+def test_events_are_the_newest_first() -> None:
+    tab = TABS[3]
+    found = rows(tab, snapshot(), NOW, sort=tab.sort, down=tab.down)
+    assert [key for key, _ in found] == ["2", "1", "0"]
+
+
+def test_what_lies_on_a_machine() -> None:
+    assert held_by(snapshot(), "m0") == ["train"]
+    assert held_by(snapshot(), "m7") == []
+
+
+def test_spans() -> None:
+    assert [span(s) for s in (-1, 59, 60, 3700, 200000)] == ["0s", "59s", "1m", "1h01", "2d"]
