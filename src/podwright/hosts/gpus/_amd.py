@@ -145,12 +145,30 @@ class AmdSmi:
             load=_number(activity.get("gfx_activity")),
             memory=used,
             watts=_number(power.get("current_socket_power")),
+            celsius=self._celsius(handle),
         )
+
+    def _celsius(self, handle: Any) -> int | None:
+        """At its hottest point, which is what its clocks are held down by; else at its edge."""
+        lib = self._lib
+        for sensor in (lib.AmdSmiTemperatureType.HOTSPOT, lib.AmdSmiTemperatureType.EDGE):
+            now = lib.AmdSmiTemperatureMetric.CURRENT
+            found = _number(self._try(lib.amdsmi_get_temp_metric, handle, sensor, now))
+            if found is not None:
+                return found
+        return None
 
     def condition(self, index: int) -> Condition:
         """See `Library.condition`."""
         said = self._try(self._lib.amdsmi_get_gpu_vbios_info, self._handles[index]) or {}
-        return Condition(firmware=str(said.get("version", "")))
+        return Condition(firmware=str(said.get("version", "")), nvlinks=self._xgmi(index))
+
+    def _xgmi(self, index: int) -> tuple[bool, ...]:
+        """Whether each Infinity Fabric link is up; those that are switched off are not counted.
+        Older packages cannot tell."""
+        ask = getattr(self._lib, "amdsmi_get_gpu_xgmi_link_status", None)
+        said = self._try(ask, self._handles[index]) if ask else None
+        return tuple(state == "U" for state in (said or {}).get("status", ()) if state != "X")
 
     def _must(self, call: Callable[..., _T], *arguments: Any) -> _T:
         try:

@@ -13,6 +13,8 @@ What it has is described in a TOML file, as for NVIDIA's (`_standin`):
     index = 3
     ecc_uncorrected = 1
     bad_pages = "pending"
+    celsius = 95              # at its hottest point
+    xgmi_links = "UUDUUUU"    # up, down, X: switched off
     lost = false
     processes = [{ pid = 4711, memory = 512 }]
 """
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from types import SimpleNamespace
 from typing import Any
 
 #: Names such a file.
@@ -35,6 +38,8 @@ class AmdStandIn:
     """The package: handles are numbers."""
 
     AmdSmiException = AmdStandInError
+    AmdSmiTemperatureType = SimpleNamespace(EDGE=0, HOTSPOT=1)
+    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT=0)
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -125,3 +130,13 @@ class AmdStandIn:
 
     def amdsmi_get_power_info(self, handle: int) -> dict[str, Any]:
         return {"current_socket_power": self._one(handle).get("watts", "N/A")}
+
+    def amdsmi_get_temp_metric(self, handle: int, sensor: int, metric: int) -> int:
+        one = self._one(handle)
+        if sensor != self.AmdSmiTemperatureType.HOTSPOT or "celsius" not in one:
+            raise AmdStandInError("Error code: 2 | AMDSMI_STATUS_NOT_SUPPORTED")
+        return int(one["celsius"])
+
+    def amdsmi_get_gpu_xgmi_link_status(self, handle: int) -> dict[str, Any]:
+        states = list(self._one(handle).get("xgmi_links", ""))
+        return {"total_links": len(states), "status": states}

@@ -122,6 +122,29 @@ def test_xids_of_the_kernels_log(node: Node) -> None:
     assert [str(finding) for finding in rest] == ["GPU at 0000:f0:00.0 XID 79", "GPU 4 XID 13"]
 
 
+def test_sxids_of_nvswitches(node: Node) -> None:
+    """Lines as NVIDIA's driver writes them."""
+    before = (
+        "3,9,1000000,-;nvidia-nvswitch2: SXid (PCI:0000:c4:00.0): 20034, Fatal, Link 27 LTSSM\n"
+        "6,11,3000000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.124.06\n"
+    )
+    after = (
+        "3,12,4000000,-;nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM"
+        " Fault Up\n"
+        "3,13,4100000,-;nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Severity 5 Engine"
+        " instance 28 Sub-engine instance 00\n"
+        "4,14,5000000,-;nvidia-nvswitch3: SXid (PCI:0000:c5:00.0): 19084, Non-fatal, Link 10 AN1"
+        " Heartbeat Timeout Error (First)\n"
+    )
+    node.file("dev/kmsg", before)
+    assert node.found() == []
+    node.file("dev/kmsg", before + after)
+    assert node.found() == [
+        "fail switches: NVSwitch 0 SXid 20034 Link 28 LTSSM Fault Up",
+        "warn switches: NVSwitch 3 SXid 19084 Link 10 AN1 Heartbeat Timeout Error (First)",
+    ]
+
+
 def test_processes_of_no_job(node: Node) -> None:
     node.process(50, "slurmd")
     node.process(60, "slurmstepd: [7", environ="A=1\0SLURM_JOB_ID=7\0")
@@ -170,6 +193,19 @@ def test_amd(node: Node, tmp_path: Path) -> None:
     node.environ[AMD] = str(path)
     del node.environ["PODWRIGHT_STANDIN_NVML"]
     assert node.found() == ["fail ecc: GPU 2 1 uncorrected memory errors"]
+
+
+def test_heat_and_links_of_amd(node: Node, tmp_path: Path) -> None:
+    path = tmp_path / "amd.toml"
+    well = 'gpus = 4\nxgmi = true\ncelsius = 60\nxgmi_links = "UUUXXXX"\n'
+    path.write_text(well)
+    node.environ[AMD] = str(path)
+    del node.environ["PODWRIGHT_STANDIN_NVML"]
+    assert node.found() == []
+    path.write_text(
+        f'{well}[[gpu]]\nindex = 1\ncelsius = 104\n[[gpu]]\nindex = 3\nxgmi_links = "UDUXXXX"\n'
+    )
+    assert node.found() == ["fail nvlink: GPU 3 XGMI link 1 down", "warn temperature: GPU 1 104 °C"]
 
 
 def test_a_site_switches_bounds_and_extends(node: Node, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_outcome_comes_first(
     described: Path, config: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["node", "health", "--config", config]) == 0
-    assert " is fit for jobs (15 checks, " in capsys.readouterr().out
+    assert " is fit for jobs (16 checks, " in capsys.readouterr().out
     described.write_text(HGX + "[[gpu]]\nindex = 3\nxid = 79\n")
     assert main(["node", "health", "--config", config]) == 1
     out = capsys.readouterr().out

@@ -158,6 +158,25 @@ def xids(asked: CheckContext) -> Iterator[Wrong]:
         )
 
 
+def switches(asked: CheckContext) -> Iterator[Wrong]:
+    """No NVSwitch told of an error since the driver was loaded."""
+    told = {(one.switch, one.number): one for one in asked.seen.switch_errors}
+    for one in [*told.values()][:_TOLD]:
+        fatal = one.severity == "Fatal"
+        yield Wrong(
+            f"NVSwitch {one.switch}",
+            f"SXid {one.number}" + (f" {one.text}" if one.text else ""),
+            "Traffic through this switch has ended; jobs on GPUs behind it fail."
+            if fatal
+            else "The switch corrected it, or only this traffic was lost.",
+            "Reset all GPUs and switches (nvidia-smi -r with no job), or reboot; see Fabric "
+            "Manager's log. If it comes again, have the board looked at."
+            if fatal
+            else "See Fabric Manager's log; if it comes often, have the links looked at.",
+            "fail" if fatal else "warn",
+        )
+
+
 def ecc(asked: CheckContext) -> Iterator[Wrong]:
     """No memory errors that were not corrected; correction is on where others have it on."""
     for seen in asked.seen.gpus:
@@ -215,7 +234,7 @@ def recovery(asked: CheckContext) -> Iterator[Wrong]:
 
 
 def nvlink(asked: CheckContext) -> Iterator[Wrong]:
-    """All NVLinks are up, as many and as fast as they should be."""
+    """All NVLinks, or AMD's XGMI links, are up, as many and as fast as they should be."""
     expect = asked.settings.expect
     most = max((sum(seen.condition.nvlinks) for seen in asked.seen.gpus), default=0)
     like = {g.bus: max(g.links, default=0) for g in asked.like.gpus} if asked.like else {}
@@ -225,7 +244,8 @@ def nvlink(asked: CheckContext) -> Iterator[Wrong]:
         wanted = expect.nvlinks or max(most, like.get(seen.gpu.bus, 0))
         down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
         if up < wanted and not seen.error:
-            what = f"NVLink {','.join(down)} down" if down else f"{up} NVLinks, not {wanted}"
+            link = "XGMI link" if seen.gpu.vendor == "amd" else "NVLink"
+            what = f"{link} {','.join(down)} down" if down else f"{up} {link}s, not {wanted}"
             yield Wrong(
                 name(seen),
                 what,

@@ -16,6 +16,8 @@ REMOTE = frozenset(
     ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "wekafs", "9p", "afs")
 )
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)")
+#: Of an NVSwitch: NVIDIA's Fabric Manager user guide, "NVSwitch SXid errors".
+_SXID = re.compile(r"nvidia-nvswitch(\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d+), (.*)")
 #: The driver was loaded anew: what it told before counts no more.
 _LOADED = re.compile(r"NVRM: loading NVIDIA|nvidia: module .* loaded|NVRM: nvidia module loaded")
 _LOG_BYTES = 16 << 20
@@ -27,6 +29,17 @@ class Told(NamedTuple):
 
     bus: str
     number: int
+    at: float
+
+
+class SwitchTold(NamedTuple):
+    """An SXid of the kernel's log. switch: its number. severity: `Fatal`, `Non-fatal`; other words
+    go on with what was told before. text: what it says. at: seconds since the machine started."""
+
+    switch: int
+    number: int
+    severity: str
+    text: str
     at: float
 
 
@@ -63,25 +76,33 @@ def read(path: str) -> str:
         return ""
 
 
-def xids(root: str = "/") -> list[Told] | None:
-    """The XIDs since the driver was loaded; None where the log may not be read."""
+def xids(root: str = "/") -> tuple[list[Told], list[SwitchTold]] | None:
+    """The XIDs of GPUs and SXids of switches since the driver was loaded; None where the log may
+    not be read."""
     try:
         number = os.open(os.path.join(root, "dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     found: list[Told] = []
+    switches: list[SwitchTold] = []
     try:
         for line in _records(number):
             head, _, text = line.partition(";")
+            stamp = head.split(",")
+            at = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0.0
             if _LOADED.search(text):
                 found.clear()
+                switches.clear()
             elif said := _XID.search(text):
-                stamp = head.split(",")
-                at = int(stamp[2]) / 1e6 if len(stamp) > 2 and stamp[2].isdigit() else 0.0
                 found.append(Told(_bus(said[1]), int(said[2]), at))
+            elif said := _SXID.search(text):
+                severity, _, rest = said[3].partition(", ")
+                told = SwitchTold(int(said[1]), int(said[2]), severity, rest.strip(), at)
+                if severity in ("Fatal", "Non-fatal"):
+                    switches.append(told)
     finally:
         os.close(number)
-    return found
+    return found, switches
 
 
 def _records(number: int) -> Iterator[str]:

@@ -53,13 +53,15 @@ class SeenNic(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A node. lost: XIDs of GPUs that the library does not list. log: could the kernel's log be
-    read. paths: what asking for the room of each path brought: `blocks free inodes free`."""
+    """A node. lost: XIDs of GPUs that the library does not list. switch_errors: SXids. log: could
+    the kernel's log be read. paths: what asking for the room of each path brought: `blocks free
+    inodes free`."""
 
     inventory: Inventory
     gpus: tuple[SeenGpu, ...]
     nics: tuple[SeenNic, ...]
     lost: tuple[kernel.Told, ...]
+    switch_errors: tuple[kernel.SwitchTold, ...]
     log: bool
     memory: Mapping[str, int]
     memory_errors: int
@@ -81,7 +83,8 @@ def look(settings: Settings, environ: Mapping[str, str], root: str = "/", since:
         inventory = _noted(inventory, notes)
         running = kernel.programs(root)
         told = kernel.xids(root)
-        after = [one for one in told or () if one.at >= since]
+        of_gpus, of_switches = told or ([], [])
+        after = [one for one in of_gpus if one.at >= since]
         gpus = _gpus(inventory, libraries, running, after, root)
     finally:
         for library in libraries:
@@ -94,6 +97,7 @@ def look(settings: Settings, environ: Mapping[str, str], root: str = "/", since:
         gpus=gpus,
         nics=tuple(SeenNic(nic, kernel.link(nic.bus, root)) for nic in inventory.nics),
         lost=tuple(one for one in after if one.bus not in buses),
+        switch_errors=tuple(one for one in of_switches if one.at >= since),
         log=told is not None,
         memory=kernel.memory(root),
         memory_errors=kernel.memory_errors(root),

@@ -40,6 +40,7 @@ CHECKS: dict[str, Check] = {
     "driver": Check(gpu.driver, "fail"),
     "firmware": Check(gpu.firmware, "warn"),
     "xid": Check(gpu.xids, "fail"),
+    "switches": Check(gpu.switches, "fail"),
     "ecc": Check(gpu.ecc, "fail", 0, "errors"),
     "row-remap": Check(gpu.row_remap, "fail"),
     "recovery": Check(gpu.recovery, "fail"),
