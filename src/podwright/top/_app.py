@@ -182,11 +182,14 @@ class TopApp(App[None]):
         self._listed = listed
         key, scroll = self._selected() if same else "", table.scroll_y
         table.clear(columns=True)
+        shown = [[Text(str(value)) for value in values] for _, values in found]
         for n, (heading, _) in enumerate(tab.columns):
             arrow = ("▼" if down else "▲") if n == sort else ""
-            table.add_column(f"{heading}{arrow}", key=str(n))
-        for name, values in found:
-            cells = [Text(str(value)) for value in values]
+            # Said, not measured: Textual would measure later, and draw twice.
+            widths = (cells[n].cell_len for cells in shown)
+            width = max((len(heading) + 1, *widths)) if heading else 1
+            table.add_column(f"{heading}{arrow}", key=str(n), width=width)
+        for (name, _), cells in zip(found, shown, strict=True):
             if name in marks:
                 cells[0] = Text(marks[name].letter, marks[name].style)
             table.add_row(*cells, key=name)
