@@ -43,7 +43,7 @@ test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four mi
 
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
-	@$(BIN)/pytest -n auto --dist loadfile -m "(outer or slurm) and not soak"
+	@$(BIN)/pytest -n 3 --dist loadfile -m "(outer or slurm) and not soak"
 
 soak: $(VENV)/.dev  ## The large counts
 	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh
