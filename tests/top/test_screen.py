@@ -99,6 +99,45 @@ async def test_filter_and_sort() -> None:
         await until(pilot, lambda: names(app) == ["train", "eval"])  # by owner
 
 
+async def test_the_mouse() -> None:
+    app = app_of(Pod())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "train" in names(app))
+        await until(pilot, lambda: app.query_one("#t2").region.width)
+        await pilot.pause()
+        await pilot.click("#t2")
+        await until(pilot, lambda: "m7" in names(app))
+        assert names(app)[0] == "m0"
+        await pilot.click(DataTable, offset=(3, 0))  # its heading: the other way round
+        await until(pilot, lambda: names(app)[0] == "m7")
+
+
+async def test_drain_asks_first() -> None:
+    pod = Pod()
+    app = app_of(pod)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "train" in names(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "key 3" in text(pilot))
+        await pilot.press("3")
+        await until(pilot, lambda: "m0" in names(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "Drain m0?" in text(pilot))
+        assert "train" in text(pilot)  # what lies on it
+        await pilot.press("n")
+        await until(pilot, lambda: "Drain m0?" not in text(pilot))
+        assert pod.done == []
+        await pilot.press("d")
+        await until(pilot, lambda: "Drain m0?" in text(pilot))
+        await pilot.press("y")
+        await until(pilot, lambda: pod.done == [("drain", "m0")])
+        await until(pilot, lambda: "Drain m0?" not in text(pilot))
+        await pilot.press("r")
+        await until(pilot, lambda: "serve again" in text(pilot))
+        await pilot.press("y")
+        await until(pilot, lambda: pod.done == [("drain", "m0"), ("resume", "m0")])
+
+
 async def test_a_small_and_a_large_terminal() -> None:
     for size in ((40, 12), (200, 60)):
         pod = Pod()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from podwright.hosts import children
 from podwright.launcher._engine import Command
@@ -13,6 +14,9 @@ from podwright.launcher._guardian import ENGINE, START, wait_for_end
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import give
 from podwright.launcher._lease_keeper import Kept, Means, start_keeper
+
+if TYPE_CHECKING:
+    from podwright.launcher._fork_server import ForkServer
 
 Environment = Mapping[str, str]
 Fixed = Environment | tuple[tuple[str, str], ...]
@@ -32,7 +36,9 @@ class Attempt:
         handles: Sequence[int],
         *,
         held: bool,
+        server: ForkServer | None,
     ) -> None:
+        """handles: what is not for the keeper. server: what forks it, if not this process."""
         self._environ = environ
         made = make_folder(environ, name)
         self.words, theirs = os.pipe()
@@ -40,7 +46,9 @@ class Attempt:
         close = [self.words, *handles]
         self.kept: Kept
         self.folder: RunFolder
-        self.kept, self.folder = start_keeper(made, theirs, keeper, close=close, held=held)
+        self.kept, self.folder = start_keeper(
+            made, theirs, keeper, close=close, held=held, server=server
+        )
         os.close(theirs)
         self.remotes: Remotes = NOWHERE
         self.shim: list[str] = []

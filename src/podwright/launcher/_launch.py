@@ -186,7 +186,12 @@ class _Run:
             self._kept.close()  # it would clear away what is made now
             self._kept = None
         held = self._asked.pid_namespace
-        attempt = Attempt(self._environ, self._name, self, self._signals.handles, held=held)
+        close = [*self._signals.handles]
+        if self._asked.max_restarts:
+            self._forks = self._forks or self._fork_server()
+            close.append(self._forks.handle)
+        server = self._forks if self._restarts else None
+        attempt = Attempt(self._environ, self._name, self, close, held=held, server=server)
         self._name, self._kept = attempt.name, attempt.kept
         if self._lease:
             self._kept.hold(self._lease.holding)
@@ -267,6 +272,15 @@ class _Run:
             self._last_words = watch.last_words(cause.instance)
         self._fenced_at = remotes.fenced_at if self._unsure else 0.0
         return cause
+
+    def _fork_server(self) -> ForkServer:
+        from podwright.launcher._fork_server import ForkServer
+        from podwright.launcher._lease_keeper import keep
+
+        def work(asked: tuple[str, ...], handles: Sequence[int]) -> int:
+            return keep(self, asked, handles, held=self._asked.pid_namespace)
+
+        return ForkServer(work, close=self._signals.handles)
 
     # The keeper's means
 

@@ -12,6 +12,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
+from textual.timer import Timer
 from textual.widgets import DataTable, Footer, Input, Static, Tab, Tabs
 
 from podwright.errors import PodwrightError
@@ -106,6 +107,7 @@ class TopApp(App[None]):
         self.order = [(tab.sort, tab.down) for tab in TABS]
         self._filter = ""
         self._problem = ""
+        self._next: Timer | None = None
         self._drawn: tuple[object, ...] = ()
         self._listed: tuple[object, ...] = ()
 
@@ -147,7 +149,9 @@ class TopApp(App[None]):
         if not problem and seen != self.snapshot:
             self.snapshot = seen
         self.refresh_rows()
-        self.set_timer(pause, self._look)
+        if self._next:
+            self._next.stop()  # one that was asked for between two
+        self._next = self.set_timer(pause, self._look)
 
     def on_resize(self) -> None:
         """Another width folds the pod otherwise."""
@@ -214,10 +218,13 @@ class TopApp(App[None]):
     def action_tab(self, number: int) -> None:
         """Another table."""
         self.query_one(Tabs).active = f"t{number}"
+        self._open(number)
 
     def on_tabs_tab_activated(self, event: Tabs.TabActivated) -> None:
         """By a key or the mouse."""
-        number = int(str(event.tab.id)[1:])
+        self._open(int(str(event.tab.id)[1:]))
+
+    def _open(self, number: int) -> None:
         if number != self.tab:
             self.tab = number
             self._fill()
