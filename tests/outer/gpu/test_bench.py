@@ -126,7 +126,9 @@ def slow(found: Any) -> set[str]:
     return {one["part"] for one in found["slow"] if one["what"] == "to other nodes"}
 
 
+@pytest.mark.soak
 def test_one_has_a_processor_that_others_use(lab: BenchLab) -> None:
+    """In soak alone: beside other work no processor is this host's, and all look alike."""
     with lab.loaded("h5"):
         found = lab.bench("--way=none")
     assert {(one["part"], one["what"]) for one in found["slow"]} == {("h5", "memory copy")}, found
