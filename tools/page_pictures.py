@@ -20,7 +20,7 @@ from podwright.fabric import IPU
 from podwright.placement.fragments import fits
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Route
+    from playwright.sync_api import Browser, Page, Route
 
 ROOT = Path(__file__).resolve().parent.parent
 STATIC = ROOT / "src" / "podwright" / "page" / "static"
@@ -38,6 +38,8 @@ PICTURES = {
     "page-nodes": ("nodes.html", "/nodes", "light"),
     "page-queue": ("nodes.html", "/queue", "light"),
 }
+#: What is there once the scene is drawn, where that is no row of a table.
+_DRAWN = {"/pod": ".device", "/nodes": ".device", "/time": "#was .device"}
 #: In the place of the stream: the scene, once.
 _STREAM = """
 delete globalThis.SharedWorker;
@@ -75,13 +77,22 @@ def pictures(browser: Browser) -> Iterator[tuple[str, Picture]]:
         page.route("**/*", lambda route, _, first=index: _answer(route, first))
         page.goto(f"{SITE}{path}")
         page.wait_for_function("() => document.getElementById('state').textContent === 'live'")
-        if path.startswith("/time"):
-            page.wait_for_selector("#was .device")
-        html = page.evaluate("() => document.body.outerHTML")
+        page.wait_for_selector(_DRAWN.get(path.partition("?")[0], "[data-row]"))
+        html = _settled(page)
         style = (STATIC / "style.css").read_text()
         structure = hashlib.sha256(f"{html}\n{style}".encode()).hexdigest()
         yield name, Picture(structure, page.screenshot())
         context.close()
+
+
+def _settled(page: Page) -> str:
+    """The view, once it has stayed the same for ten frames."""
+    html, same = "", 0
+    while same < 10:
+        page.evaluate("() => new Promise(drawn => requestAnimationFrame(() => drawn()))")
+        now = page.evaluate("() => document.body.outerHTML")
+        html, same = now, same + 1 if now == html else 0
+    return html
 
 
 def alike(one: bytes, other: bytes) -> float:
