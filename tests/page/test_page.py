@@ -265,6 +265,11 @@ def test_sessions_end_and_are_bounded() -> None:
 SECRET = "0123456789abcdef"
 
 
+def site_proxy(*peers: str, secret: str = "") -> SiteProxy:
+    """A proxy on a machine that has the address 10.0.0.7, whichever this one has."""
+    return SiteProxy(peers, secret=secret, here=lambda address: address == "10.0.0.7")
+
+
 @pytest.mark.parametrize(
     ("peers", "secret", "address", "headers", "name"),
     [
@@ -281,15 +286,28 @@ SECRET = "0123456789abcdef"
 async def test_a_header_is_believed_from_the_sites_proxy_alone(
     peers: list[str], secret: str, address: str, headers: dict[str, str], name: str
 ) -> None:
-    browser = Browser(Fake(), proxy=SiteProxy(peers, secret=secret))
+    browser = Browser(Fake(), proxy=site_proxy(*peers, secret=secret))
     browser.address = address
     said = await browser.ask("GET", "/me", x_remote_user="alice", **headers)
     assert said[1]["name"] == name
 
 
+async def test_who_comes_from_this_machine_is_no_proxy_without_a_secret() -> None:
+    """Every account here can connect from any of its addresses, those of a network too."""
+    for secret, sent, name in (("", "", "anonymous"), (SECRET, SECRET, "alice")):
+        browser = Browser(Fake(), proxy=site_proxy("10.0.0.0/24", secret=secret))
+        for address in ("10.0.0.7", "::ffff:10.0.0.7"):
+            browser.address = address
+            said = await browser.ask("GET", "/me", x_remote_user="alice", x_podwright_proxy=sent)
+            assert said[1]["name"] == name
+    with pytest.raises(InvalidRequest, match="every account of this machine"):
+        site_proxy("10.0.0.7")
+    assert site_proxy("10.0.0.7", secret=SECRET)
+
+
 async def test_whom_the_proxy_names_acts_in_their_role_and_only_from_the_page() -> None:
     fake = Fake(secure=True)
-    browser = Browser(fake, safe_login=False, proxy=SiteProxy(["10.0.0.5"]))
+    browser = Browser(fake, safe_login=False, proxy=site_proxy("10.0.0.5"))
     browser.address = "10.0.0.5"
     assert await browser.act(x_remote_user="root") == 200
     assert await browser.act(x_remote_user="alice") == 403
@@ -302,14 +320,14 @@ async def test_whom_the_proxy_names_acts_in_their_role_and_only_from_the_page() 
 
 
 async def test_a_name_that_is_said_twice_is_nobodys() -> None:
-    browser = Browser(Fake(), proxy=SiteProxy(["10.0.0.5"]))
+    browser = Browser(Fake(), proxy=site_proxy("10.0.0.5"))
     headers = [(b"host", HOST.encode()), (b"x-remote-user", b"a"), (b"x-remote-user", b"root")]
     asked = HttpRequest("GET", "/me", "", headers, b"", None, "10.0.0.5")
     assert cast("Reply", await browser.page.answer(asked)).status == 401
 
 
 async def test_keys_travel_where_the_proxy_hides_them_and_cookies_stay_secure() -> None:
-    browser = Browser(Fake(), safe_login=False, proxy=SiteProxy(["10.0.0.5"]))
+    browser = Browser(Fake(), safe_login=False, proxy=site_proxy("10.0.0.5"))
     key = {"user": "alice", "key": "secret"}
     for address, proto, status in (
         ("10.0.0.5", "https", 200),

@@ -1,8 +1,8 @@
 """A proxy of the site's in front of the page, which knows who comes and says so in a header.
 
 The header counts from the peers that were configured alone, and on this machine, where every
-account can connect, only beside a secret that the proxy sends as well. From anybody else it is
-as if it were not there.
+account can connect from any of its addresses, only beside a secret that the proxy sends as well.
+From anybody else it is as if it were not there.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from podwright.errors import InvalidRequest, Unauthenticated
+from podwright.hosts import is_here
 from podwright.http import HttpRequest
 
 SECRET: Final = "x-podwright-proxy"  #: the header with the secret
@@ -28,18 +29,30 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class SiteProxy:
     """peers: addresses and networks. header: which says the user's name. secret: empty for none;
-    at least 16 characters.
+    at least 16 characters. here: whether an address is one of this machine's.
 
     Raises InvalidRequest for what is no network, and for peers on this machine without a secret.
     """
 
-    def __init__(self, peers: Sequence[str], *, header: str = USER, secret: str = "") -> None:
+    def __init__(
+        self,
+        peers: Sequence[str],
+        *,
+        header: str = USER,
+        secret: str = "",
+        here: Callable[[str], bool] = is_here,
+    ) -> None:
         if not _HEADER.fullmatch(header) or header.lower() in ("host", "origin", "cookie", SECRET):
             raise InvalidRequest(f"{header[:80]!r} cannot say who comes", would_work=USER)
         self.header = header.lower()
         self._peers = [_network(peer) for peer in peers]
-        here = any(peer.overlaps(_LOOPBACK[peer.version]) for peer in self._peers)
-        if here and not secret:
+        self._here = here
+        local = any(
+            peer.overlaps(_LOOPBACK[peer.version])
+            or (peer.num_addresses == 1 and here(str(peer.network_address)))
+            for peer in self._peers
+        )
+        if local and not secret:
             raise InvalidRequest(
                 "every account of this machine can connect as the proxy does",
                 asked="believe a proxy on this machine",
@@ -74,8 +87,9 @@ class SiteProxy:
         address = mapped or address
         if not any(address in peer for peer in self._peers):
             return False
-        said = request.header(SECRET).encode("latin-1")
-        return not self._secret or hmac.compare_digest(said, self._secret)
+        if not self._secret:  # a network may hold an address of our own
+            return not self._here(str(address))
+        return hmac.compare_digest(request.header(SECRET).encode("latin-1"), self._secret)
 
     def hides(self, request: HttpRequest) -> bool:
         """Does nobody between the browser and the proxy read along? As far as the proxy says so."""
