@@ -47,6 +47,7 @@ from podwright.hosts._processes import (
     marked,
     processes,
     reap,
+    see_end,
 )
 from podwright.hosts._remote_commands import Said, ask_all
 from podwright.hosts._run_cgroup import (
@@ -164,6 +165,7 @@ __all__ = [
     "reap",
     "remove_group",
     "scattered",
+    "see_end",
     "show_percents",
     "srun_command",
     "ssh_command",

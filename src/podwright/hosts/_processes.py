@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
@@ -133,6 +134,16 @@ def kill_all(victims: Iterable[Process], number: int) -> None:
             os.kill(victim.pid, number)
             if number not in _OF_JOBS and now.state == "T":
                 os.kill(victim.pid, signal.SIGCONT)  # a stopped process hears nothing else
+
+
+def see_end(pid: int, within: float) -> None:
+    """Wait for a child to end; after `within` seconds kill it, for it may have been stopped."""
+    until = time.monotonic() + within
+    with contextlib.suppress(ChildProcessError):
+        while not os.waitpid(pid, os.WNOHANG)[0]:
+            if time.monotonic() > until:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.001)
 
 
 def reap(ended: Callable[[int, int], None]) -> None:

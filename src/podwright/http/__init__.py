@@ -5,8 +5,8 @@ door of another kind finds `Visitors` here, too.
 """
 
 from podwright.http._door import Handler, HttpRequest, Limits, Listener, Reply
-from podwright.http._http_server import HttpServer, more_descriptors
-from podwright.http._metrics_front import Figure, MetricsFront, listen, metrics_text
+from podwright.http._http_server import HttpServer, listen, more_descriptors
+from podwright.http._metrics_front import Figure, MetricsFront, metrics_text
 from podwright.http._visitors import Full, Visitor, Visitors
 
 __all__ = [

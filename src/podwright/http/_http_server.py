@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from podwright.errors import Unavailable
 from podwright.http._door import Handler, HttpRequest, Limits, Listener, Reply
 
 if TYPE_CHECKING:
@@ -31,6 +32,24 @@ def more_descriptors(wanted: int = 16384) -> None:
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+async def listen(host: str, port: int) -> socket.socket:
+    """A listening socket on TCP. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    family, _, _, _, address = (
+        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    )[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(512)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 class HttpServer:
@@ -51,6 +70,21 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
         self._state: Any = None
+
+    async def open(self, host: str, port: int, other: str) -> int:
+        """Answer at an address of TCP; port 0 takes a free one. Returns the port.
+
+        other: what to name instead. Raises Unavailable when the address cannot be had.
+        """
+        try:
+            listener = await listen(host, port)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
+                would_work=f"{other}, or 0 for a free one",
+            ) from None
+        await self.start(listener)
+        return int(listener.getsockname()[1])
 
     async def start(self, listener: socket.socket) -> None:
         """Answer at a listening socket."""

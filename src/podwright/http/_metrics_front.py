@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.errors import Unavailable
 from podwright.http._door import HttpRequest, Limits, Reply
 from podwright.http._http_server import HttpServer
 
@@ -57,15 +55,7 @@ class MetricsFront:
 
         Raises Unavailable when the address cannot be had.
         """
-        try:
-            listener = await listen(host, port)
-        except OSError as error:
-            raise Unavailable(
-                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work="another port for metrics, or 0 for a free one",
-            ) from None
-        await self._server.start(listener)
-        return int(listener.getsockname()[1])
+        return await self._server.open(host, port, "another port for metrics")
 
     async def stop(self) -> None:
         """Accept no more."""
@@ -134,21 +124,3 @@ class _Ready:
     def describe(self) -> list[Metric]:
         """Nothing to check: a registry holds these alone."""
         return []
-
-
-async def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on TCP. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    family, _, _, _, address = (
-        await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    )[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(512)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

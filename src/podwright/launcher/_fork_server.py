@@ -14,14 +14,12 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-import signal
 import socket
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from podwright.errors import Unavailable
-from podwright.hosts import become_subreaper, end_with_parent, name_process
+from podwright.hosts import become_subreaper, end_with_parent, name_process, see_end
 
 #: What a child does: it gets what was asked and its own descriptors, and returns its exit code.
 Work = Callable[[tuple[Any, ...], Sequence[int]], int]
@@ -74,12 +72,7 @@ class ForkServer:
     def close(self) -> None:
         """See it to its end."""
         self._ours.close()
-        until = time.monotonic() + _PATIENCE
-        with contextlib.suppress(ChildProcessError):
-            while not os.waitpid(self._pid, os.WNOHANG)[0]:
-                if time.monotonic() > until:
-                    os.kill(self._pid, signal.SIGKILL)
-                time.sleep(0.001)
+        see_end(self._pid, _PATIENCE)
 
 
 def _serve(line: socket.socket, work: Work) -> int:

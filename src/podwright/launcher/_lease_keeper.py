@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from podwright.errors import Unavailable
-from podwright.hosts import NOT_HELD, Holding, become_subreaper, name_process, reap
+from podwright.hosts import NOT_HELD, Holding, become_subreaper, name_process, reap, see_end
 from podwright.launcher._channel import Channel
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import (
@@ -88,12 +88,7 @@ class Kept(NamedTuple):
         self.channel.send(FREE)
         self.channel.close()
         self.guardian.close()
-        until = time.monotonic() + _PATIENCE
-        with contextlib.suppress(ChildProcessError):
-            while not os.waitpid(self.pid, os.WNOHANG)[0]:
-                if time.monotonic() > until:  # it may have been stopped
-                    os.kill(self.pid, signal.SIGKILL)
-                time.sleep(0.001)
+        see_end(self.pid, _PATIENCE)
 
 
 def start_keeper(

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from podwright.controller import Caller, Role
-from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
-from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.page import BODY, Page, SiteProxy
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
@@ -91,18 +91,10 @@ class WebFront:
 
         Raises wire.Unavailable when the address cannot be had.
         """
-        try:
-            listener = await listen(host, port)
-        except OSError as error:
-            raise Unavailable(
-                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work="another --http-port, or 0 for a free one",
-            ) from None
         self.page = make_page(self._calls, safe_login=is_loopback(host), history=self._history)
-        await self.server.start(listener)
         self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
         self._names |= self._own_names
-        port = int(listener.getsockname()[1])
+        port = await self.server.open(host, port, "another --http-port")
         self.address = f"http://{_as_host(host)}:{port}/"
         if self._history is not None:
             recorder = Recorder(self._history, self._listed, self._counted, self._epoch)

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from podwright import __version__
-from podwright.errors import InvalidRequest, PodwrightError, Unavailable
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
-from podwright.http import HttpRequest, HttpServer, Limits, Reply, listen
+from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.page import Files, Live
 from podwright.slurm.gpus.nodespage._look import Looker
 
@@ -44,16 +44,8 @@ class NodesPage:
                 asked=f"serve the page on {host}",
                 would_work="127.0.0.1, and ssh -L, or a proxy that asks who comes",
             )
-        try:
-            listener = await listen(host, port)
-        except OSError as error:
-            raise Unavailable(
-                f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-                would_work="another --web, or 0 for a free port",
-            ) from None
-        await self._server.start(listener)
         self._names = {host, "localhost", "127.0.0.1", "[::1]"}
-        return int(listener.getsockname()[1])
+        return await self._server.open(host, port, "another --web")
 
     async def stop(self) -> None:
         """Accept no more."""
