@@ -43,11 +43,22 @@ class Gate:
 
     def __init__(self, lab: NativeLab) -> None:
         self.path = lab.folder / "out" / f"go-{next(_names)}"
+        self._begun = self.path.with_suffix(".begun")
 
     @property
     def script(self) -> str:
         show = "echo $IPUOF_VIPU_API_PARTITION_ID"
-        return f"{show}\nuntil test -e {self.path}; do sleep 0.1; done\nsrun -N1 -n1 sh -c '{show}'"
+        begun = f"{show}\necho begun >>{self._begun}"
+        until = f"until test -e {self.path}; do sleep 0.1; done"
+        return f"{begun}\n{until}\nsrun -N1 -n1 sh -c '{show}'"
+
+    def reached(self, times: int) -> None:
+        """So many starts have come here: slurmctld calls a job running before its batch step has
+        proven anything, and a step whose job was requeued by then is rightly ended."""
+        poll("starts at the gate", lambda: self._starts() == times)
+
+    def _starts(self) -> int:
+        return self._begun.read_text().count("begun") if self._begun.exists() else 0
 
     def open(self) -> None:
         self.path.touch()
@@ -55,9 +66,10 @@ class Gate:
 
 def whole(lab: NativeLab) -> int:
     """A job that holds all devices."""
-    job = lab.batch("sleep 600", "--ipus=64", "-o", "/dev/null")
+    job = lab.batch("echo begun; sleep 600", "--ipus=64")
     poll("all devices held", lambda: lab.held() == 64)
     lab.wait_state(job, "RUNNING")
+    poll("its first line", lambda: lab.output(job))
     return job
 
 
@@ -130,6 +142,7 @@ def test_jobs_that_wait_run_and_end(lab: NativeLab, what: Callable[[NativeLab], 
         for job in jobs.values()) == 2)  # fmt: skip
     members = [job.id for job in lab.jobs().values() if job.fields.get("ArrayJobId") == str(tasks)]
     assert {lab.partitions()[f"slurm_{job}"].size for job in members} == {4}
+    gate.reached(5)
     what(lab)  # with all of them running
     for job, size in [*waiting, (held, 2)]:
         holds(lab, job, size)
@@ -147,12 +160,14 @@ def test_requeued_jobs_get_partitions_of_their_next_start(
     gate = Gate(lab)
     job = lab.batch(gate.script, "--ipus=8")
     holds(lab, job, 8)
+    gate.reached(1)
     lab.ok("scontrol", "requeuehold", str(job))
     lab.wait_state(job, "PENDING")
     poll("its first end", lambda: lab.holds(job) is None)
     what(lab)
     lab.start_again(job)
     holds(lab, job, 8, restart=1)
+    gate.reached(2)
     lab.ok("scontrol", "suspend", str(job))
     lab.wait_state(job, "SUSPENDED")
     what(lab)
