@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from podwright.api import Pod
-from podwright.cli import _json, _vipu_files, _vipu_line
+from podwright.cli import _json, _vipu_line
 from podwright.cli._arguments import complain
 from podwright.cli._server import chosen
 from podwright.cli._vipu_show import (
@@ -51,6 +51,8 @@ def _create_partition(arguments: _Arguments, client: Client) -> int:
         with waiting(f"create partition ({arguments.name})"):
             made = client.create_partition(spec, duration=duration)
     if made.ready_state is ReadyState.ACTIVE and not arguments.no_ipuof_files:
+        from podwright.cli import _vipu_files  # tempfile, pathlib: most commands write none
+
         _vipu_files.write(made, system_wide=arguments.system_wide)
     return _outcome("create", made, arguments)
 
@@ -59,11 +61,15 @@ def _reset_partition(arguments: _Arguments, pod: Pod) -> int:
     with waiting(f"reset partition ({arguments.name})"):
         info = pod.reset(arguments.name, relocatable=arguments.relocatable, force=arguments.force)
     if info.ready_state is ReadyState.ACTIVE:
+        from podwright.cli import _vipu_files
+
         _vipu_files.rewrite(info)
     return _outcome("reset", info, arguments)
 
 
 def _remove_partition(arguments: _Arguments, pod: Pod) -> int:
+    from podwright.cli import _vipu_files
+
     with waiting(f"remove partition ({arguments.name})"):
         pod.remove(arguments.name, force=arguments.force)
     _vipu_files.remove(arguments.name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 
 def is_loopback(host: str) -> bool:
     """Does only this machine reach that address? Names other than `localhost` may not."""
+    import ipaddress  # few commands ask
+
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

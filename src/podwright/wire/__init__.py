@@ -4,7 +4,6 @@ Two more doors import protobuf, and so stand apart: `podwright.wire.messages` (o
 messages) and `podwright.wire.virm` (the vendor's protocol).
 """
 
-from podwright import _quick as _quick  # isort: skip  (before anything imports msgspec)
 from podwright.errors import (
     AlreadyExists,
     Denied,

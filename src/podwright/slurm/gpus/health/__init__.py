@@ -1,6 +1,5 @@
 """Is a GPU node fit for jobs? Checks by a table, and what Slurm is told of it."""
 
-from podwright import _quick as _quick  # isort: skip  (before anything imports msgspec)
 from podwright.slurm.gpus.health._at_slurm import Checked, check
 from podwright.slurm.gpus.health._findings import LEVELS, HealthFinding, Report, reason
 from podwright.slurm.gpus.health._gate import Outcome
