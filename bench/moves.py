@@ -22,9 +22,9 @@ from podwright.replay import (
     Chances,
     Outcome,
     ReplayTask,
+    ReplayWay,
     SlurmModel,
     Trace,
-    Way,
     example,
     figures,
     pod_ways,
@@ -72,7 +72,7 @@ def _case(name: str, trace: Trace, size: int, load: float) -> Figures:
         yield _figure("moves", trace, mine, base, limit, {**params, "movable_percent": share})
 
 
-def _label(way: Way) -> str:
+def _label(way: ReplayWay) -> str:
     return way.policy if way.kind == "native" else way.kind
 
 

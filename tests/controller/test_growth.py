@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._recovery import release_strays
 from podwright.errors import PodwrightError
 from podwright.fabric import preset
@@ -20,13 +20,13 @@ class Counted:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    counted, real = Counted(), Site.parts
+    counted, real = Counted(), IndexedCluster.parts
 
-    def parts(site: Site, blocks: object) -> dict[str, list[int]]:
+    def parts(site: IndexedCluster, blocks: object) -> dict[str, list[int]]:
         counted.parts += 1
         return real(site, blocks)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Site, "parts", parts)
+    monkeypatch.setattr(IndexedCluster, "parts", parts)
     return counted
 
 

@@ -16,11 +16,11 @@ from podwright.placement.line import Blocks
 from podwright.replay import (
     Chances,
     HostKind,
-    Job,
     Outcome,
+    ReplayWay,
     SlurmModel,
     Trace,
-    Way,
+    TraceJob,
     example,
     figures,
     from_conf,
@@ -32,14 +32,14 @@ from podwright.replay import (
 from podwright.replay._backfill import Profile
 from podwright.replay._ground import StartAnswer
 from podwright.replay._moves import plan_moves
-from podwright.replay._pod import Pod
+from podwright.replay._pod import PodGround
 
 PLAIN = SlurmModel(room_s=0.0)
 Take = Callable[[int, int, float], StartAnswer]
 
 
 def run(
-    jobs: Sequence[Job],
+    jobs: Sequence[TraceJob],
     way: str = "native",
     size: int = 16,
     slurm: SlurmModel = PLAIN,
@@ -51,8 +51,8 @@ def run(
     return simulate(Trace("t", jobs), made.ground(), slurm, Chances(**more))  # type: ignore[arg-type]
 
 
-def job(at: float, runtime: float, devices: int, **more: object) -> Job:
-    return Job(f"{at}", at, runtime, devices, **more)  # type: ignore[arg-type]
+def job(at: float, runtime: float, devices: int, **more: object) -> TraceJob:
+    return TraceJob(f"{at}", at, runtime, devices, **more)  # type: ignore[arg-type]
 
 
 def began(out: Outcome) -> list[float]:
@@ -104,11 +104,11 @@ def test_nobody_ever_has_a_device_twice() -> None:
     for policy in ("best-fit", "lowest", "moves", "trim"):
         (way,) = pod_ways(["native"], 64, [policy])
         ground = way.ground()
-        assert isinstance(ground, Pod)
+        assert isinstance(ground, PodGround)
         take = ground.take
 
         def checked(
-            name: int, demand: int, end: float, take: Take = take, pod: Pod = ground
+            name: int, demand: int, end: float, take: Take = take, pod: PodGround = ground
         ) -> StartAnswer:
             answer = take(name, demand, end)
             spans = [span for one in pod.jobs for span in pod.spans(one)]
@@ -166,7 +166,11 @@ def test_jobs_wait_for_the_cores_and_memory_that_they_asked_for() -> None:
 
 
 def test_dependencies_wait_for_their_job() -> None:
-    jobs = [Job("a", 0, 50, 1), Job("b", 1, 5, 1, after="a"), Job("c", 1, 5, 1, after="lost")]
+    jobs = [
+        TraceJob("a", 0, 50, 1),
+        TraceJob("b", 1, 5, 1, after="a"),
+        TraceJob("c", 1, 5, 1, after="lost"),
+    ]
     trace = Trace("t", jobs)
     (way,) = pod_ways(["native"], 16)
     out = simulate(trace, way.ground(), PLAIN)
@@ -176,7 +180,7 @@ def test_dependencies_wait_for_their_job() -> None:
 
 
 def test_a_trace_is_replayed_twice_alike_and_is_not_changed() -> None:
-    trace = Trace("t", [Job("a", 0, 50, 1), Job("b", 1, 5, 1, after="a")])
+    trace = Trace("t", [TraceJob("a", 0, 50, 1), TraceJob("b", 1, 5, 1, after="a")])
     before = repr(list(trace.jobs()))
     (way,) = pod_ways(["native"], 16)
     outs = [simulate(trace, way.ground(), PLAIN) for _ in range(2)]
@@ -185,9 +189,9 @@ def test_a_trace_is_replayed_twice_alike_and_is_not_changed() -> None:
 
 
 def test_fair_share_lets_the_user_pass_who_has_used_less() -> None:
-    jobs = [Job("0", 0, 1000, 16, user="greedy")]
-    jobs += [Job(str(at), at, 10, 16, user="greedy") for at in (1, 2)]
-    jobs += [Job("9", 3, 10, 16, user="modest")]
+    jobs = [TraceJob("0", 0, 1000, 16, user="greedy")]
+    jobs += [TraceJob(str(at), at, 10, 16, user="greedy") for at in (1, 2)]
+    jobs += [TraceJob("9", 3, 10, 16, user="modest")]
     slurm = replace(PLAIN, weight_fairshare=1000.0, calc_period=60.0)
     assert began(run(jobs, slurm=slurm)) == [0, 1010, 1020, 1000]
     assert began(run(jobs)) == [0, 1000, 1010, 1020]
@@ -329,4 +333,4 @@ def test_ways_are_checked_before_anything_runs() -> None:
 def test_a_way_goes_to_another_process_and_back() -> None:
     for way in pod_ways(["native", "shared", "static:1x4", "host-mapping:1x16"], 64):
         assert pickle.loads(pickle.dumps(way)) == way
-        assert isinstance(way, Way)
+        assert isinstance(way, ReplayWay)

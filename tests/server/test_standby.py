@@ -17,7 +17,7 @@ from podwright.fabric import preset
 from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
 from podwright.server._hardware import Source
-from podwright.server._serving import Options, _machines
+from podwright.server._serving import ServingOptions, _machines
 from podwright.server._standby import Standby
 from podwright.store import Change, MemoryStore, Opened, Turn
 from tests.server.fakes import Http
@@ -89,7 +89,7 @@ class Life:
                 lambda server, hardware: self.ready.append(server),
                 self.stop,
                 self._until_end,
-                _machines(Options(storage="x", socket=Path("x")), lambda: False),
+                _machines(ServingOptions(storage="x", socket=Path("x")), lambda: False),
                 anew=self.store.anew,
             )
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from podwright.slurm.pods.setup import Places
+from podwright.slurm.pods.setup import NativePlaces
 
 
-def make_site(folder: Path) -> Places:
+def make_site(folder: Path) -> NativePlaces:
     """Its files, in a folder."""
     etc = folder / "etc"
     etc.mkdir()
@@ -20,7 +20,7 @@ def make_site(folder: Path) -> Places:
     (etc / "cli_filter.lua").write_text("function slurm_cli_pre_submit() end\n")
     (etc / "plugstack.conf").write_text("required site.so\n")
     (etc / "burst_buffer.lua").write_text("-- ours\n")
-    return Places(etc / "slurm.conf", folder / "podwright", folder / "native")
+    return NativePlaces(etc / "slurm.conf", folder / "podwright", folder / "native")
 
 
 def everything(root: Path) -> dict[str, bytes]:

@@ -13,19 +13,19 @@ import pytest
 
 import podwright
 from podwright.errors import LaunchFailed, NotFound, PodwrightError, Unavailable
-from podwright.slurm.jobs import FakeSlurm, SlurmCommands
+from podwright.slurm.jobs import FakeSlurmJobs, SlurmJobCommands
 from podwright.slurm.jobs._states import FORGOTTEN, LATEST, SOONEST, States
 
 
 @pytest.fixture
-def slurm() -> Iterator[FakeSlurm]:
-    fake = FakeSlurm()
+def slurm() -> Iterator[FakeSlurmJobs]:
+    fake = FakeSlurmJobs()
     yield fake
     fake.close()
 
 
 @pytest.fixture
-def submit(slurm: FakeSlurm, tmp_path: Path) -> Callable[..., podwright.slurm.Job[Any]]:
+def submit(slurm: FakeSlurmJobs, tmp_path: Path) -> Callable[..., podwright.slurm.SlurmJob[Any]]:
     def submitted(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         folder = str(tmp_path / "jobs")
         return podwright.slurm.submit(function, *args, folder=folder, commands=slurm, **options)
@@ -36,7 +36,7 @@ def submit(slurm: FakeSlurm, tmp_path: Path) -> Callable[..., podwright.slurm.Jo
 Submit = Callable[..., Any]
 
 
-def test_each_task_returns_its_own(submit: Submit, slurm: FakeSlurm, tmp_path: Path) -> None:
+def test_each_task_returns_its_own(submit: Submit, slurm: FakeSlurmJobs, tmp_path: Path) -> None:
     job = submit(
         lambda x: (int(os.environ["SLURM_PROCID"]), x),
         "config.yaml",
@@ -59,7 +59,7 @@ def test_each_task_returns_its_own(submit: Submit, slurm: FakeSlurm, tmp_path: P
 
 
 def test_a_job_is_found_again_by_its_number(
-    submit: Submit, slurm: FakeSlurm, tmp_path: Path
+    submit: Submit, slurm: FakeSlurmJobs, tmp_path: Path
 ) -> None:
     number = submit(pow, 2, 5).id
     folder = str(tmp_path / "jobs")
@@ -99,7 +99,7 @@ def test_a_job_that_is_cancelled_says_so(submit: Submit) -> None:
 
 
 def test_a_job_that_slurm_forgot_is_judged_by_what_it_left(
-    submit: Submit, slurm: FakeSlurm
+    submit: Submit, slurm: FakeSlurmJobs
 ) -> None:
     slurm.forgets = True
     job = submit(pow, 2, 3)
@@ -113,15 +113,15 @@ def test_a_job_that_slurm_forgot_is_judged_by_what_it_left(
         gone.results()
 
 
-def test_slurms_refusal_is_told_in_its_words(submit: Submit, slurm: FakeSlurm) -> None:
+def test_slurms_refusal_is_told_in_its_words(submit: Submit, slurm: FakeSlurmJobs) -> None:
     slurm.refuses = "Batch job submission failed: Invalid partition name specified"
     with pytest.raises(PodwrightError, match="Invalid partition name"):
         submit(pow, 2, 3)
     with pytest.raises(Unavailable, match="sbatch cannot be run"):
-        podwright.slurm.submit(pow, 2, 3, commands=SlurmCommands(["/nowhere/ssh", "login"]))
+        podwright.slurm.submit(pow, 2, 3, commands=SlurmJobCommands(["/nowhere/ssh", "login"]))
 
 
-def test_a_job_that_waits_is_pending(submit: Submit, slurm: FakeSlurm) -> None:
+def test_a_job_that_waits_is_pending(submit: Submit, slurm: FakeSlurmJobs) -> None:
     slurm.hold = True
     job = submit(pow, 2, 3)
     assert (job.state, job.done(), job.logs(), job.progress()) == ("PENDING", False, "", (0, 1))
@@ -133,7 +133,7 @@ async def test_a_job_can_be_awaited(submit: Submit) -> None:
     assert await submit(pow, 2, 4) == [16]
 
 
-def test_slurmctld_is_asked_for_all_jobs_at_once_and_ever_more_rarely(slurm: FakeSlurm) -> None:
+def test_slurmctld_is_asked_for_all_jobs_at_once_and_ever_more_rarely(slurm: FakeSlurmJobs) -> None:
     now = [0.0]
     states = States(slurm, clock=lambda: now[0])
     slurm.hold = True
@@ -148,5 +148,5 @@ def test_slurmctld_is_asked_for_all_jobs_at_once_and_ever_more_rarely(slurm: Fak
 
 
 def test_while_slurmctld_is_away_nothing_is_over() -> None:
-    states = States(SlurmCommands(["false"]))
+    states = States(SlurmJobCommands(["false"]))
     assert states.state("1") is None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from podwright.api._process import LaunchProcess, Option, option_words
 from podwright.api._run import counts, described, place
 from podwright.errors import LaunchFailed
-from podwright.functions import Outcome, dump_call, finished, read_outcome
+from podwright.functions import CallOutcome, dump_call, finished, read_outcome
 from podwright.launcher import RunFolder, make_folder
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Job(Generic[R]):
             raise LaunchFailed(what, exit_code=code, log=self.logs()[-4000:])
         return [outcome.value for outcome in outcomes if outcome]
 
-    def _when(self, outcome: Outcome) -> int:
+    def _when(self, outcome: CallOutcome) -> int:
         return os.stat(self._file(f"result.{outcome.instance}")).st_mtime_ns
 
     def __repr__(self) -> str:

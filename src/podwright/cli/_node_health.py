@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from podwright.slurm.gpus.health import Report
+    from podwright.slurm.gpus.health import NodeReport
 
 _EXAMPLES = """\
 examples:
@@ -101,7 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0 if report.fit else 1
 
 
-def _show(arguments: argparse.Namespace, report: Report) -> None:
+def _show(arguments: argparse.Namespace, report: NodeReport) -> None:
     import time
 
     from podwright.slurm.gpus import health

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.cli._arguments import positive, seconds
 
 if TYPE_CHECKING:
-    from podwright.replay import Chances, Report, SlurmModel, Trace, Way
+    from podwright.replay import Chances, ReplayWay, Report, SlurmModel, Trace
 
 _EXAMPLES = """\
 a report of what you have:
@@ -108,7 +108,7 @@ def main(arguments: argparse.Namespace) -> int:
     return _replay(arguments, trace, ways)
 
 
-def _replay(arguments: argparse.Namespace, trace: Trace, ways: list[Way]) -> int:
+def _replay(arguments: argparse.Namespace, trace: Trace, ways: list[ReplayWay]) -> int:
     from podwright.replay import replay
 
     bar = _Progress(sys.stderr)
@@ -167,7 +167,7 @@ def _write(path: str, text: str) -> None:
         raise InvalidRequest(f"{path}: {error.strerror}", asked="write it") from None
 
 
-def _ways(arguments: argparse.Namespace) -> tuple[list[Way], int]:
+def _ways(arguments: argparse.Namespace) -> tuple[list[ReplayWay], int]:
     from podwright.errors import InvalidRequest
     from podwright.replay import gpu_ways, pod_size, pod_ways
 

@@ -155,7 +155,7 @@ def _configure(arguments: argparse.Namespace) -> int:
     from podwright.slurm.pods import setup
     from podwright.slurm.site.changes import carry_out, shown
 
-    places = setup.Places(
+    places = setup.NativePlaces(
         slurm_conf=Path(arguments.slurm_conf).absolute(),
         folder=Path(arguments.folder).absolute(),
         native=Path(arguments.native).absolute(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.cli._arguments import positive, seconds
 
 if TYPE_CHECKING:
-    from podwright.slurm.gpus.efficiency import Efficiency, Row
+    from podwright.slurm.gpus.efficiency import Efficiency, MonthRow
 
 _EXAMPLES = """\
 examples:
@@ -152,7 +152,7 @@ def _many(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _table(rows: list[Row], name: str) -> None:
+def _table(rows: list[MonthRow], name: str) -> None:
     from podwright.cli._tables import table
     from podwright.slurm.gpus.efficiency._report import span
 
@@ -209,7 +209,7 @@ def _ended(arguments: argparse.Namespace) -> int:
     places = efficiency.Destinations(arguments.write != "output", arguments.write != "comment")
     own = [sys.executable, "-P", "-m", "podwright.cli.podwright", "slurm", "efficiency", "--line"]
 
-    def summarise(job: efficiency.Job) -> str:
+    def summarise(job: efficiency.AccountedJob) -> str:
         return efficiency.as_user(job.user, [*own, job.id], "", 120.0)
 
     folder = Path(arguments.ended)

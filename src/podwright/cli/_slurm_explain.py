@@ -139,7 +139,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(body, indent=2))
     else:
         _print(request, answer, site, shape)
-    if isinstance(answer, requests.Refusal):
+    if isinstance(answer, requests.SlurmRefusal):
         return 3 if answer.stage == "unknown" else 1
     return 0
 
@@ -148,7 +148,7 @@ def _print(request: Any, answer: Any, site: Any, shape: Any) -> None:
     from podwright.slurm.gpus import requests
 
     print(requests.sentence(request, answer, shape))
-    if isinstance(answer, requests.Refusal):
+    if isinstance(answer, requests.SlurmRefusal):
         if answer.would_work:
             print(f"What would work: {answer.would_work}.")
     else:
@@ -228,10 +228,10 @@ def _with_tasks(site: Any, arguments: argparse.Namespace) -> Any:
 
 def _said(arguments: argparse.Namespace, request: Any) -> Any:
     """The nodes that the options say, with common ones where they are silent."""
-    from podwright.slurm.gpus.requests import Shape
+    from podwright.slurm.gpus.requests import NodeHardware
 
     sockets = arguments.node_sockets or 2
-    return Shape(
+    return NodeHardware(
         nodes=arguments.cluster_nodes or max(64, request.max_nodes or 0),
         sockets=sockets,
         cores_per_socket=max(1, (arguments.node_cores or 64) // sockets),

@@ -234,7 +234,7 @@ def _gate(arguments: argparse.Namespace) -> Any:
             would_work="--health, and the other program as a script in node-health.toml",
         )
     script = Path(arguments.folder).absolute() / "node-health"
-    return configure.Gate(_program(str(script)), _on_nodes(arguments), arguments.health)
+    return configure.GateScript(_program(str(script)), _on_nodes(arguments), arguments.health)
 
 
 def _sampling(arguments: argparse.Namespace) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from podwright.slurm.gpus.lint import Finding, Site
+    from podwright.slurm.gpus.lint import CachedSite, Finding
 
 _FORMATS = ("text", "json", "sarif", "github")
 
@@ -130,16 +130,16 @@ def _rules(form: str) -> int:
     return 0
 
 
-def _site(arguments: argparse.Namespace) -> Site:
+def _site(arguments: argparse.Namespace) -> CachedSite:
     """As said, and for the rest as this site's Slurm says."""
     import time
 
-    from podwright.slurm.gpus.lint import Site, find_site, read_help
+    from podwright.slurm.gpus.lint import CachedSite, find_site, read_help
     from podwright.slurm.site.ask import ask_slurm
     from podwright.slurm.site.releases import parse_version
 
     said = arguments.slurm_version or arguments.topology or arguments.sbatch_help
-    site = Site() if said else find_site(ask_slurm, cache(), time.time())
+    site = CachedSite() if said else find_site(ask_slurm, cache(), time.time())
     if arguments.slurm_version:
         site = site._replace(version=parse_version(arguments.slurm_version))
     if arguments.topology:

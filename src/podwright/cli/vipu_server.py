@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from podwright.page import SiteProxy
-    from podwright.server import Options, ServedHardware, Server
+    from podwright.server import ServedHardware, Server, ServingOptions
 
 #: Seconds without partition, lease or call after which a user's own server ends.
 USER_IDLE = 300.0
@@ -300,13 +300,13 @@ def _copy(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _options(arguments: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace) -> ServingOptions:
     from pathlib import Path
 
     from podwright.cli._places import own_key, state_folder
     from podwright.controller import Visible, private_kinds
     from podwright.errors import InvalidRequest
-    from podwright.server import Options
+    from podwright.server import ServingOptions
     from podwright.store import shows_password, storage_file
     from podwright.wire import DEFAULT_PORT, SOCKET_VARIABLE, SYSTEM_SOCKET, user_socket
 
@@ -332,7 +332,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     port_asked = arguments.api_port
     if port_asked is None:
         port_asked = 0 if arguments.user else DEFAULT_PORT
-    return Options(
+    return ServingOptions(
         storage=storage.absolute() if isinstance(storage, Path) else storage,
         socket=socket,
         preset=arguments.preset,
@@ -388,7 +388,7 @@ def _proxy(arguments: argparse.Namespace) -> SiteProxy | None:
     return SiteProxy(peers, header=arguments.http_proxy_user, secret=secret)
 
 
-def _prepare(arguments: argparse.Namespace, options: Options) -> int:
+def _prepare(arguments: argparse.Namespace, options: ServingOptions) -> int:
     import asyncio
     import getpass
     import socket
@@ -418,7 +418,7 @@ def _prepare(arguments: argparse.Namespace, options: Options) -> int:
     return 0
 
 
-def _say(options: Options, server: Server, hardware: ServedHardware) -> None:
+def _say(options: ServingOptions, server: Server, hardware: ServedHardware) -> None:
     """One or two lines: what is served, and where."""
     from podwright.store import shown_place
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._records import Record, decode
 from podwright.controller._registry import check_name
@@ -44,7 +44,7 @@ def load(core: Core, records: Mapping[tuple[str, str], bytes]) -> None:
                 define(site, record)
 
 
-def define(site: Site, record: AllocationRecord) -> None:
+def define(site: IndexedCluster, record: AllocationRecord) -> None:
     """An allocation is there from now on."""
     whole = site.cluster.name
     if implicit(site):
@@ -58,7 +58,7 @@ def define(site: Site, record: AllocationRecord) -> None:
         site.owned[record.name] = record.owner
 
 
-def undefine(site: Site, name: str) -> None:
+def undefine(site: IndexedCluster, name: str) -> None:
     """An allocation is no more."""
     site.closed.pop(name, None)
     site.owned.pop(name, None)
@@ -117,7 +117,7 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
     )
 
 
-def found(core: Core, name: str, asked: str) -> Site:
+def found(core: Core, name: str, asked: str) -> IndexedCluster:
     """Where an allocation is that may go. Raises NotFound, and WrongState while it is in use."""
     (site,) = core.inventory.candidates("", name, asked)[:1]
     if implicit(site):
@@ -136,7 +136,7 @@ def found(core: Core, name: str, asked: str) -> Site:
     return site
 
 
-def names_in(core: Core, site: Site, allocation: str) -> list[str]:
+def names_in(core: Core, site: IndexedCluster, allocation: str) -> list[str]:
     """Partitions in an allocation, and those whose devices there still have to be reset."""
     here = (site.cluster.name, allocation)
     standing = {r.name for r in core.records() if (r.cluster, r.allocation) == here}
@@ -149,7 +149,7 @@ def put_allocation(record: AllocationRecord) -> Put:
     return Put(ALLOCATION, record.name, msgspec.json.encode(record))
 
 
-def with_machines(site: Site, machines: Mapping[str, Sequence[str]]) -> list[Put]:
+def with_machines(site: IndexedCluster, machines: Mapping[str, Sequence[str]]) -> list[Put]:
     """The changes that write allocations of a cluster whose machines are others now."""
     return [
         put_allocation(
@@ -171,12 +171,12 @@ def drop_allocation(name: str) -> Delete:
     return Delete(ALLOCATION, name)
 
 
-def implicit(site: Site) -> bool:
+def implicit(site: IndexedCluster) -> bool:
     return list(site.allocations) == [site.cluster.name]
 
 
 def _checked(
-    site: Site, agents: Sequence[str], taken: Mapping[str, str], asked: str
+    site: IndexedCluster, agents: Sequence[str], taken: Mapping[str, str], asked: str
 ) -> Sequence[str]:
     for name in agents:
         if name not in site.places:

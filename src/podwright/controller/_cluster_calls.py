@@ -12,7 +12,7 @@ from podwright.controller import _registry as registry
 from podwright.controller import _users as users
 from podwright.controller import _views as views
 from podwright.controller._caller import Caller
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._registry import Registry
 from podwright.controller._shielded import to_its_end
@@ -107,7 +107,7 @@ class ClusterCalls:
                 )
             draft = change.drafted(core, self._registry, site, request)
             if request.dry_run:
-                preview = Site(draft.cluster, draft.machines)
+                preview = IndexedCluster(draft.cluster, draft.machines)
                 preview.index = draft.index
                 return views.cluster_info(core, preview)
             # In memory first, at one stroke: nobody is placed by the old cluster while the new one
@@ -181,7 +181,7 @@ class ClusterCalls:
     def _cluster(self, name: str) -> ClusterInfo:
         return views.cluster_info(self._core, self._core.inventory.sites[name])
 
-    def _named(self, name: str, asked: str) -> Site:
+    def _named(self, name: str, asked: str) -> IndexedCluster:
         """The cluster of this name. Raises NotFound, and InvalidRequest without a name."""
         if not name:
             raise InvalidRequest(

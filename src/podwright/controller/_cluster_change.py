@@ -12,7 +12,7 @@ from itertools import count
 
 from podwright.controller import _allocations as allocations
 from podwright.controller import _machines as machines
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._records import drop_quarantine
 from podwright.controller._registry import Registry, put_cluster
@@ -38,7 +38,9 @@ class Changed:
     gone: str
 
 
-def drafted(core: Core, registry: Registry, site: Site, request: ClusterChange) -> Changed:
+def drafted(
+    core: Core, registry: Registry, site: IndexedCluster, request: ClusterChange
+) -> Changed:
     """The change that is asked for; nothing is changed yet.
 
     Raises InvalidRequest, NotFound or WrongState.
@@ -84,7 +86,7 @@ def drafted(core: Core, registry: Registry, site: Site, request: ClusterChange) 
     return Changed(cluster, index, inside, fresh, request.replace)
 
 
-def applied(core: Core, registry: Registry, site: Site, draft: Changed) -> list[Change]:
+def applied(core: Core, registry: Registry, site: IndexedCluster, draft: Changed) -> list[Change]:
     """The cluster is another from here on. Returns what has to be written down."""
     left = [q for q in core.quarantine.values() if q.machine == draft.gone]
     changes: list[Change] = [
@@ -107,7 +109,7 @@ def applied(core: Core, registry: Registry, site: Site, draft: Changed) -> list[
     return changes
 
 
-def _loose(core: Core, site: Site, gone: str) -> list[Placement]:
+def _loose(core: Core, site: IndexedCluster, gone: str) -> list[Placement]:
     """What is held in the index and does not come along: places kept for waiters, which are
     planned anew, and devices of the machine that goes which still had to be reset."""
     kept = [p for r in core.reservations.values() if r.goal.site is site for p in r.held]
@@ -115,7 +117,12 @@ def _loose(core: Core, site: Site, gone: str) -> list[Placement]:
 
 
 def _check_agent(
-    registry: Registry, core: Core, site: Site, name: str, fresh: Sequence[str], asked: str
+    registry: Registry,
+    core: Core,
+    site: IndexedCluster,
+    name: str,
+    fresh: Sequence[str],
+    asked: str,
 ) -> None:
     known = registry.agent(name, asked)
     if fresh.count(name) > 1:
@@ -135,7 +142,7 @@ def _check_agent(
         )
 
 
-def _check_empty(core: Core, site: Site, name: str, asked: str) -> None:
+def _check_empty(core: Core, site: IndexedCluster, name: str, asked: str) -> None:
     if name not in site.places:
         raise NotFound(
             f"there is no machine {name} in cluster {site.cluster.name}",

@@ -11,7 +11,7 @@ from podwright.placement import Block, Index, NodeIndex, index_of
 from podwright.wire import DeviceRef
 
 
-class Site:
+class IndexedCluster:
     """One cluster. refs[domain][offset] is the device as partitions show it."""
 
     def __init__(self, cluster: Cluster, allocations: Mapping[str, Sequence[str]]) -> None:
@@ -175,7 +175,7 @@ class ClusterIndex:
         clusters: Sequence[Cluster],
         allocations: Mapping[str, Mapping[str, Sequence[str]]],
     ) -> None:
-        self.sites = {c.name: Site(c, allocations.get(c.name, {})) for c in clusters}
+        self.sites = {c.name: IndexedCluster(c, allocations.get(c.name, {})) for c in clusters}
         self.by_machine = {name: site for site in self.sites.values() for name in site.places}
 
     @property
@@ -184,7 +184,7 @@ class ClusterIndex:
         nouns = {site.cluster.family.device_noun for site in self.sites.values()}
         return nouns.pop() if len(nouns) == 1 else "device"
 
-    def candidates(self, cluster: str, allocation: str, asked: str) -> list[Site]:
+    def candidates(self, cluster: str, allocation: str, asked: str) -> list[IndexedCluster]:
         """Where to look, best first. Raises NotFound or InvalidRequest for names that lead
         nowhere."""
         if cluster and cluster not in self.sites:

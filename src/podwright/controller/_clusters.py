@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from podwright.agents import MachineReport
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._registry import Registry, check_name, difference
 from podwright.errors import AlreadyExists, InvalidRequest, PodwrightError, WrongState
@@ -119,7 +119,7 @@ def _named(text: str, default: _Topology, asked: str) -> _Topology:
         ) from None
 
 
-async def tested(core: Core, registry: Registry, site: Site) -> list[CheckResult]:
+async def tested(core: Core, registry: Registry, site: IndexedCluster) -> list[CheckResult]:
     """Ask every machine of a cluster, and compare: all checks, machine by machine."""
     names = site.machines()
     answers = await asyncio.gather(*(_ask(core, name) for name in names))
@@ -154,7 +154,11 @@ async def _ask(core: Core, name: str) -> MachineReport | PodwrightError:
 
 
 def _machine(
-    registry: Registry, site: Site, name: str, report: MachineReport, wanted: dict[str, str]
+    registry: Registry,
+    site: IndexedCluster,
+    name: str,
+    report: MachineReport,
+    wanted: dict[str, str],
 ) -> list[CheckResult]:
     family = site.cluster.family
     known = registry.agents.get(name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
 from podwright.controller._admission import Admission
-from podwright.controller._cluster_index import ClusterIndex, Site
+from podwright.controller._cluster_index import ClusterIndex, IndexedCluster
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, HeldLease
 from podwright.controller._machine_calls import MachineCalls
@@ -48,7 +48,9 @@ class Entry:
         "fences", "gone", "leases", "lock", "machines", "name", "record", "retry_at", "site",
     )  # fmt: skip
 
-    def __init__(self, name: str, site: Site | None, record: PartitionRecord | None = None) -> None:
+    def __init__(
+        self, name: str, site: IndexedCluster | None, record: PartitionRecord | None = None
+    ) -> None:
         self.name = name
         self.site = site
         self.record = record
@@ -117,7 +119,7 @@ class Core:
         #: By cluster and allocation: what is kept for the first in the waiting line.
         self.reservations: dict[tuple[str, str], Reservation] = {}
         #: Told of devices that are free, and of the partition whose lease ended or that is gone.
-        self.freed: Callable[[Site | None, Sequence[Block], str], None] = lambda *_: None
+        self.freed: Callable[[IndexedCluster | None, Sequence[Block], str], None] = lambda *_: None
         #: Whether a user may be told of a partition by its name.
         self.may_name: Callable[[str, PartitionRecord], bool] = lambda user, record: True
         self._epoch = 0
@@ -126,7 +128,7 @@ class Core:
 
     # -- numbers and time --------------------------------------------------------------------
 
-    def lift(self, site: Site) -> None:
+    def lift(self, site: IndexedCluster) -> None:
         """Keep nothing of a cluster for waiters, before its allocations change. `freed` follows."""
         for pool, kept in list(self.reservations.items()):
             if kept.goal.site is site:

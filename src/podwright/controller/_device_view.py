@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._list_pages import ListPage, bad_token
 from podwright.controller._views import check_filters
@@ -33,7 +33,7 @@ def devices(core: Core, request: ListRequest) -> DeviceList:
     return DeviceList(devices=page.items, next_page_token=page.token)
 
 
-def _after(core: Core, request: ListRequest) -> Iterator[tuple[Site, DeviceRef]]:
+def _after(core: Core, request: ListRequest) -> Iterator[tuple[IndexedCluster, DeviceRef]]:
     """Devices behind the token."""
     token = request.page_token
     at, domain, offset = _parsed(core, token) if token else ("", 0, -1)
@@ -81,7 +81,7 @@ class _Look:
             for i in range(block.size)
         }
 
-    def allocation(self, site: Site, machine: str) -> str:
+    def allocation(self, site: IndexedCluster, machine: str) -> str:
         """In which allocation a machine is, or empty."""
         known = self._allocations.get(site.cluster.name)
         if known is None:
@@ -89,7 +89,7 @@ class _Look:
             self._allocations[site.cluster.name] = known
         return known.get(machine, "")
 
-    def info(self, site: Site, ref: DeviceRef, allocation: str) -> DeviceInfo:
+    def info(self, site: IndexedCluster, ref: DeviceRef, allocation: str) -> DeviceInfo:
         """A device, complete."""
         if ref.machine != self._machine:
             self._machine, self._owners = ref.machine, self._core.owners(ref.machine)
@@ -109,7 +109,7 @@ class _Look:
             attributes=attributes,
         )
 
-    def _state(self, site: Site, ref: DeviceRef, partition: str) -> str:
+    def _state(self, site: IndexedCluster, ref: DeviceRef, partition: str) -> str:
         place = (site.cluster.name, ref.domain, ref.offset)
         if ref.machine in self._core.down or ref.index in site.unhealthy.get(ref.machine, ()):
             return "DOWN"

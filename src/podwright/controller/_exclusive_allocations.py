@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from podwright.controller._caller import Caller, Role, may_change
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
 from podwright.errors import Denied, InvalidRequest
 from podwright.placement import Placement
@@ -81,7 +81,7 @@ def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     raise _denied(spec, site, next(iter([*site.closed, *site.owned])))
 
 
-def guard(site: Site, spec: PartitionSpec, found: Placement) -> None:
+def guard(site: IndexedCluster, spec: PartitionSpec, found: Placement) -> None:
     """Raises Denied for a placement in a scheduler's allocation that was not named."""
     if not spec.allocation and found.allocation in site.closed:
         raise _denied(spec, site, found.allocation)
@@ -133,7 +133,7 @@ def _check(core: Core, caller: Caller, spec: PartitionSpec) -> None:
             raise _denied(spec, site, spec.allocation, _others([site], caller))
 
 
-def _others(sites: list[Site], caller: Caller) -> list[str]:
+def _others(sites: list[IndexedCluster], caller: Caller) -> list[str]:
     """Those that nobody has for himself, but the caller."""
     return [
         name
@@ -144,7 +144,7 @@ def _others(sites: list[Site], caller: Caller) -> list[str]:
 
 
 def _denied(
-    spec: PartitionSpec, site: Site, allocation: str, others: list[str] | None = None
+    spec: PartitionSpec, site: IndexedCluster, allocation: str, others: list[str] | None = None
 ) -> Denied:
     """Who has an allocation, or one of those in the way where none was named."""
     scheduler, owner = site.closed.get(allocation, ""), site.owned.get(allocation, "")

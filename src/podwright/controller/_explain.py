@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._cutoff import in_words as fence_in_words
 from podwright.controller._reserve import end_of
 from podwright.controller._spec import to_request
@@ -27,7 +27,7 @@ SHOWN: Final = 5  #: partitions that a refusal names, the largest first
 
 
 def in_the_way(
-    core: Core, site: Site, spec: PartitionSpec, refusal: Refusal, owner: str
+    core: Core, site: IndexedCluster, spec: PartitionSpec, refusal: Refusal, owner: str
 ) -> dict[str, Any]:
     """What stands in the way of `owner`'s request, and the nearest that would start at once."""
     inside = [
@@ -205,5 +205,5 @@ def _standing(core: Core, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _is_in(site: Site, machine: str, allocation: str) -> bool:
+def _is_in(site: IndexedCluster, machine: str, allocation: str) -> bool:
     return not allocation or machine in site.allocations.get(allocation, ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.errors import NotFound
 from podwright.store import Delete, Put
 
@@ -49,7 +49,7 @@ async def resume(core: Core, machine: str) -> None:
         core.freed(None, (), "")
 
 
-def _site(core: Core, machine: str, asked: str) -> Site:
+def _site(core: Core, machine: str, asked: str) -> IndexedCluster:
     site = core.inventory.by_machine.get(machine)
     if site is None:
         known = list(core.inventory.by_machine)

@@ -15,7 +15,7 @@ from podwright.controller._caller import (
     check_creator,
     check_job,
 )
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
 from podwright.controller._exclusive_allocations import guard
 from podwright.controller._explain import in_the_way
@@ -103,7 +103,7 @@ def try_place(
 
 def _admitted(
     core: Core,
-    site: Site,
+    site: IndexedCluster,
     placement: Placement,
     routing: Routing,
     owner: str,

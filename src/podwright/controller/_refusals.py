@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._explain import SHOWN, in_words
 from podwright.controller._leases import HeldLease
 from podwright.controller._partition_fit import Difference
@@ -18,7 +18,7 @@ from podwright.wire import PartitionSpec
 
 def no_place(
     refusal: Refusal,
-    site: Site,
+    site: IndexedCluster,
     spec: PartitionSpec,
     asked: str,
     why: Callable[[], dict[str, Any]],
@@ -60,7 +60,7 @@ def no_place(
     return NoCapacity(problem, asked=asked, would_work=in_words(spec, data["nearest"]), **data)
 
 
-def _size(site: Site, spec: PartitionSpec) -> int:
+def _size(site: IndexedCluster, spec: PartitionSpec) -> int:
     return site.index.size(spec.allocation or None)
 
 

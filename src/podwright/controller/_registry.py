@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from podwright.agents import Driver, MachineReport
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._records import Record, decode
 from podwright.errors import InvalidRequest, NotFound, WrongState
@@ -95,10 +95,10 @@ class Registry:
         known = self.agents[record.name] = Known(record)
         return known
 
-    def begin_cluster(self, cluster: Cluster) -> Site:
+    def begin_cluster(self, cluster: Cluster) -> IndexedCluster:
         """A cluster serves from now on."""
         inventory = self._core.inventory
-        site = inventory.sites[cluster.name] = Site(cluster, {})
+        site = inventory.sites[cluster.name] = IndexedCluster(cluster, {})
         inventory.by_machine.update(dict.fromkeys(site.places, site))
         self.clusters.add(cluster.name)
         return site

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
 from podwright.controller._exclusive_allocations import open_spec
 from podwright.controller._leases import HeldLease
@@ -115,7 +115,10 @@ async def _exchange(
 
 
 def _rest(
-    old_site: Site | None, old: Sequence[Block], site: Site, new: Sequence[Block]
+    old_site: IndexedCluster | None,
+    old: Sequence[Block],
+    site: IndexedCluster,
+    new: Sequence[Block],
 ) -> list[Block]:
     """The blocks of `old` that `new` does not cover, cut by halves."""
     if old_site is not site:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from podwright.controller._admission import Admission
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.placement import Block, Placement
 from podwright.wire import Routing
 
@@ -18,7 +18,7 @@ class Taken(NamedTuple):
     """Devices that are already taken in the index for somebody who is about to start, and count
     for him. routing: inside their link domains."""
 
-    site: Site
+    site: IndexedCluster
     placement: Placement
     admitted: Admission
     routing: Routing
@@ -31,7 +31,7 @@ class Goal:
     busy: devices of it that somebody has. partitions: whose they are.
     """
 
-    site: Site
+    site: IndexedCluster
     allocation: str
     blocks: tuple[Block, ...]
     starts_at: float

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._reservation import Goal
 from podwright.controller._spec import blocks_of
 from podwright.fabric import Cluster, ClusterTopology
@@ -43,7 +43,7 @@ def end_of(record: PartitionRecord, now: float) -> tuple[float, bool]:
     return now + max(1.0, now - record.created_at), False
 
 
-def goal_for(core: Core, site: Site, spec: PartitionSpec, allocation: str) -> Goal | None:
+def goal_for(core: Core, site: IndexedCluster, spec: PartitionSpec, allocation: str) -> Goal | None:
     """The place in an allocation that is free soonest, or None where machines are missing."""
     now = core.now()
     busy: dict[int, list[Occupied]] = {}
@@ -65,7 +65,7 @@ def goal_for(core: Core, site: Site, spec: PartitionSpec, allocation: str) -> Go
 
 
 def candidates(
-    core: Core, site: Site, spec: PartitionSpec, allocation: str
+    core: Core, site: IndexedCluster, spec: PartitionSpec, allocation: str
 ) -> Iterator[tuple[Block, ...]]:
     """The places of a shape in an allocation, were nothing taken, on machines in service."""
     cluster = site.cluster
@@ -107,7 +107,7 @@ def _offsets(cluster: Cluster, domain: int, part: int) -> Iterator[int]:
             yield offset
 
 
-def slip(core: Core, site: Site, request: Request, until: float) -> Placement | None:
+def slip(core: Core, site: IndexedCluster, request: Request, until: float) -> Placement | None:
     """Devices that are kept for a waiter who cannot start before `until`; taken on return."""
     now = core.now()
     for (cluster, allocation), kept in core.reservations.items():
@@ -132,7 +132,7 @@ def _within(request: Request, allocation: str) -> Request:
 
 
 def _goal(
-    site: Site,
+    site: IndexedCluster,
     allocation: str,
     blocks: tuple[Block, ...],
     busy: dict[int, list[Occupied]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._cutoff import waits_for
 from podwright.controller._leases import HeldLease, mask_of, to_info
@@ -148,7 +148,7 @@ def clusters(core: Core, request: ListRequest) -> ClusterList:
     return ClusterList(clusters=page.items, next_page_token=page.token)
 
 
-def cluster_info(core: Core, site: Site) -> ClusterInfo:
+def cluster_info(core: Core, site: IndexedCluster) -> ClusterInfo:
     """A cluster, complete."""
     cluster = site.cluster
     return ClusterInfo(
@@ -185,7 +185,7 @@ def allocations(core: Core, request: ListRequest) -> AllocationList:
     return AllocationList(allocations=page.items, next_page_token=page.token)
 
 
-def allocation_info(site: Site, name: str) -> AllocationInfo:
+def allocation_info(site: IndexedCluster, name: str) -> AllocationInfo:
     """An allocation, complete."""
     return AllocationInfo(
         name=name,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from podwright.controller import _partitions as partitions
 from podwright.controller import _quotas as quotas
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
 from podwright.controller._reservation import Goal, Reservation, Taken
 from podwright.controller._reserve import goal_for, overlap
@@ -66,7 +66,7 @@ class WaitingQueue:
 
     # -- being told --------------------------------------------------------------------------
 
-    def freed(self, site: Site | None, blocks: Sequence[Block], name: str) -> None:
+    def freed(self, site: IndexedCluster | None, blocks: Sequence[Block], name: str) -> None:
         """Devices are free, or a lease on the partition `name` ended, or machines changed."""
         for kept in self._core.reservations.values():
             if not blocks and not name:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from podwright.functions._call import dump_call
     from podwright.functions._files import private_folder
-    from podwright.functions._outcome import Outcome, finished, read_outcome
+    from podwright.functions._outcome import CallOutcome, finished, read_outcome
 
 #: In the environment of an instance: the file with the call, and where to write the outcome.
 PAYLOAD_VARIABLE = "PODWRIGHT_PAYLOAD"
@@ -22,7 +22,7 @@ RESULT_VARIABLE = "PODWRIGHT_RESULT"
 __all__ = [
     "PAYLOAD_VARIABLE",
     "RESULT_VARIABLE",
-    "Outcome",
+    "CallOutcome",
     "dump_call",
     "finished",
     "private_folder",
@@ -31,7 +31,7 @@ __all__ = [
 _LATER = {
     "_call": ("dump_call",),
     "_files": ("private_folder",),
-    "_outcome": ("Outcome", "finished", "read_outcome"),
+    "_outcome": ("CallOutcome", "finished", "read_outcome"),
 }
 
 

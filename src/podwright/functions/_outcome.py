@@ -25,7 +25,7 @@ class RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """How a call ended. error: what it raised, or None."""
 
     instance: int
@@ -89,7 +89,7 @@ def finished(path: str) -> bool:
         return False
 
 
-def read_outcome(path: str, instance: int) -> Outcome | None:
+def read_outcome(path: str, instance: int) -> CallOutcome | None:
     """An outcome, if the whole of it is there. Raises Denied for what others could have written.
 
     What cannot be unpickled here (its module is not there, say) is an error of the outcome.
@@ -104,10 +104,10 @@ def read_outcome(path: str, instance: int) -> Outcome | None:
             return None
         if "traceback" not in said:
             try:
-                return Outcome(instance, pickle.load(file))
+                return CallOutcome(instance, pickle.load(file))
             except Exception as error:
-                return Outcome(instance, error=error)
-        return Outcome(instance, error=_error(said, file, instance))
+                return CallOutcome(instance, error=error)
+        return CallOutcome(instance, error=_error(said, file, instance))
 
 
 def _error(said: dict[str, Any], file: BinaryIO, instance: int) -> BaseException:

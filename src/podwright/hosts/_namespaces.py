@@ -32,7 +32,7 @@ _MOUNT_POINTS = ("/dev/mqueue", "/sys/fs/pstore")
 HELD, HELD_BY_USER, HELD_BY_CGROUP, NOT_HELD = "pid", "user", "cgroup", ""
 
 
-class Holding(NamedTuple):
+class HeldChild(NamedTuple):
     """A child that was forked. how: HELD, HELD_BY_USER, HELD_BY_CGROUP or NOT_HELD.
 
     why: there is no namespace. group: the path of its cgroup.
@@ -44,7 +44,7 @@ class Holding(NamedTuple):
     group: str = ""
 
 
-def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -> Holding:
+def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -> HeldChild:
     """Fork a child that runs `run` and ends with the code it returns; in a namespace if it can.
 
     Only a subreaper may call it (`become_subreaper`): the child comes to it by way of another.
@@ -54,14 +54,14 @@ def fork_held(run: Callable[[], int], *, wanted: bool = True, group: str = "") -
     if wanted:
         pid, how, why = _fork_inside(run)
         if pid:
-            return Holding(pid, how)
+            return HeldChild(pid, how)
     path = make_group(group, os.environ) if group else ""
     pid, inside = _fork_into(path, run)
     if inside:
-        return Holding(pid, HELD_BY_CGROUP, why, path)
+        return HeldChild(pid, HELD_BY_CGROUP, why, path)
     if path:
         remove_group(path)
-    return Holding(pid, NOT_HELD, why)
+    return HeldChild(pid, NOT_HELD, why)
 
 
 def can_hold() -> tuple[str, str, bool]:

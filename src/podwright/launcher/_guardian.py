@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from podwright.hosts import (
-    Holding,
+    HeldChild,
     Process,
     become_subreaper,
     descendants,
@@ -217,7 +217,7 @@ def fork_guardian(
     leash: int = -1,
     spawn: Spawn = spawn,
     held: bool = True,
-) -> Holding:
+) -> HeldChild:
     """Fork the guardian of a run below this process, which must be subreaper.
 
     channel: its end of the line to poprun. output: where mpirun's own words go. close: what it

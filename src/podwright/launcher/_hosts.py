@@ -41,7 +41,7 @@ _PAUSE = 1.0
 FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
 
 
-class Listener(Protocol):
+class RemoteListener(Protocol):
     """Who is told what other hosts say: the watch over the launch."""
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
@@ -80,7 +80,7 @@ class Remotes:
         self._beat = 0.0
         self._ending_at = 0.0
         self._unstepped: set[Remote] = set()
-        self._watch: Listener | None = None
+        self._watch: RemoteListener | None = None
         #: When the last instance on a lost host has been ended by its own relay; by monotonic().
         self.fenced_at = 0.0
 
@@ -117,7 +117,7 @@ class Remotes:
 
     # For the loop of Watch
 
-    def watch(self, watch: Listener) -> None:
+    def watch(self, watch: RemoteListener) -> None:
         """From now on they count as heard, and `watch` is told."""
         self._watch = watch
         for remote in self._all:

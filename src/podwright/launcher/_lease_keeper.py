@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from podwright.errors import Unavailable
-from podwright.hosts import NOT_HELD, Holding, become_subreaper, name_process, reap, see_end
+from podwright.hosts import NOT_HELD, HeldChild, become_subreaper, name_process, reap, see_end
 from podwright.launcher._channel import Channel
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import (
@@ -73,7 +73,7 @@ class Kept(NamedTuple):
     pid: int
     channel: Channel
     guardian: Channel
-    inner: Holding = Holding(0, NOT_HELD, "the keeper was ended")
+    inner: HeldChild = HeldChild(0, NOT_HELD, "the keeper was ended")
 
     def hold(self, holding: Sequence[object]) -> None:
         """Keep this from now on; give it back if poprun is gone."""
@@ -126,7 +126,7 @@ def start_keeper(
     guardians.close()
     kept = Kept(pid, ours, ours_too)
     if said := ours.one():
-        kept = kept._replace(inner=Holding(*said[1:]))
+        kept = kept._replace(inner=HeldChild(*said[1:]))
         folder = folder._replace(group=kept.inner.group)
     return kept, placed(ours_too, folder, kept.inner.pid)
 

@@ -1,7 +1,7 @@
 """The page in a browser: a pod, its waiting line and its tables, live, and as they were. Says what
 a server shows to whom and carries what one does there; HTTP is the front's that serves it."""
 
-from podwright.page._behind import Minutes, Server, Who
+from podwright.page._behind import Minutes, PageBackend, Who
 from podwright.page._files import Files
 from podwright.page._live import Live
 from podwright.page._page import BODY, Page
@@ -17,7 +17,7 @@ __all__ = [
     "Live",
     "Minutes",
     "Page",
-    "Server",
+    "PageBackend",
     "Sessions",
     "SiteProxy",
     "Snapshot",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class Role(Protocol):
+class CallerRole(Protocol):
     """A caller's role."""
 
     @property
@@ -23,12 +23,12 @@ class Who(Protocol):
         ...
 
     @property
-    def role(self) -> Role:
+    def role(self) -> CallerRole:
         """What it may do."""
         ...
 
 
-class Server(Protocol):
+class PageBackend(Protocol):
     """What stands behind the page."""
 
     def anonymous(self) -> Who | None:

@@ -18,7 +18,7 @@ import msgspec
 
 from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, Unauthenticated
 from podwright.http import HttpRequest, Reply
-from podwright.page._behind import Minutes, Server, Who
+from podwright.page._behind import Minutes, PageBackend, Who
 from podwright.page._files import Files
 from podwright.page._live import Live
 from podwright.page._proxy import SiteProxy
@@ -53,7 +53,7 @@ class Page:
 
     def __init__(
         self,
-        server: Server,
+        server: PageBackend,
         status: Callable[[str], int],
         *,
         safe_login: bool = True,

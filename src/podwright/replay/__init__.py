@@ -14,8 +14,8 @@ from podwright.replay._report import Report, replay
 from podwright.replay._sacct import COMMAND as SACCT_COMMAND
 from podwright.replay._simulate import Chances, simulate
 from podwright.replay._slurm import SIMPLER, SlurmModel, from_conf
-from podwright.replay._trace import BadLine, Job, Skipped, Status, Trace
-from podwright.replay._ways import HostKind, Way, gpu_ways, pod_size, pod_ways
+from podwright.replay._trace import BadLine, Skipped, Status, Trace, TraceJob
+from podwright.replay._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
 
 __all__ = [
     "POLICIES",
@@ -25,16 +25,16 @@ __all__ = [
     "Chances",
     "Ground",
     "HostKind",
-    "Job",
     "Outcome",
     "ReplayTask",
+    "ReplayWay",
     "Report",
     "SimulationFailed",
     "Skipped",
     "SlurmModel",
     "Status",
     "Trace",
-    "Way",
+    "TraceJob",
     "distance",
     "duration",
     "example",

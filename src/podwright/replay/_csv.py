@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import IO
 
 from podwright.errors import InvalidRequest
-from podwright.replay._trace import UNKNOWN, Job, Skipped, Status, Trace
+from podwright.replay._trace import UNKNOWN, Skipped, Status, Trace, TraceJob
 
 FIELDS = ("job", "submit_s", "runtime_s", "devices", "walltime_s", "status", "user")
 _NEEDED = ("submit_s", "runtime_s", "devices")
@@ -23,7 +23,7 @@ def is_csv(header: str) -> bool:
     return "submit_s" in header.strip().split(",")
 
 
-def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[Job]:
+def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
     """Jobs of a CSV file's lines, the header first. Raises InvalidRequest."""
     rows = csv.DictReader(lines)
     header = [name.strip() for name in rows.fieldnames or ()]
@@ -51,7 +51,7 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[Job]:
             yield job
 
 
-def _job(row: Mapping[str, str], number: int) -> Job:
+def _job(row: Mapping[str, str], number: int) -> TraceJob:
     submit, runtime = _seconds(row["submit_s"]), _seconds(row["runtime_s"])
     if math.isnan(submit) or math.isnan(runtime):
         raise ValueError("it has no submit_s or no runtime_s")
@@ -60,7 +60,7 @@ def _job(row: Mapping[str, str], number: int) -> Job:
     state = (row.get("status") or "COMPLETED").strip().upper()
     if state not in Status.__members__:
         raise ValueError(f"{state!r} is no state of a job")
-    return Job(
+    return TraceJob(
         name=row.get("job") or str(number - 2),
         submit=submit,
         runtime=runtime,

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Iterator
 
-from podwright.replay._trace import Job, Status, Trace
+from podwright.replay._trace import Status, Trace, TraceJob
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 SHARES = (34, 12, 1, 17, 1, 15, 1, 10, 1, 6, 2)
@@ -32,7 +32,7 @@ def example(
 
 def _jobs(
     rng: random.Random, devices: int, seconds: float, load: float, users: int
-) -> Iterator[Job]:
+) -> Iterator[TraceJob]:
     sizes = [size for size in SIZES if 2 * size <= devices or size == 1]
     shares = SHARES[: len(sizes)]
     wanted, asked = load * devices * seconds, 0.0
@@ -51,7 +51,7 @@ def _jobs(
         if status == Status.TIMEOUT:
             runtime = minutes * 60
         user = f"u{rng.choices(range(users), weights)[0]}"
-        yield Job(str(number), at, runtime, size, minutes * 60.0, Status(status), user)
+        yield TraceJob(str(number), at, runtime, size, minutes * 60.0, Status(status), user)
 
 
 def _moment(rng: random.Random, seconds: float) -> float:

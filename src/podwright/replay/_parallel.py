@@ -17,7 +17,7 @@ from podwright.replay._outcome import Outcome
 from podwright.replay._simulate import Chances, simulate
 from podwright.replay._slurm import SlurmModel
 from podwright.replay._trace import Trace
-from podwright.replay._ways import Way
+from podwright.replay._ways import ReplayWay
 
 #: Called with jobs done and all jobs, of all simulations together.
 Progress = Callable[[int, int], None]
@@ -31,7 +31,7 @@ class SimulationFailed(PodwrightError):
 class ReplayTask:
     """One simulation. stretch: times between submissions are multiplied by it."""
 
-    way: Way
+    way: ReplayWay
     slurm: SlurmModel
     chances: Chances
 

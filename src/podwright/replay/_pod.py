@@ -13,7 +13,7 @@ POLICIES = ("best-fit", "lowest", "moves", "trim", "no-shape")
 _MACHINE = IPU.devices_per_machine
 
 
-class Pod(Ground):
+class PodGround(Ground):
     """So many devices behind a fabric. largest: devices of the largest partition there.
 
     closed: a block that is being emptied, closed_for: the job that it is for, or -1.

@@ -15,7 +15,7 @@ from podwright.errors import InvalidRequest
 from podwright.replay._csv import FIELDS, is_csv, read_csv
 from podwright.replay._sacct import COMMAND, is_sacct, read_sacct
 from podwright.replay._swf import is_swf, read_swf
-from podwright.replay._trace import Job, Skipped, Trace
+from podwright.replay._trace import Skipped, Trace, TraceJob
 
 
 def read_trace(path: str, *, zone: tzinfo | None = None, tres: str = "") -> Trace:
@@ -43,7 +43,7 @@ def read_lines(
     first = next((line for line in rows if line.strip()), "").lstrip("\ufeff")
     skipped = Skipped()
     rows = chain([first], rows)
-    jobs: Iterator[Job]
+    jobs: Iterator[TraceJob]
     if is_sacct(first):
         jobs = read_sacct(rows, skipped, zone=zone, tres_name=tres)
     elif is_csv(first):

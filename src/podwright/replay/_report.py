@@ -15,7 +15,7 @@ from podwright.replay._recorded import recorded
 from podwright.replay._simulate import Chances
 from podwright.replay._slurm import SIMPLER, SlurmModel
 from podwright.replay._trace import Trace
-from podwright.replay._ways import Way
+from podwright.replay._ways import ReplayWay
 
 Progress = Callable[[int, int], None]
 
@@ -31,7 +31,7 @@ class Report:
 
 def replay(
     trace: Trace,
-    ways: Sequence[Way],
+    ways: Sequence[ReplayWay],
     slurm: SlurmModel,
     chances: Chances,
     *,
@@ -49,7 +49,7 @@ def replay(
     tasks += tried.values()
     before = recorded(trace, ways[0].ground()) if trace.has_starts else None
     if before:
-        counted = Way("as recorded", "native", before["peak"], "no-shape")
+        counted = ReplayWay("as recorded", "native", before["peak"], "no-shape")
         tasks.append(ReplayTask(counted, replace(slurm, room_s=0.0), chances))
     outcomes = run_all(trace, tasks, processes=processes, progress=progress)
     rows = [figures(trace, out) for out in outcomes[: len(ways)]]
@@ -70,7 +70,7 @@ def replay(
     return Report(trace, outcomes[: len(ways)], found)
 
 
-def _what_if(way: Way, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
+def _what_if(way: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[str, ReplayTask]:
     """One thing changed, in words."""
     if way.cluster is not None or way.kind not in ("native", "plugin"):
         return {}

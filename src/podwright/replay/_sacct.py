@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
 from podwright.errors import InvalidRequest
-from podwright.replay._trace import Job, Skipped, Status
+from podwright.replay._trace import Skipped, Status, TraceJob
 from podwright.replay._tres import count, devices, duration, memory, tres, when
 
 #: What a site should ask for. TimelimitRaw is in minutes.
@@ -61,7 +61,7 @@ def is_sacct(header: str) -> bool:
 
 def read_sacct(
     lines: Iterable[str], skipped: Skipped, *, zone: tzinfo | None = None, tres_name: str = ""
-) -> Iterator[Job]:
+) -> Iterator[TraceJob]:
     """Jobs of sacct's lines, the header first. Raises InvalidRequest for a field that is missing.
 
     zone: of times without an offset; None: this machine's. tres_name: what are devices
@@ -77,7 +77,7 @@ def read_sacct(
                 would_work=COMMAND,
             )
     reader = _Reader(header, zone, tres_name)
-    parts: dict[str, Job] = {}
+    parts: dict[str, TraceJob] = {}
     for number, text in enumerate(rows, start=2):
         if not text.strip():
             continue
@@ -105,7 +105,7 @@ class _Reader:
         self._width = len(header)
         self._zone, self._tres = zone, tres_name
 
-    def job(self, text: str, skipped: Skipped) -> Job | None:
+    def job(self, text: str, skipped: Skipped) -> TraceJob | None:
         """The job of a line; None: there is none to simulate. Raises ValueError."""
         words = text.split("|")
         if len(words) != self._width:
@@ -146,7 +146,7 @@ class _Reader:
             return None
         if _STATES[state] is Status.RUNNING:
             skipped.still_running += 1
-        return Job(
+        return TraceJob(
             name=name,
             submit=submit,
             runtime=runtime,
@@ -166,7 +166,7 @@ def _number(text: str) -> int:
     return count(text) if text and text != "Unknown" else 0
 
 
-def _joined(one: Job | None, other: Job) -> Job:
+def _joined(one: TraceJob | None, other: TraceJob) -> TraceJob:
     """Components of a heterogeneous job as one job."""
     if one is None:
         return other

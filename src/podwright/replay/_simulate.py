@@ -21,7 +21,7 @@ from podwright.replay._ground import Ground, StartAnswer, Unfit
 from podwright.replay._hosts import Hosts
 from podwright.replay._moves import plan_moves
 from podwright.replay._outcome import Outcome, Series
-from podwright.replay._pod import Counted, Pod
+from podwright.replay._pod import Counted, PodGround
 from podwright.replay._priority import Priorities
 from podwright.replay._slurm import SlurmModel
 from podwright.replay._trace import Trace
@@ -69,7 +69,7 @@ class _Run:
     ) -> None:
         self.trace, self.ground, self.slurm, self.chances = trace, ground, slurm, chances
         inner = ground.inner if isinstance(ground, Hosts) else ground
-        self.pod = inner if isinstance(inner, Pod | Counted) else None
+        self.pod = inner if isinstance(inner, PodGround | Counted) else None
         jobs = len(trace)
         nothing = array("d", [math.nan]) * jobs
         width = max(60.0, trace.span / _BINS)
@@ -197,7 +197,7 @@ class _Run:
         if what == "backfill":
             self.backfill_due = False
         elif what == "left":
-            assert isinstance(self.pod, Pod)
+            assert isinstance(self.pod, PodGround)
             self.pod.left(which)
             self.moving = False
         elif what == "fail":
@@ -409,7 +409,7 @@ class _Run:
     def _moves(self, now: float) -> bool:
         """Move what stands in the way of the first that fits by count and not by shape."""
         pod = self.pod
-        if not isinstance(pod, Pod) or pod.policy != "moves" or self.moving or not self.freed:
+        if not isinstance(pod, PodGround) or pod.policy != "moves" or self.moving or not self.freed:
             return False
         self.freed = False
         heads = sorted(heap[0] for heap in self.queue.values() if heap)
@@ -421,7 +421,7 @@ class _Run:
     def _move(self, job: int, demand: int, now: float) -> bool:
         """Move what stands in the way of the first in the queue, if it fits by count."""
         pod = self.pod
-        assert isinstance(pod, Pod)
+        assert isinstance(pod, PodGround)
         free = pod.free.bit_count() if pod.closed_for == job else pod.blocks.free.bit_count()
         if free < 1 << demand or pod.fits(demand):
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from podwright.replay._trace import UNKNOWN, Job, Skipped, Status
+from podwright.replay._trace import UNKNOWN, Skipped, Status, TraceJob
 
 _ROW = re.compile(r"\s*(-?\d+(\.\d+)?\s+){17}-?\d+(\.\d+)?\s*")
 _STATUS = {0: Status.FAILED, 1: Status.COMPLETED, 5: Status.CANCELLED}
@@ -20,7 +20,7 @@ def is_swf(line: str) -> bool:
     return line.startswith(";") or bool(_ROW.fullmatch(line))
 
 
-def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[Job]:
+def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
     """Jobs of the lines. Parts of jobs that were checkpointed (status 2 to 4) are left out, for
     their whole job has a line as well."""
     for number, text in enumerate(lines, start=1):
@@ -35,7 +35,7 @@ def read_swf(lines: Iterable[str], skipped: Skipped) -> Iterator[Job]:
             yield job
 
 
-def _job(words: list[str], skipped: Skipped) -> Job | None:
+def _job(words: list[str], skipped: Skipped) -> TraceJob | None:
     if len(words) != 18:
         raise ValueError(f"{len(words)} fields, not 18")
     values = [float(word) for word in words]
@@ -51,7 +51,7 @@ def _job(words: list[str], skipped: Skipped) -> Job | None:
     if runtime < 0 or (status == 5 and runtime == 0):
         skipped.count("jobs that were cancelled before they began")
         return None
-    return Job(
+    return TraceJob(
         name=name,
         submit=submit,
         runtime=runtime,

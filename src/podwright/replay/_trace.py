@@ -26,7 +26,7 @@ class Status(enum.IntEnum):
     RUNNING = 8
 
 
-class Job(NamedTuple):
+class TraceJob(NamedTuple):
     """One job, or one life of a job that was requeued. Times are seconds, in one clock.
 
     submit, eligible: it counts as waiting from the second. start: as recorded, NaN where it is
@@ -92,7 +92,9 @@ class Trace:
     the source cannot tell, in words.
     """
 
-    def __init__(self, source: str, jobs: Iterable[Job], skipped: Skipped | None = None) -> None:
+    def __init__(
+        self, source: str, jobs: Iterable[TraceJob], skipped: Skipped | None = None
+    ) -> None:
         self.source = source
         self.skipped = skipped or Skipped()
         self.notes: list[str] = []
@@ -109,7 +111,7 @@ class Trace:
     def __len__(self) -> int:
         return len(self.names)
 
-    def _fill(self, jobs: Iterable[Job]) -> None:
+    def _fill(self, jobs: Iterable[TraceJob]) -> None:
         users: dict[str, int] = {}
         afters: dict[int, str] = {}
         for job in jobs:
@@ -180,10 +182,10 @@ class Trace:
         """What all jobs used together, by what they asked for."""
         return sum(n * s for n, s in zip(self.devices, self.runtime, strict=True))
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[TraceJob]:
         """The jobs again, as values."""
         for i, name in enumerate(self.names):
-            yield Job(
+            yield TraceJob(
                 name,
                 self.submit[i],
                 self.runtime[i],

@@ -12,7 +12,7 @@ from podwright.replay._fixed import Mapping, StaticPartitions
 from podwright.replay._gpus import GpuNodes
 from podwright.replay._ground import Ground
 from podwright.replay._hosts import Hosts
-from podwright.replay._pod import POLICIES, Counted, Pod
+from podwright.replay._pod import POLICIES, Counted, PodGround
 
 POD_WAYS = (
     "native",
@@ -36,7 +36,7 @@ class HostKind:
 
 
 @dataclass(frozen=True)
-class Way:
+class ReplayWay:
     """One way to try. name: as it is shown. stock: (how many, devices of each)."""
 
     name: str
@@ -65,8 +65,8 @@ class Way:
             return Counted(self.name, self.size)
         if self.kind == "shared":
             size = min(self.size, IPU.reconfigurable_max)
-            return Pod(self.name, size, policy=self.policy)
-        return Pod(self.name, self.size, policy=self.policy)
+            return PodGround(self.name, size, policy=self.policy)
+        return PodGround(self.name, self.size, policy=self.policy)
 
 
 def pod_size(text: str) -> int:
@@ -84,7 +84,7 @@ def pod_size(text: str) -> int:
 
 def pod_ways(
     words: Sequence[str], size: int, policies: Sequence[str] = (), hosts: HostKind | None = None
-) -> list[Way]:
+) -> list[ReplayWay]:
     """The ways that somebody typed, for a pod. Raises InvalidRequest.
 
     policies: how native, plugin and shared choose blocks; the product's own where none is said.
@@ -94,15 +94,17 @@ def pod_ways(
             raise InvalidRequest(
                 f"there is no policy {policy!r}", would_work=f"one of {', '.join(POLICIES)}"
             )
-    found: list[Way] = []
+    found: list[ReplayWay] = []
     for word in words:
         kind, _, rest = word.partition(":")
         if kind in ("native", "plugin", "shared") and not rest:
             for policy in policies or ("best-fit",):
                 name = kind if policy == "best-fit" else f"{kind}, {policy}"
-                found.append(Way(name, kind, size, policy, hosts=hosts))
+                found.append(ReplayWay(name, kind, size, policy, hosts=hosts))
         elif kind in ("static", "host-mapping"):
-            found.append(Way(word, kind, size, stock=_stock(word, kind, rest, size), hosts=hosts))
+            found.append(
+                ReplayWay(word, kind, size, stock=_stock(word, kind, rest, size), hosts=hosts)
+            )
         else:
             raise InvalidRequest(
                 f"there is no way {word!r}", would_work=f"one of {', '.join(POD_WAYS)}"
@@ -110,7 +112,7 @@ def pod_ways(
     return found
 
 
-def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[Way]:
+def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[ReplayWay]:
     """The ways for GPU nodes. Raises InvalidRequest."""
     if cluster.family.attachment is not Attachment.HOST:
         raise InvalidRequest(
@@ -124,7 +126,7 @@ def gpu_ways(words: Sequence[str], cluster: Cluster) -> list[Way]:
                 f"there is no way {word!r} for GPU nodes",
                 would_work=f"one of {', '.join(GPU_WAYS)}",
             )
-    return [Way(word, word, cluster.size, cluster=cluster) for word in words]
+    return [ReplayWay(word, word, cluster.size, cluster=cluster) for word in words]
 
 
 def _stock(word: str, kind: str, rest: str, size: int) -> tuple[tuple[int, int], ...]:

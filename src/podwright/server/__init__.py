@@ -11,15 +11,15 @@ from podwright.server._hardware import ServedHardware
 from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._init import make_store
 from podwright.server._server import Server
-from podwright.server._serving import Options, serve
+from podwright.server._serving import ServingOptions, serve
 from podwright.server._sockets import SocketPlace
 
 __all__ = [
     "TOKEN_TTL",
     "Identity",
-    "Options",
     "ServedHardware",
     "Server",
+    "ServingOptions",
     "SocketPlace",
     "back_up",
     "compare",

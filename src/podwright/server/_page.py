@@ -20,7 +20,7 @@ from podwright.wire import METHODS, EventsRequest, ListRequest
 _LATER = 2**53  #: no event has such a number
 
 
-class Visitor(NamedTuple):
+class PageVisitor(NamedTuple):
     """Who looks at the page. made: when its user was created, where it is one of the server's."""
 
     caller: Caller
@@ -38,14 +38,14 @@ class Visitor(NamedTuple):
 
 
 class PageServer:
-    """The page's server. Its callers are `Visitor`s."""
+    """The page's server. Its callers are `PageVisitor`s."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     def anonymous(self) -> Who | None:
         """Who shows nothing; nobody, where the server is secure."""
-        return None if self._calls.identity.secure else Visitor(ANONYMOUS)
+        return None if self._calls.identity.secure else PageVisitor(ANONYMOUS)
 
     async def by_token(self, token: str) -> Who:
         """The caller of a one-time link."""
@@ -103,13 +103,13 @@ class PageServer:
         """The server, for the page's head."""
         return {"version": __version__, "simulated": self._calls.controller.simulated}
 
-    def _visitor(self, caller: Caller) -> Visitor:
+    def _visitor(self, caller: Caller) -> PageVisitor:
         found, made = self._calls.controller.user_of(caller)
-        return Visitor(found, made)
+        return PageVisitor(found, made)
 
 
 def _caller(who: Who) -> Caller:
-    return cast("Visitor", who).caller
+    return cast("PageVisitor", who).caller
 
 
 def make_page(

@@ -48,7 +48,7 @@ _LEFT_BY_COMMANDS = ("server.log", "start.lock")
 
 
 @dataclass(frozen=True)
-class Options:
+class ServingOptions:
     """What to serve and where. user: a server for one user, in the background.
 
     storage: a file, or the place of a store as store.open_store reads it.
@@ -93,7 +93,7 @@ class Options:
     administrators: frozenset[str] = frozenset()
 
 
-async def serve(options: Options, ready: Callable[[Server, ServedHardware], None]) -> None:
+async def serve(options: ServingOptions, ready: Callable[[Server, ServedHardware], None]) -> None:
     """Serve until a signal, idleness, or the store's failure, which is raised.
 
     ready: called once all answers. Raises wire.PodwrightError when it cannot begin.
@@ -122,7 +122,7 @@ async def serve(options: Options, ready: Callable[[Server, ServedHardware], None
                 options.socket.parent.rmdir()
 
 
-async def _take(lock: Lock, options: Options) -> bool:
+async def _take(lock: Lock, options: ServingOptions) -> bool:
     """The right to the store. A user's second server yields to a first that answers: False."""
     deadline = time.monotonic() + _HANDOVER
     while True:
@@ -137,7 +137,9 @@ async def _take(lock: Lock, options: Options) -> bool:
             await asyncio.sleep(0.02)
 
 
-async def _serve_shared(options: Options, ready: Callable[[Server, ServedHardware], None]) -> None:
+async def _serve_shared(
+    options: ServingOptions, ready: Callable[[Server, ServedHardware], None]
+) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
     fault = KillPoint.asked(os.environ)
@@ -178,11 +180,11 @@ async def _serve_shared(options: Options, ready: Callable[[Server, ServedHardwar
     )
 
 
-def _chosen(records: Mapping[tuple[str, str], bytes], options: Options) -> ServedHardware:
+def _chosen(records: Mapping[tuple[str, str], bytes], options: ServingOptions) -> ServedHardware:
     return choose(records, preset_name=options.preset, files=options.files, fallback=options.user)
 
 
-def _machines(options: Options, secure: Callable[[], bool]) -> Machines:
+def _machines(options: ServingOptions, secure: Callable[[], bool]) -> Machines:
     machines = replace(
         reach(
             options.agent_key,
@@ -209,7 +211,7 @@ async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | 
 
 
 def _server_for(
-    options: Options, controller: Controller, store: Store, *, secure: bool = False
+    options: ServingOptions, controller: Controller, store: Store, *, secure: bool = False
 ) -> Server:
     return Server(
         controller,
@@ -265,7 +267,7 @@ async def _reopened(
 
 
 async def _serve(
-    options: Options, file: Path, ready: Callable[[Server, ServedHardware], None], lock: Lock
+    options: ServingOptions, file: Path, ready: Callable[[Server, ServedHardware], None], lock: Lock
 ) -> bool:
     stop = asyncio.Event()
     _on_signals(stop)
@@ -352,7 +354,7 @@ def _answers(path: Path) -> bool:
         return probe.connect_ex(str(path)) == 0
 
 
-def _remove(options: Options, file: Path) -> None:
+def _remove(options: ServingOptions, file: Path) -> None:
     """An empty store of a user's server goes with it, and what commands left beside it."""
     for end in ("", "-wal", "-shm", "-history", "-history-journal"):
         file.with_name(file.name + end).unlink(missing_ok=True)

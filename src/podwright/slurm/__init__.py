@@ -11,9 +11,9 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from podwright.slurm.jobs import Job, attach, submit
+    from podwright.slurm.jobs import SlurmJob, attach, submit
 
-__all__ = ["Job", "attach", "submit"]
+__all__ = ["SlurmJob", "attach", "submit"]
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.slurm.gpus.requests import Refusal, explain, live, parse_request, read_site
+from podwright.slurm.gpus.requests import SlurmRefusal, explain, live, parse_request, read_site
 from podwright.slurm.site.releases import read_version
 from tests.outer.lab import ALICE, SlurmLab, poll, release
 from tests.slurm.gpus.requests.test_site_files import TOPOLOGIES
@@ -35,7 +35,7 @@ def test_switches_are_those_of_the_partition() -> None:
             "--nodes=2 --switches=1 --partition=any",
         ):
             answer = explain(parse_request(options.split(), "sbatch"), known, version)
-            told[options] = answer.stage if isinstance(answer, Refusal) else "starts"
+            told[options] = answer.stage if isinstance(answer, SlurmRefusal) else "starts"
             job = lab.ok(
                 "sbatch", "--parsable", *options.split(), "--wrap=true", user=ALICE
             ).strip()

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from podwright.replay import Job, SlurmModel, Trace, Way, example, simulate
+from podwright.replay import ReplayWay, SlurmModel, Trace, TraceJob, example, simulate
 from tests.outer.lab import ALICE, Release, poll
 from tests.outer.slurm.native import NativeLab
 from tests.outer.slurm.ways import WayLab
@@ -28,24 +28,24 @@ FASTER = 60.0
 SLURM = SlurmModel(bf_interval=1.0, room_s=5.0, sweep_s=1.0)
 STOCK = "static:8x4+2x16"
 WAYS = {
-    "native": Way("native", "native", 64),
-    "static": Way(STOCK, "static", 64, stock=((8, 4), (2, 16))),
-    "host-mapping": Way("host-mapping:4x16", "host-mapping", 64, stock=((4, 16),)),
+    "native": ReplayWay("native", "native", 64),
+    "static": ReplayWay(STOCK, "static", 64, stock=((8, 4), (2, 16))),
+    "host-mapping": ReplayWay("host-mapping:4x16", "host-mapping", 64, stock=((4, 16),)),
 }
 
 
 class Run(NamedTuple):
     """What a real Slurm made of jobs, and its `turnaround`."""
 
-    jobs: list[Job]
+    jobs: list[TraceJob]
     overhead_s: float
 
 
 def workload(
     seed: int, count: int, way: str, *, load: float = 1.2, longest: float = 20.0
-) -> list[Job]:
+) -> list[TraceJob]:
     """Jobs of 5 to `longest` s, drawn from the example's months, that ask for `load` pods."""
-    drawn: list[Job] = []
+    drawn: list[TraceJob] = []
     while len(drawn) < count:
         for job in example(seed + 1000 * len(drawn), devices=64, days=20).jobs():
             small = job.devices <= 16 or way != "static"
@@ -135,15 +135,15 @@ def _options(way: str, devices: int) -> list[str]:
     return [f"-N{hosts}", f"-n{hosts}"]
 
 
-def record(lab: NativeLab, way: str, jobs: Sequence[Job], *, rounds: int = 6) -> Run:
+def record(lab: NativeLab, way: str, jobs: Sequence[TraceJob], *, rounds: int = 6) -> Run:
     """What a real Slurm makes of the jobs: when it began each, and how long they ran."""
     overhead = turnaround(lab, way, rounds)
     lab.write("out/wait.sh", "#!/bin/sh\nsleep $1\n")
-    known: dict[int, Job] = {}
+    known: dict[int, TraceJob] = {}
     lock = threading.Lock()
     began = time.monotonic()
 
-    def submit(mine: Sequence[Job]) -> None:
+    def submit(mine: Sequence[TraceJob]) -> None:
         for job in mine:
             time.sleep(max(0.0, began + job.submit - time.monotonic()))
             words = ["sbatch", "--parsable", "-o", "/dev/null", f"-t{int(job.limit // 60)}"]
@@ -208,25 +208,25 @@ def compare(way: str, runs: Sequence[Run]) -> dict[str, Any]:
     return found
 
 
-def simulated(way: str, run: Run) -> list[Job]:
+def simulated(way: str, run: Run) -> list[TraceJob]:
     """The same jobs, as the simulation starts them."""
     trace = Trace("record", run.jobs)
     out = simulate(trace, WAYS[way].ground(), replace(SLURM, overhead_s=run.overhead_s))
     return [job._replace(start=out.began[at]) for at, job in enumerate(trace.jobs())]
 
 
-def wait(jobs: Sequence[Job]) -> float:
+def wait(jobs: Sequence[TraceJob]) -> float:
     """Seconds that jobs wait on average."""
     return mean([job.start - job.submit for job in jobs])
 
 
-def used(jobs: Sequence[Job]) -> float:
+def used(jobs: Sequence[TraceJob]) -> float:
     """The share of the pod that they use, from the first submission to the last end."""
     first, last = min(j.submit for j in jobs), max(j.start + j.runtime for j in jobs)
     return sum(job.devices * job.runtime for job in jobs) / 64 / (last - first)
 
 
-def tau(one: Sequence[Job], other: Sequence[Job]) -> float:
+def tau(one: Sequence[TraceJob], other: Sequence[TraceJob]) -> float:
     """How alike the order of two runs is: `tau_b` of their starts."""
     there = {job.name: job.start for job in other}
     return tau_b([(job.start, there[job.name]) for job in one])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site
+from podwright.slurm.pods.service import Fixed, Mapped, Site, SlurmPod
 from podwright.slurm.pods.setup._native import cli_filter, job_submit
 from tests.outer.lua import NO_VAL, VERSIONS, Said, run
 
 pytestmark = [pytest.mark.outer]
 
-POD = Pod(type="pod64", cluster="a", devices=64, largest=64, domain=16)
-OTHER = Pod(type="odd-one", cluster="b", devices=16, largest=16, domain=16, licence="odd-one")
+POD = SlurmPod(type="pod64", cluster="a", devices=64, largest=64, domain=16)
+OTHER = SlurmPod(type="odd-one", cluster="b", devices=16, largest=16, domain=16, licence="odd-one")
 NATIVE = Site(pods=(POD, OTHER))
 SHARED = Site(mode="shared", pods=(POD,), shared="all", default_ipus=-1)
 STATIC = Site(
@@ -114,7 +114,7 @@ def test_what_is_forged_doubled_or_half_is_refused_with_words(
 
 
 def test_sizes_are_those_of_the_family(version: str, tmp_path: Path) -> None:
-    rings = Pod(type="rings", cluster="a", devices=32, largest=16, domain=32, sizes=(4, 8, 16))
+    rings = SlurmPod(type="rings", cluster="a", devices=32, largest=16, domain=32, sizes=(4, 8, 16))
     eight, two, twelve, more = submit(
         version,
         Site(pods=(rings,)),
@@ -233,7 +233,7 @@ def test_the_sites_own_script_runs_after_ours(ours: str, version: str, tmp_path:
 
 
 def test_a_jobs_nodes_are_those_that_reach_its_pod(version: str, tmp_path: Path) -> None:
-    far = Pod(
+    far = SlurmPod(
         type="far", cluster="b", devices=16, largest=16, domain=16, licence="far", feature="f"
     )
     site = Site(pods=(POD, far))

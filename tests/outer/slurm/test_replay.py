@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from podwright.replay import Job
+from podwright.replay import TraceJob
 from tests.outer.lab import Release
 from tests.outer.lab import release as find_release
 from tests.outer.slurm.fidelity import Run, compare, lab_of, record, workload
@@ -46,7 +46,7 @@ def test_order_waits_and_use_are_those_of_a_real_slurm(
         assert found[name]["apart"] <= found[name]["spread"] + 0.05, (name, found)
 
 
-def _at_once(way: str, release: Release, jobs: list[Job]) -> list[Run]:
+def _at_once(way: str, release: Release, jobs: list[TraceJob]) -> list[Run]:
     runs: list[Run] = []
     errors: list[BaseException] = []
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service import Pod, Site, load
+from podwright.slurm.pods.service import Site, SlurmPod, load
 from podwright.slurm.pods.setup import (
-    Places,
+    NativePlaces,
     check_server,
     far_door,
     native,
@@ -25,7 +25,7 @@ from podwright.slurm.site.edit import changed, settings, undone, with_line
 from tests.slurm.site_files import everything, make_site
 
 SITE = Site(
-    pods=(Pod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64),),
+    pods=(SlurmPod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64),),
     socket="/tmp/slurm.sock",
 )
 LINES = st.lists(
@@ -65,12 +65,12 @@ def test_a_setting_over_two_lines_is_refused() -> None:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> NativePlaces:
     return make_site(tmp_path)
 
 
 def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
-    places: Places, tmp_path: Path
+    places: NativePlaces, tmp_path: Path
 ) -> None:
     before = everything(tmp_path)
     plan = native(places, SITE)
@@ -93,7 +93,7 @@ def test_a_site_that_has_all_of_them_keeps_them_and_gets_them_back(
     assert everything(tmp_path) == before
 
 
-def test_what_changed_meanwhile_is_kept(places: Places) -> None:
+def test_what_changed_meanwhile_is_kept(places: NativePlaces) -> None:
     carry_out(native(places, SITE))
     with places.slurm_conf.open("ab") as file:
         file.write(b"MaxJobCount=5\n")
@@ -103,7 +103,7 @@ def test_what_changed_meanwhile_is_kept(places: Places) -> None:
     assert b"podwright" not in text
 
 
-def test_a_licence_that_the_site_has_is_not_taken(places: Places) -> None:
+def test_a_licence_that_the_site_has_is_not_taken(places: NativePlaces) -> None:
     places.slurm_conf.write_text("Licenses=ipu:3\n")
     with pytest.raises(InvalidRequest, match="a licence ipu already"):
         native(places, SITE)
@@ -119,7 +119,7 @@ def test_a_site_file_with_a_fault_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["slurm.conf", "plugstack.conf"])
 def test_an_edit_of_our_line_is_named_and_nothing_is_changed(
-    places: Places, tmp_path: Path, name: str
+    places: NativePlaces, tmp_path: Path, name: str
 ) -> None:
     carry_out(native(places, SITE))
     file = places.etc / name
@@ -139,7 +139,7 @@ def test_an_edit_of_our_line_is_named_and_nothing_is_changed(
     assert everything(tmp_path) == before
 
 
-def test_a_line_without_our_mark_is_the_sites_own_again(places: Places) -> None:
+def test_a_line_without_our_mark_is_the_sites_own_again(places: NativePlaces) -> None:
     carry_out(native(places, SITE))
     lines = places.slurm_conf.read_bytes().splitlines(keepends=True)
     at = next(k for k, line in enumerate(lines) if line.startswith(b"Licenses="))
@@ -153,7 +153,7 @@ def test_a_line_without_our_mark_is_the_sites_own_again(places: Places) -> None:
     assert b"matlab:4" not in text
 
 
-def test_a_setting_of_ours_in_an_included_file_is_refused_by_its_name(places: Places) -> None:
+def test_a_setting_of_ours_in_an_included_file_is_refused_by_its_name(places: NativePlaces) -> None:
     with places.slurm_conf.open("ab") as file:
         file.write(b"\ninclude more.conf\n")
     (places.etc / "more.conf").write_text("Include deeper.conf\nSlurmUser=daemon\n")
@@ -168,7 +168,9 @@ def test_a_setting_of_ours_in_an_included_file_is_refused_by_its_name(places: Pl
     ("words", "seconds"),
     [("", 60), ("bf_interval=30", 60), ("defer,bf_interval=8", 16), ("bf_interval=1", 10)],
 )
-def test_the_window_is_two_backfill_intervals(places: Places, words: str, seconds: int) -> None:
+def test_the_window_is_two_backfill_intervals(
+    places: NativePlaces, words: str, seconds: int
+) -> None:
     places.slurm_conf.write_text(f"SchedulerParameters={words}\n")
     assert window(places.slurm_conf) == seconds
 
@@ -188,7 +190,7 @@ def test_the_window_is_two_backfill_intervals(places: Places, words: str, second
     ],
 )
 def test_nodes_are_told_an_address_that_they_reach(
-    places: Places, nodes: str, said: str | None, server: str | None, host: str
+    places: NativePlaces, nodes: str, said: str | None, server: str | None, host: str
 ) -> None:
     (places.etc / "nodes.conf").write_text("NodeName=far1\n")
     places.slurm_conf.write_text(f"SlurmctldHost=ctl(10.0.0.1)\n{nodes}\n")
@@ -199,7 +201,7 @@ def test_nodes_are_told_an_address_that_they_reach(
             server_host(places.slurm_conf, said, server)
 
 
-def test_each_slurmctld_has_a_service_beside_it(places: Places) -> None:
+def test_each_slurmctld_has_a_service_beside_it(places: NativePlaces) -> None:
     one = "SlurmctldHost=a(10.0.0.1)\nNodeName=n1\n"
     places.slurm_conf.write_text(one)
     assert far_door(places.slurm_conf) == "10.0.0.1:8092"

@@ -25,7 +25,7 @@ class Commands(Protocol):
         ...
 
 
-class SlurmCommands:
+class SlurmJobCommands:
     """The real ones. prefix: what stands before each, for a Slurm elsewhere."""
 
     def __init__(self, prefix: Sequence[str] = ()) -> None:
@@ -58,7 +58,7 @@ class SlurmCommands:
 
 
 #: The Slurm of this host.
-HERE = SlurmCommands()
+HERE = SlurmJobCommands()
 
 
 def checked(commands: Commands, argv: Sequence[str], text: str = "") -> str:

@@ -21,7 +21,7 @@ exit $codes
 """
 
 
-class FakeSlurm:
+class FakeSlurmJobs:
     """Answers sbatch, squeue, sacct and scancel. asked: what it was asked. hold: jobs stay PENDING.
 
     first: the number of the first job.

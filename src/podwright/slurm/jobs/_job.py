@@ -15,7 +15,7 @@ from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
 from podwright.errors import LaunchFailed, NotFound
-from podwright.functions import Outcome, finished, private_folder, read_outcome
+from podwright.functions import CallOutcome, finished, private_folder, read_outcome
 from podwright.slurm.jobs._commands import HERE, Commands, checked
 from podwright.slurm.jobs._states import FORGOTTEN, OVER, UNKNOWN, States, recorded, states_of
 
@@ -38,7 +38,7 @@ def link(base: str, own: str, number: str) -> None:
 
 def attach(
     number: int | str, *, folder: str | None = None, commands: Commands | None = None
-) -> Job[Any]:
+) -> SlurmJob[Any]:
     """A job that was submitted by another program of this user's, by its number.
 
     folder: as `submit` was told. Raises `NotFound`.
@@ -50,10 +50,10 @@ def attach(
             f"no job {number} was submitted from Python with the folder {base}",
             would_work="name the folder that submit() was told",
         )
-    return Job(str(int(number)), private_folder(own), commands or HERE)
+    return SlurmJob(str(int(number)), private_folder(own), commands or HERE)
 
 
-class Job(Generic[R]):
+class SlurmJob(Generic[R]):
     """A job of Slurm's that calls a function in each of its tasks. Made by `submit`, `attach`."""
 
     def __init__(self, number: str, folder: str, commands: Commands) -> None:
@@ -137,10 +137,10 @@ class Job(Generic[R]):
         """What one task returned. Raises as `results` does."""
         return self.results(timeout)[task]
 
-    def _outcomes(self) -> list[Outcome | None]:
+    def _outcomes(self) -> list[CallOutcome | None]:
         return [read_outcome(self._result(i), i) for i in range(self.tasks)]
 
-    def _judged(self, found: list[Outcome | None]) -> list[R]:
+    def _judged(self, found: list[CallOutcome | None]) -> list[R]:
         if failed := [outcome for outcome in found if outcome and outcome.error]:
             first = min(failed, key=lambda one: os.stat(self._result(one.instance)).st_mtime_ns)
             assert first.error

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from podwright.errors import InvalidRequest
 from podwright.functions import dump_call, private_folder
 from podwright.slurm.jobs._commands import HERE, Commands, checked
-from podwright.slurm.jobs._job import Job, link
+from podwright.slurm.jobs._job import SlurmJob, link
 
 R = TypeVar("R")
 
@@ -40,7 +40,7 @@ def submit(
     cwd: str | None = None,
     commands: Commands | None = None,
     **options: Option,
-) -> Job[R]:
+) -> SlurmJob[R]:
     """Submit a job that calls a function in each of its tasks; returns once Slurm has taken it.
 
     ipus: devices of a pod, all tasks together, where Slurm knows `--ipus`. tasks: processes.
@@ -78,7 +78,7 @@ def submit(
     if not number.isdigit():
         raise InvalidRequest(f"sbatch gave no number of a job, but {number!r}")
     link(base, own, number)
-    return Job(number, own, commands)
+    return SlurmJob(number, own, commands)
 
 
 def _words(options: Mapping[str, Option]) -> list[str]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from podwright.slurm.gpus.configure import (
-    Gate,
+    GateScript,
     Summary,
     Wishes,
     configure,
@@ -39,7 +39,7 @@ def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
         script.chmod(0o755)
     before = f"ClusterName=c\nProlog={theirs}\nNodeName=n[1-2] CPUs=8\nPartitionName=p Nodes=ALL\n"
     conf.write_text(before)
-    gate = Gate(str(tmp_path / "hooks" / "node-health"), str(tmp_path / "podwright"), "drain")
+    gate = GateScript(str(tmp_path / "hooks" / "node-health"), str(tmp_path / "podwright"), "drain")
     plan, notes = configure(
         conf, make_inventory({"nodes": NODES}), (22, 5), Wishes(topology="none", gate=gate)
     )
@@ -120,7 +120,7 @@ def test_a_job_is_noted_at_its_end_and_the_site_s_epilog_counts(tmp_path: Path) 
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     again, _ = configure(conf, make_inventory({"nodes": NODES}), (22, 5), wishes)
     assert again.texts[summary.script] == text
-    gate = Gate(str(tmp_path / "hooks" / "node-health"), "/usr/bin/podwright", "drain")
+    gate = GateScript(str(tmp_path / "hooks" / "node-health"), "/usr/bin/podwright", "drain")
     both, _ = configure(conf, make_inventory({"nodes": NODES}), (22, 5), wishes._replace(gate=gate))
     assert f"for each in {gate.path};" in (both.texts[summary.script] or "")
     carry_out(take_back(conf))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from podwright.errors import Unavailable
-from podwright.slurm.gpus.efficiency import Destinations, Job, append_as_user, work
+from podwright.slurm.gpus.efficiency import AccountedJob, Destinations, append_as_user, work
 from podwright.slurm.gpus.efficiency._accounts import _CUT, _FIELDS
 
 BOTH = Destinations(comment=True, output=True)
@@ -72,7 +72,7 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name != "lock")
 
 
-def says(job: Job) -> str:
+def says(job: AccountedJob) -> str:
     return f"GPUs 40 % busy of {job.raw}\n"
 
 
@@ -128,7 +128,7 @@ def test_a_job_that_comes_as_another_worker_ends_is_not_forgotten(
     accounts.end("7")
     accounts.end("8")
 
-    def comes(job: Job) -> str:
+    def comes(job: AccountedJob) -> str:
         if job.raw == "7":
             noted(tmp_path, "8")
         return says(job)
@@ -169,7 +169,7 @@ def test_a_summary_that_fails_stops_no_other(tmp_path: Path, accounts: Accounts)
     accounts.end("8")
     folder = noted(tmp_path, "7", "8")
 
-    def breaks(job: Job) -> str:
+    def breaks(job: AccountedJob) -> str:
         if job.raw == "7":
             raise Unavailable("its samples hang")
         return "a\x1b[31m\nb" + "x" * 1000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from podwright.slurm.gpus.efficiency import (
-    Job,
+    AccountedJob,
     line,
     month,
     plot,
@@ -22,7 +22,7 @@ from podwright.slurm.gpus.efficiency import (
 from podwright.slurm.gpus.efficiency._accounts import _CUT, _FIELDS
 
 START = 1_700_000_000
-JOB = Job(
+JOB = AccountedJob(
     id="4711",
     name="train",
     user="alice",

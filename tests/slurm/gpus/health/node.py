@@ -10,7 +10,7 @@ import msgspec
 
 from podwright.hosts.gpus import Inventory
 from podwright.hosts.gpus._standin import VARIABLE
-from podwright.slurm.gpus.health import Report, Settings, run
+from podwright.slurm.gpus.health import NodeReport, Settings, run
 from tests.gpus.node import HGX, make_sys
 
 #: The clock is this machine's own, whatever files say.
@@ -59,7 +59,7 @@ class Node:
         for key, text in files.items():
             self.file(f"proc/{pid}/{key}", text)
 
-    def report(self, settings: Settings | None = None, skip: Iterable[str] = SKIP) -> Report:
+    def report(self, settings: Settings | None = None, skip: Iterable[str] = SKIP) -> NodeReport:
         return run(settings or Settings(), self.environ, root=self.root, skip=skip)
 
     def found(self, settings: Settings | None = None) -> list[str]:

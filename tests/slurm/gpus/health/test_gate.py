@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from podwright.slurm.gpus.health._gate import (
     SECOND,
     Drain,
-    Gate,
+    GateOutcome,
     Look,
-    Outcome,
+    NodeGate,
+    NodeRow,
     Resume,
-    Row,
     Step,
     Wait,
     over,
@@ -40,9 +40,11 @@ class Ctld:
         self.now = 1000.0
         self.reasons: dict[str, tuple[str, str]] = {}
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[NodeRow]:
         return [
-            Row(node, name, "drained" if since else "idle", since or "Unknown", reason or "none")
+            NodeRow(
+                node, name, "drained" if since else "idle", since or "Unknown", reason or "none"
+            )
             for name, nodes in self.partitions.items()
             for node in nodes
             for since, reason in (self.reasons.get(node, ("", "")),)
@@ -61,14 +63,14 @@ class Ctld:
         return [row.node for row in self.rows() if row.partition == partition and row.ours]
 
 
-def alone(gate: Gate, reason: str, ctld: Ctld) -> Outcome:
+def alone(gate: NodeGate, reason: str, ctld: Ctld) -> GateOutcome:
     steps = gate.steps(reason)
     answer: object = None
     while True:
         try:
             answer = ctld.do(gate.node, steps.send(answer))
         except StopIteration as end:
-            outcome: Outcome = end.value
+            outcome: GateOutcome = end.value
             return outcome
 
 
@@ -78,7 +80,7 @@ def twenty() -> Ctld:
 
 def test_an_ill_node_is_drained_and_given_back_when_it_is_well() -> None:
     ctld = twenty()
-    gate = Gate("n03", "drain")
+    gate = NodeGate("n03", "drain")
     assert alone(gate, ILL, ctld) == ("drained", ILL)
     assert ctld.reasons["n03"][1] == ILL
     assert alone(gate, ILL, ctld).what == "drained"
@@ -89,14 +91,14 @@ def test_an_ill_node_is_drained_and_given_back_when_it_is_well() -> None:
 
 def test_it_only_warns_until_it_is_told_otherwise() -> None:
     ctld = twenty()
-    assert alone(Gate("n03"), ILL, ctld).what == "warned"
+    assert alone(NodeGate("n03"), ILL, ctld).what == "warned"
     assert ctld.reasons == {}
 
 
 def test_what_others_drained_is_theirs() -> None:
     ctld = twenty()
     ctld.reasons["n03"] = ("000000001", "Bob: memory ordered")
-    gate = Gate("n03", "drain")
+    gate = NodeGate("n03", "drain")
     assert alone(gate, ILL, ctld).what == "left"
     assert alone(gate, "", ctld).what == "fit"
     ctld.reasons["n03"] = ("000000001", f"{ILL}, Bob: part ordered")
@@ -106,22 +108,22 @@ def test_what_others_drained_is_theirs() -> None:
 
 def test_beyond_the_cap_it_only_warns() -> None:
     ctld = twenty()
-    assert alone(Gate("n03", "drain"), ILL, ctld).what == "drained"
-    assert alone(Gate("n04", "drain"), ILL, ctld).what == "warned"
-    assert alone(Gate("n04", "drain", cap=10), ILL, ctld).what == "drained"
-    assert alone(Gate("n05", "drain", cap=10), ILL, ctld).what == "warned"
+    assert alone(NodeGate("n03", "drain"), ILL, ctld).what == "drained"
+    assert alone(NodeGate("n04", "drain"), ILL, ctld).what == "warned"
+    assert alone(NodeGate("n04", "drain", cap=10), ILL, ctld).what == "drained"
+    assert alone(NodeGate("n05", "drain", cap=10), ILL, ctld).what == "warned"
 
 
 def test_a_node_of_two_partitions_keeps_both_caps() -> None:
     ctld = Ctld({"all": [f"n{k}" for k in range(40)], "big": ["n1", "n2"]})
-    assert alone(Gate("n1", "drain"), ILL, ctld).what == "drained"
-    assert alone(Gate("n2", "drain"), ILL, ctld).why.startswith("1 of 2 nodes of partition big")
-    assert alone(Gate("n3", "drain"), ILL, ctld).what == "drained"
-    assert alone(Gate("n4", "drain"), ILL, ctld).what == "warned"
+    assert alone(NodeGate("n1", "drain"), ILL, ctld).what == "drained"
+    assert alone(NodeGate("n2", "drain"), ILL, ctld).why.startswith("1 of 2 nodes of partition big")
+    assert alone(NodeGate("n3", "drain"), ILL, ctld).what == "drained"
+    assert alone(NodeGate("n4", "drain"), ILL, ctld).what == "warned"
 
 
 def test_without_slurms_word_nothing_is_changed() -> None:
-    steps = Gate("n1", "drain").steps(ILL)
+    steps = NodeGate("n1", "drain").steps(ILL)
     assert isinstance(next(steps), Look)
     with pytest.raises(StopIteration) as end:
         steps.send(None)
@@ -131,12 +133,12 @@ def test_without_slurms_word_nothing_is_changed() -> None:
 class _Node:
     """One node's check on its way: which step comes next, and not before when."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: NodeGate) -> None:
         self.gate = gate
-        self.steps: Generator[Step, object, Outcome] = gate.steps(ILL)
+        self.steps: Generator[Step, object, GateOutcome] = gate.steps(ILL)
         self.next: Step | None = next(self.steps)
         self.not_before = 0.0
-        self.outcome: Outcome | None = None
+        self.outcome: GateOutcome | None = None
 
     def go(self, ctld: Ctld) -> None:
         assert self.next is not None
@@ -180,7 +182,7 @@ def agreed(ctld: Ctld, nodes: list[_Node], most: int, cap: float) -> bool:
 def test_two_nodes_agree_in_every_order_of_their_steps(pause: float) -> None:
     for order in itertools.product((0, 1), repeat=9):
         ctld = twenty()
-        nodes = [_Node(Gate(name, "drain")) for name in ("n05", "n04")]
+        nodes = [_Node(NodeGate(name, "drain")) for name in ("n05", "n04")]
         settle(ctld, nodes, order, pause)
         assert agreed(ctld, nodes, 1, 5), order
 
@@ -193,7 +195,7 @@ def test_many_nodes_agree(data: st.DataObject) -> None:
     ill = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True), "ill")
     order = data.draw(st.lists(st.integers(0, len(ill) - 1), max_size=80), "order")
     ctld = Ctld({"gpu": names})
-    nodes = [_Node(Gate(name, "drain", cap)) for name in ill]
+    nodes = [_Node(NodeGate(name, "drain", cap)) for name in ill]
     settle(ctld, nodes, order, data.draw(st.sampled_from((0.0, 0.01, 0.3)), "pause"))
     assert agreed(ctld, nodes, max(1, count * cap // 100), cap)
 
@@ -221,7 +223,7 @@ def test_commands_and_memory(tmp_path: Path) -> None:
         return ""
 
     waited: list[float] = []
-    gate = Gate("n1", "drain")
+    gate = NodeGate("n1", "drain")
     assert carry_out(gate, ILL, run, waited.append, tmp_path).what == "drained"
     assert said[1] == ["scontrol", "update", "NodeName=n1", "State=DRAIN", f"Reason={ILL}"]
     assert waited == [SECOND]

@@ -9,8 +9,8 @@ from typing import Any
 from podwright.errors import PodwrightError
 from podwright.slurm.gpus.requests import (
     Grant,
-    Refusal,
-    Site,
+    SlurmCluster,
+    SlurmRefusal,
     explain,
     parse_request,
 )
@@ -20,13 +20,13 @@ UNKNOWN = "unknown"
 _GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
 
 
-def told(site: Site, options: str, version: Version) -> str:
+def told(site: SlurmCluster, options: str, version: Version) -> str:
     """What explain-request says."""
     try:
         answer = explain(parse_request(shlex.split(options), "sbatch"), site, version)
     except PodwrightError:
         return "submit"
-    return answer.stage if isinstance(answer, Refusal) else _granted(answer)
+    return answer.stage if isinstance(answer, SlurmRefusal) else _granted(answer)
 
 
 def _granted(answer: Grant) -> str:

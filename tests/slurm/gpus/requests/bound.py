@@ -6,9 +6,9 @@ cannot bind to. Each row: command, options, outcome on 22.05.8, outcome on 24.11
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests import Shape
+from podwright.slurm.gpus.requests import NodeHardware
 
-BOUND = Shape(
+BOUND = NodeHardware(
     nodes=4,
     sockets=2,
     cores_per_socket=1,

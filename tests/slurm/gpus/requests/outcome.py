@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from podwright.errors import PodwrightError
-from podwright.slurm.gpus.requests import Refusal, Shape, explain, parse_request
+from podwright.slurm.gpus.requests import NodeHardware, SlurmRefusal, explain, parse_request
 from podwright.slurm.site.releases import OLDEST, Version
 from tests.slurm.gpus.requests.shapes import LAYOUTS
 
@@ -24,13 +24,15 @@ def line(tasks: list[tuple[str, str]]) -> str:
     )
 
 
-def expected(command: str, options: str, shape: Shape = SHAPE, *, version: Version = OLDEST) -> str:
+def expected(
+    command: str, options: str, shape: NodeHardware = SHAPE, *, version: Version = OLDEST
+) -> str:
     """What our rules say."""
     try:
         answer = explain(parse_request(shlex.split(options), command), shape, version)
     except PodwrightError:
         return "submit"
-    if isinstance(answer, Refusal):
+    if isinstance(answer, SlurmRefusal):
         return answer.stage
     return line(
         [(str(t.node), "unset" if t.variable is None else t.variable) for t in answer.tasks]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from podwright.slurm.gpus.requests import EVERY_SOCKET, Shape
+from podwright.slurm.gpus.requests import EVERY_SOCKET, NodeHardware
 
 NODES = 4
 
@@ -28,10 +28,10 @@ class Layout(NamedTuple):
     cores: int
     rows: tuple[Row, ...]
 
-    def shape(self) -> Shape:
+    def shape(self) -> NodeHardware:
         """What our rules are told."""
         each = [row for row in self.rows for _ in range(row.gpus)]
-        return Shape(
+        return NodeHardware(
             nodes=NODES,
             sockets=self.sockets,
             cores_per_socket=self.cores,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from podwright.slurm.gpus.requests import Site, Texts, read_site
+from podwright.slurm.gpus.requests import SlurmCluster, Texts, read_site
 from podwright.slurm.site.releases import Version, read_version
 from tests.slurm.gpus.requests.any_outcome import UNKNOWN, options_of, told
 
@@ -31,7 +31,7 @@ KNOWN: dict[str, set[str]] = {
 class Record(NamedTuple):
     """A site and its release, with (options, outcome) of every request."""
 
-    site: Site
+    site: SlurmCluster
     version: Version
     rows: list[tuple[str, str]]
 

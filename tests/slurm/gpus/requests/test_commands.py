@@ -136,9 +136,9 @@ def test_the_site_is_read_from_scontrol() -> None:
     )
     config = "SLURM_VERSION           = 24.11.5\nConstrainDevices       = yes\n"
     shape = requests.read_shape(nodes, config)
-    assert shape == requests.Shape(2, 2, 32, 8, ("h100",), True)
+    assert shape == requests.NodeHardware(2, 2, 32, 8, ("h100",), True)
     old = requests.read_shape(nodes, "", "old")
-    assert old == requests.Shape(1, 2, 16, 4, ("v100",), False, beside=(-1,) * 4)
+    assert old == requests.NodeHardware(1, 2, 16, 4, ("v100",), False, beside=(-1,) * 4)
     assert requests.read_shape(nodes, "", "cpu") is None
     assert read_version(config) == (24, 11)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from podwright.slurm.gpus.lint import (
+    CachedSite,
     Finding,
-    Site,
     difference,
     fix,
     fixed,
@@ -27,24 +27,24 @@ BAD = sorted((HERE / "bad").glob("*.sh"))
 _EXPECT = re.compile(r"# expect: (\S+)@(\d+)(?: slurm=(\S+))?(?: topology=(\S+))?")
 
 
-def expectation(text: str) -> tuple[str, int, Site]:
+def expectation(text: str) -> tuple[str, int, CachedSite]:
     match = _EXPECT.search(text)
     assert match, "every bad script says what is wrong with it"
     return (
         match[1],
         int(match[2]),
-        Site(parse_version(match[3]) if match[3] else None, match[4] or ""),
+        CachedSite(parse_version(match[3]) if match[3] else None, match[4] or ""),
     )
 
 
-def findings(text: str, site: Site | None = None, *, better: bool = False) -> list[Finding]:
+def findings(text: str, site: CachedSite | None = None, *, better: bool = False) -> list[Finding]:
     return lint(read_script(text), site, better=better)
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda p: p.stem)
 @pytest.mark.parametrize("version", ["", "24.11"])
 def test_no_rule_fires_on_a_good_script(path: Path, version: str) -> None:
-    site = Site(parse_version(version)) if version else None
+    site = CachedSite(parse_version(version)) if version else None
     assert findings(path.read_text(), site) == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.slurm.gpus.lint import Partition, find_site, lint, read_script, read_site
+from podwright.slurm.gpus.lint import PartitionLimits, find_site, lint, read_script, read_site
 
 HELP = """Usage: sbatch [OPTIONS(0)...] executable [args(0)...]
 
@@ -30,8 +30,8 @@ def test_a_site_is_read_from_what_its_commands_print() -> None:
     site = read_site(CONFIG, ROWS, HELP)
     assert (site.version, site.topology, site.gpus) == ((24, 11), "tree", True)
     assert site.partitions == {
-        "short": Partition(60, 2),
-        "free": Partition(float("inf"), None),  # its QOS may lift the limits
+        "short": PartitionLimits(60, 2),
+        "free": PartitionLimits(float("inf"), None),  # its QOS may lift the limits
     }
     assert site.default_partition == "short"
     assert {"array", "gres", "container-image"} <= site.options

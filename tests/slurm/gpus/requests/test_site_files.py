@@ -10,7 +10,7 @@ import pytest
 from podwright.cli.podwright import main
 from podwright.errors import PodwrightError
 from podwright.slurm.gpus import requests
-from podwright.slurm.gpus.requests import Refusal, Texts, parse_request, read_site
+from podwright.slurm.gpus.requests import SlurmRefusal, Texts, parse_request, read_site
 
 CONFIG = """Configuration data as of 2026-01-01T00:00:00
 SelectType              = select/cons_tres
@@ -206,7 +206,7 @@ def test_each_partition_has_its_topology(text: str) -> None:
 
     def stage(options: str) -> str:
         answer = requests.explain(parse_request(options.split(), "sbatch"), known, (26, 5))
-        return answer.stage if isinstance(answer, Refusal) else "starts"
+        return answer.stage if isinstance(answer, SlurmRefusal) else "starts"
 
     assert stage("--nodes=2 --switches=1") == "starts"
     assert stage("--nodes=3 --switches=1") == "waits"
@@ -223,5 +223,5 @@ def test_a_topology_file_of_another_form_is_not_known() -> None:
         )
     )
     answer = requests.explain(parse_request(["--nodes=1"], "sbatch"), known, (26, 5))
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, SlurmRefusal)
     assert answer.stage == "unknown"

@@ -7,7 +7,7 @@ that lint tells them only with --level better.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.lint import Partition, Site
+from podwright.slurm.gpus.lint import CachedSite, PartitionLimits
 
 Wordings = dict[str, tuple[str, list[tuple[int, str]]]]
 
@@ -223,8 +223,8 @@ BETTER: Wordings = {
     ]),
 }  # fmt: skip
 
-SITE = Site(
-    partitions={"short": Partition(60, 2), "long": Partition(4320, None)},
+SITE = CachedSite(
+    partitions={"short": PartitionLimits(60, 2), "long": PartitionLimits(4320, None)},
     default_partition="long",
 )
 

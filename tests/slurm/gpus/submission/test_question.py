@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from podwright.slurm.gpus.lint import Site
+from podwright.slurm.gpus.lint import CachedSite
 from podwright.slurm.gpus.submission import answer
 
 FEW = """#!/bin/bash
@@ -16,7 +16,7 @@ ASKED = "min_nodes=2\nnum_tasks=2\ntres_per_node=gres/gpu:4\n"
 
 
 def asked(head: str, script: str = FEW) -> str:
-    return answer(f"{head}\n{script}", Site())
+    return answer(f"{head}\n{script}", CachedSite())
 
 
 def test_a_mistake_is_told_with_its_line_its_rule_and_the_way_out() -> None:

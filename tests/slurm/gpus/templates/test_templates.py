@@ -13,8 +13,8 @@ from podwright.cli._slurm_template import NAMES
 from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import make_inventory
-from podwright.slurm.gpus.lint import Site, lint, read_script
-from podwright.slurm.gpus.requests import Shape
+from podwright.slurm.gpus.lint import CachedSite, lint, read_script
+from podwright.slurm.gpus.requests import NodeHardware
 from podwright.slurm.gpus.templates import (
     TEMPLATES,
     Fit,
@@ -63,7 +63,7 @@ WISHES = {
 def test_lint_finds_nothing_and_a_shell_reads_it(name: str, site: str, wish: str) -> None:
     fit = SITES[site]
     text = render(name, fit, WISHES[wish])
-    assert lint(read_script(text), Site(fit.version, fit.topology)) == []
+    assert lint(read_script(text), CachedSite(fit.version, fit.topology)) == []
     assert not re.search(r"@[A-Z_]+@", text)
     done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -173,7 +173,9 @@ def test_what_no_node_has_is_refused() -> None:
 
 def test_slurm_itself_says_what_fits() -> None:
     config = "TopologyPlugin = topology/tree\n"
-    fit = of_slurm(Shape(gpus=4, sockets=2, cores_per_socket=16), config, "ib,gpumem40g\ngpumem80g")
+    fit = of_slurm(
+        NodeHardware(gpus=4, sockets=2, cores_per_socket=16), config, "ib,gpumem40g\ngpumem80g"
+    )
     assert (fit.gpus, fit.cores, fit.topology, fit.sizes) == (4, 32, "tree", (40, 80))
     assert '"gpumem40g|gpumem80g"' in render("inference", fit, TemplateWishes(memory=30))
     assert of_slurm(None, "", "") == Fit()

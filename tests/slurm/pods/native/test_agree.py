@@ -6,17 +6,17 @@ import msgspec
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service import HookJob, Listed, Pod, Site, parse_licences
+from podwright.slurm.pods.service import HookJob, Listed, Site, SlurmPod, parse_licences
 from podwright.slurm.pods.service._job_start import Life, life
 from podwright.slurm.pods.service._licence_check import Differs, licences_of, wanted
 
-POD = Pod(type="pod16", cluster="a", devices=16, largest=16, domain=16)
-OTHER = Pod(type="big", cluster="b", devices=64, largest=64, domain=64, licence="big")
+POD = SlurmPod(type="pod16", cluster="a", devices=16, largest=16, domain=16)
+OTHER = SlurmPod(type="big", cluster="b", devices=64, largest=64, domain=64, licence="big")
 SITE = Site(pods=(POD, OTHER))
 EMPTY = Listed(7, "CONFIGURING", 0, 0, 1, "None", "", "", "")
 
 
-def listed(size: int, pod: Pod = POD, separator: str = ",", also: str = "") -> str:
+def listed(size: int, pod: SlurmPod = POD, separator: str = ",", also: str = "") -> str:
     words = [f"{name}:{n}" for name, n in licences_of(pod, size).items()]
     return separator.join([*words, *([also] if also else [])])
 
@@ -27,7 +27,7 @@ def asked(ipus: str, licences: str, **more: str) -> HookJob:
 
 @pytest.mark.parametrize("separator", [",", ";"])
 @pytest.mark.parametrize(("pod", "size"), [(POD, 1), (POD, 4), (POD, 16), (OTHER, 64)])
-def test_what_agrees_is_given(pod: Pod, size: int, separator: str) -> None:
+def test_what_agrees_is_given(pod: SlurmPod, size: int, separator: str) -> None:
     licences = listed(size, pod, separator, "podwright_gcds:2")
     found = wanted(asked(str(size), licences + ";matlab:3"), EMPTY, SITE)
     assert found == (pod, size, 2)
@@ -74,7 +74,7 @@ def test_the_words_say_what_mends_it() -> None:
     ],
 )
 def test_a_part_gets_what_it_asked_for_itself(
-    comment: str, ipus: str, found: tuple[Pod, int, int] | None
+    comment: str, ipus: str, found: tuple[SlurmPod, int, int] | None
 ) -> None:
     part = EMPTY._replace(het=6, comment=comment)
     assert wanted(asked(ipus, "", het_job="6"), part, SITE) == found

@@ -18,7 +18,7 @@ from podwright.hosts import FakeMunge, MungeError
 from podwright.http import Reply
 from podwright.slurm.pods.service._hook_identity import CLOCKS_S, KeyProofs, Proofs, read_key, sign
 from podwright.slurm.pods.service._hook_server import REMOTE, Front
-from podwright.slurm.pods.service._standby import Role, ask_role
+from podwright.slurm.pods.service._standby import StandbyRole, ask_role
 from tests.whole.hostile import Hand
 
 SLURM = 64030
@@ -165,7 +165,7 @@ async def test_only_slurms_own_user_is_believed_who_is_active(door: Door) -> Non
     """An ordinary user who listens where a dead service did keeps nobody from taking over."""
     proofs = Proofs(door.munge, {0, SLURM})
     at = f"127.0.0.1:{door.port}"
-    assert await ask_role(at, proofs) is Role.STANDBY
+    assert await ask_role(at, proofs) is StandbyRole.STANDBY
     with pytest.raises(HTTPException, match=f"the word of {at}"):
         await ask_role(f"localhost:{door.port}", proofs)  # the answer of another, handed on
     door.munge.uid = 1000
@@ -181,7 +181,7 @@ async def test_without_munge_a_key_says_who_is_active(answers: bytes) -> None:
     await front.start_remote(listener, at)
     try:
         if answers == KEY:
-            assert await ask_role(at, KeyProofs(KEY)) is Role.STANDBY
+            assert await ask_role(at, KeyProofs(KEY)) is StandbyRole.STANDBY
         else:
             with pytest.raises(HTTPException, match="not Slurm's user"):
                 await ask_role(at, KeyProofs(KEY))

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from podwright.errors import InvalidRequest, NotFound, Unavailable
-from podwright.slurm.pods.service import HookJob, Pod, Service, Site, Sweep
+from podwright.slurm.pods.service import HookJob, Service, Site, SlurmPod, Sweep
 from podwright.slurm.pods.service._bare import OLD_S
 from podwright.slurm.pods.service._job_request import hook_job
 from podwright.slurm.pods.service._licence_check import licences_of
@@ -28,7 +28,7 @@ from podwright.wire import (
     SyncType,
 )
 
-POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
+POD = SlurmPod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
 
 
 class OnePod:

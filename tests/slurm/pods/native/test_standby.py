@@ -15,11 +15,16 @@ from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import RetryLimit
-from podwright.slurm.pods.service._standby import ASK_S, SILENT_S, Peers, Role, role_of
+from podwright.slurm.pods.service._standby import ASK_S, SILENT_S, Peers, StandbyRole, role_of
 from podwright.slurm.site.commands import FakeSlurm
 from tests.ports import free_ports
 
-ACTIVE, STANDBY, UNKNOWN, GONE = Role.ACTIVE, Role.STANDBY, Role.UNKNOWN, Role.GONE
+ACTIVE, STANDBY, UNKNOWN, GONE = (
+    StandbyRole.ACTIVE,
+    StandbyRole.STANDBY,
+    StandbyRole.UNKNOWN,
+    StandbyRole.GONE,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,9 @@ ACTIVE, STANDBY, UNKNOWN, GONE = Role.ACTIVE, Role.STANDBY, Role.UNKNOWN, Role.G
         (2, STANDBY, {0: GONE, 1: GONE}, ACTIVE),
     ],
 )
-def test_who_is_active(place: int, now: Role, others: dict[int, Role], then: Role) -> None:
+def test_who_is_active(
+    place: int, now: StandbyRole, others: dict[int, StandbyRole], then: StandbyRole
+) -> None:
     assert role_of(place, now, others) is then
 
 
@@ -71,7 +78,7 @@ class Net:
         self._sleep = asyncio.sleep
         monkeypatch.setattr(asyncio, "sleep", self._pass)
 
-    async def ask(self, address: str) -> Role:
+    async def ask(self, address: str) -> StandbyRole:
         if address in self.gone:
             raise OSError
         return self.peers[address].role

@@ -11,13 +11,13 @@ import pytest
 from msgspec import structs
 
 from podwright.cli import podwright
-from podwright.slurm.pods.service import Fixed, Pod, Site, dump
+from podwright.slurm.pods.service import Fixed, Site, SlurmPod, dump
 from podwright.slurm.pods.setup._check_cluster import ServedCluster
 from podwright.slurm.pods.setup._check_static import shelf
 from podwright.wire import LeaseInfo, PartitionInfo, ReadyState
 from tests.slurm.pods.ways.test_setup import partition
 
-POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
+POD = SlurmPod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
 #: A Slurm on which nothing is set up: no job gets devices, and none is refused for that.
 COMMANDS = {
     "scontrol": "echo 'Reservation podwright not found'; exit 1",

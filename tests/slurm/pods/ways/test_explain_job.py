@@ -9,7 +9,7 @@ import pytest
 
 from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest, NotFound
-from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site
+from podwright.slurm.pods.service import Fixed, Mapped, Site, SlurmPod
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.pods.waiting import explain_job
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
@@ -32,7 +32,7 @@ from podwright.wire import (
     Value,
 )
 
-POD = Pod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
+POD = SlurmPod(type="pod16", cluster="pod16", devices=16, largest=16, domain=16)
 WAITS = (
     "JobId=9 JobName=x UserId=alice(1001) Priority=5 JobState=PENDING Reason=Licenses "
     "StartTime=2026-11-21T18:00:00 EndTime=Unknown Licenses={licences} "

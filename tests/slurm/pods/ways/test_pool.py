@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service import Fixed, HookJob, Site
-from podwright.slurm.pods.service import Pod as Kind
+from podwright.slurm.pods.service import SlurmPod as Kind
 from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.ways import SharedService, Static
 from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec

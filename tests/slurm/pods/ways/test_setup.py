@@ -9,8 +9,8 @@ import pytest
 
 from podwright.client import Client, FakeTransport
 from podwright.errors import InvalidRequest
-from podwright.slurm.pods.service import Fixed, Mapped, Pod, Site, load
-from podwright.slurm.pods.setup import Places, mapping, native, shared, shelf, undo
+from podwright.slurm.pods.service import Fixed, Mapped, Site, SlurmPod, load
+from podwright.slurm.pods.setup import NativePlaces, mapping, native, shared, shelf, undo
 from podwright.slurm.site.changes import carry_out, shown
 from podwright.slurm.site.edit import settings
 from podwright.wire import (
@@ -28,7 +28,7 @@ from podwright.wire import (
 )
 from tests.slurm.site_files import everything, make_site
 
-POD = Pod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64)
+POD = SlurmPod(type="pod64", cluster="pod64", devices=64, largest=64, domain=64)
 HOST = Mapped(name="n1", cluster="pod64", machines=("ag1",), devices=4, sizes=(4, 8), whole=64)
 #: In a folder that is there: none is made.
 SOCKET = "/tmp/slurm.sock"
@@ -56,12 +56,12 @@ LICENCES = {
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> NativePlaces:
     return make_site(tmp_path)
 
 
 @pytest.mark.parametrize("mode", SITES)
-def test_it_is_set_up_and_taken_back(mode: str, places: Places, tmp_path: Path) -> None:
+def test_it_is_set_up_and_taken_back(mode: str, places: NativePlaces, tmp_path: Path) -> None:
     before = everything(tmp_path)
     site = SITES[mode]
     plan = native(places, site)
@@ -85,7 +85,9 @@ def test_it_is_set_up_and_taken_back(mode: str, places: Places, tmp_path: Path) 
     assert everything(tmp_path) == before
 
 
-def test_another_way_takes_the_place_of_the_one_before(places: Places, tmp_path: Path) -> None:
+def test_another_way_takes_the_place_of_the_one_before(
+    places: NativePlaces, tmp_path: Path
+) -> None:
     before = everything(tmp_path)
     for mode in ("plugin", "shared", "static", "host-mapping", "native"):
         carry_out(native(places, SITES[mode]))
@@ -99,7 +101,7 @@ def test_another_way_takes_the_place_of_the_one_before(places: Places, tmp_path:
 
 @pytest.mark.parametrize("stack", ["", None, "required site.so", "required site.so\n"])
 def test_a_stack_of_plugins_comes_back_as_it_was_or_was_not(
-    stack: str | None, places: Places, tmp_path: Path
+    stack: str | None, places: NativePlaces, tmp_path: Path
 ) -> None:
     path = places.etc / "plugstack.conf"
     path.unlink()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from podwright.hosts import read_list
 from podwright.slurm.gpus.binding._task_probe import MARK
-from podwright.slurm.gpus.requests import Request
+from podwright.slurm.gpus.requests import SlurmRequest
 
 
 class TaskSeen(NamedTuple):
@@ -74,7 +74,7 @@ def _numbered(variable: str | None) -> tuple[TaskSeen, ...]:
     return tuple(TaskSeen(int(word)) for word in words if word.isdigit())
 
 
-def judge(tasks: Iterable[Task], request: Request) -> dict[int, Verdict]:
+def judge(tasks: Iterable[Task], request: SlurmRequest) -> dict[int, Verdict]:
     """A verdict for each rank."""
     tasks = list(tasks)
     users: dict[tuple[str, str], int] = {}
@@ -92,7 +92,7 @@ def judge(tasks: Iterable[Task], request: Request) -> dict[int, Verdict]:
     return out
 
 
-def _asked(task: Task, request: Request, shared: bool) -> tuple[str, bool]:
+def _asked(task: Task, request: SlurmRequest, shared: bool) -> tuple[str, bool]:
     """Whether the number of GPUs is what the options say for a task."""
     if not request.asks_for_gpus:
         return ("none were asked for", True) if task.gpus else ("as asked", False)
@@ -107,7 +107,7 @@ def _asked(task: Task, request: Request, shared: bool) -> tuple[str, bool]:
     return ("as asked", False) if task.gpus else ("asked for GPUs", True)
 
 
-def _wanted(task: Task, request: Request) -> tuple[int | None, bool]:
+def _wanted(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
     """(GPUs of a task, whether for itself alone) by the options; None where they do not say."""
     way, _, argument = request.bind.removeprefix("verbose,").partition(":")
     if way == "single":

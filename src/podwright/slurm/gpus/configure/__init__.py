@@ -1,13 +1,13 @@
 """GPU clusters described to Slurm: an inventory in, the lines of its files out."""
 
-from podwright.slurm.gpus.configure._adopt import Grant, adopt, partition_name, read_grant
+from podwright.slurm.gpus.configure._adopt import GrantedJob, adopt, partition_name, read_grant
 from podwright.slurm.gpus.configure._check import Promise, check, commands
-from podwright.slurm.gpus.configure._gates import Gate
+from podwright.slurm.gpus.configure._gates import GateScript
 from podwright.slurm.gpus.configure._inventory import (
     Kind,
     NodeGpu,
     NodeNic,
-    Partition,
+    PlannedPartition,
     SiteInventory,
     Switch,
 )
@@ -21,12 +21,12 @@ from podwright.slurm.gpus.configure._topology import TOPOLOGIES, plan_topology, 
 __all__ = [
     "DETECT",
     "TOPOLOGIES",
-    "Gate",
-    "Grant",
+    "GateScript",
+    "GrantedJob",
     "Kind",
     "NodeGpu",
     "NodeNic",
-    "Partition",
+    "PlannedPartition",
     "Promise",
     "Sampling",
     "SiteInventory",

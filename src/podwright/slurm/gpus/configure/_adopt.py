@@ -19,7 +19,7 @@ _GPUS = re.compile(r"gpu(?::[^(),:]+)?:\d+\(IDX:([0-9,-]+)\)")
 _NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 
 
-class Grant(NamedTuple):
+class GrantedJob(NamedTuple):
     """What Slurm gave a job. gpus: node and number there, as gres.conf counts."""
 
     job: str
@@ -29,7 +29,7 @@ class Grant(NamedTuple):
     gpus: tuple[tuple[str, int], ...]
 
 
-def read_grant(text: str) -> Grant:
+def read_grant(text: str) -> GrantedJob:
     """What `scontrol -d -o show job` says. Raises InvalidRequest where it says of no GPU."""
     job = re.search(r"\bJobId=(\d+)", text)
     user = re.search(r"\bUserId=([^\s()]+)\((\d+)\)", text)
@@ -49,7 +49,7 @@ def read_grant(text: str) -> Grant:
             asked=f"adopt the GPUs of job {job[1]}",
             would_work="a job that runs, or is being set up, with --gpus-per-node=N",
         )
-    return Grant(job[1], user[1], int(user[2]), state[1], tuple(gpus))
+    return GrantedJob(job[1], user[1], int(user[2]), state[1], tuple(gpus))
 
 
 def partition_name(job: str) -> str:
@@ -57,7 +57,7 @@ def partition_name(job: str) -> str:
     return f"job{job}"
 
 
-def adopt(client: Client, grant: Grant) -> PartitionInfo:
+def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     """The partition of a job's GPUs, made if it is not there.
 
     Raises WrongState where the server knows them as something else than a job can be given, and
@@ -93,7 +93,7 @@ def adopt(client: Client, grant: Grant) -> PartitionInfo:
     return made
 
 
-def _devices(known: Sequence[DeviceInfo], grant: Grant, asked: str) -> list[DeviceInfo]:
+def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, asked: str) -> list[DeviceInfo]:
     by_place = {(one.device.machine, one.device.index): one for one in known}
     cut = {one.device.machine for one in known if one.device.chip_id.startswith("MIG-")}
     mine = partition_name(grant.job)

@@ -19,7 +19,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _HOOKS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
 
 
-class Gate(NamedTuple):
+class GateScript(NamedTuple):
     """path: of the script. podwright: the command on the nodes. act: `warn` or `drain`."""
 
     path: str
@@ -32,7 +32,7 @@ class Gate(NamedTuple):
         return Path(self.path)
 
 
-def settings_of(gate: Gate, now: Mapping[str, str]) -> dict[str, str]:
+def settings_of(gate: GateScript, now: Mapping[str, str]) -> dict[str, str]:
     """What slurm.conf must say."""
     parameters = joined(now.get("schedulerparameters", ""), "nohold_on_prolog_fail")
     return {
@@ -46,7 +46,7 @@ def settings_of(gate: Gate, now: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def script(gate: Gate, conf: Path, now: Mapping[str, str]) -> str:
+def script(gate: GateScript, conf: Path, now: Mapping[str, str]) -> str:
     """The script. now: the site's own settings, without ours."""
     lines = ["#!/bin/sh\n", _OURS, f"PATH={PATH}\n", f"SLURM_CONF={shlex.quote(str(conf))}\n"]
     lines += ["export PATH SLURM_CONF\n", 'case "${SLURM_SCRIPT_CONTEXT-}" in\n']
@@ -76,7 +76,7 @@ def _pattern(word: str) -> str:
     )
 
 
-def notes(gate: Gate, now: Mapping[str, str]) -> list[str]:
+def notes(gate: GateScript, now: Mapping[str, str]) -> list[str]:
     """What an administrator should hear."""
     out = [f"{gate.path} and {gate.podwright} must be on every node"]
     if gate.act == "warn":

@@ -86,7 +86,7 @@ class Switch(NamedTuple):
     switches: tuple[str, ...] = ()
 
 
-class Partition(NamedTuple):
+class PlannedPartition(NamedTuple):
     """A partition of Slurm. exclusive: a job has its nodes to itself."""
 
     name: str
@@ -101,7 +101,7 @@ class SiteInventory(NamedTuple):
     nodes: dict[str, Kind]
     switches: tuple[Switch, ...] = ()
     domains: dict[str, tuple[str, ...]] = {}
-    partitions: tuple[Partition, ...] = ()
+    partitions: tuple[PlannedPartition, ...] = ()
 
     def kinds(self) -> dict[Kind, list[str]]:
         """The names of the nodes of each kind."""

@@ -46,7 +46,7 @@ from podwright.slurm.gpus.configure._inventory import (
     Kind,
     NodeGpu,
     NodeNic,
-    Partition,
+    PlannedPartition,
     SiteInventory,
     Switch,
 )
@@ -268,7 +268,7 @@ class _Reader:
                     raise self.fail(f"switch {switch.name}:", f"there is no {member}")
         return tuple(found.values())
 
-    def _partitions(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[Partition, ...]:
+    def _partitions(self, value: Any, nodes: Mapping[str, Kind]) -> tuple[PlannedPartition, ...]:
         found = []
         for index, table in enumerate(self._tables("partitions", value)):
             at = f"partitions[{index}]"
@@ -280,7 +280,9 @@ class _Reader:
             flags = [table.get(key, False) for key in ("default", "exclusive")]
             if not all(isinstance(flag, bool) for flag in flags):
                 raise self.fail(at, "default and exclusive are true or false")
-            found.append(Partition(self._word(f"{at}.name", table.get("name")), those, *flags))
+            found.append(
+                PlannedPartition(self._word(f"{at}.name", table.get("name")), those, *flags)
+            )
         return tuple(found)
 
     # Single values

@@ -18,7 +18,7 @@ from podwright.slurm.gpus.configure._defaults import (
     partition_defaults,
     rooms,
 )
-from podwright.slurm.gpus.configure._inventory import Partition, SiteInventory
+from podwright.slurm.gpus.configure._inventory import PlannedPartition, SiteInventory
 from podwright.slurm.gpus.configure._inventory_lines import gres_rows, node_row
 from podwright.slurm.gpus.configure._lines import (
     MARK,
@@ -56,7 +56,7 @@ class Wishes(NamedTuple):
     confine: bool = False
     imex: bool = False
     health: str = ""
-    gate: gates.Gate | None = None
+    gate: gates.GateScript | None = None
     sampling: samples.Sampling | None = None
     summary: summaries.Summary | None = None
 
@@ -83,7 +83,7 @@ def configure(
     text = changed(base, wanted, str(conf), MARK)
     text = _nodes(text, inventory, str(conf), wishes.detect)
 
-    def more(partition: Partition, row: Row) -> Row:
+    def more(partition: PlannedPartition, row: Row) -> Row:
         own = partition_defaults(found, partition.nodes, row, now, memory)
         if name := topology.of_partition(partition.nodes):
             own["Topology"] = name
@@ -269,7 +269,7 @@ def _nodes(text: str, inventory: SiteInventory, path: str, detect: str) -> str:
 
 
 def _partitions(
-    text: str, inventory: SiteInventory, path: str, more: Callable[[Partition, Row], Row]
+    text: str, inventory: SiteInventory, path: str, more: Callable[[PlannedPartition, Row], Row]
 ) -> str:
     """more: what else a partition's line says, by the partition and its line."""
     wanted = {partition.name: partition for partition in inventory.partitions}
@@ -283,7 +283,7 @@ def _partitions(
             everyone = nodes.upper() == "ALL" or not nodes
             covered |= set(inventory.nodes if everyone else names_in(nodes, path))
     if not wanted and not set(inventory.nodes) <= covered:
-        wanted = {"gpu": Partition("gpu", tuple(inventory.nodes), default=not there)}
+        wanted = {"gpu": PlannedPartition("gpu", tuple(inventory.nodes), default=not there)}
 
     def rows(row: Row, names: tuple[str, ...]) -> list[Row] | None:
         mine = wanted.pop(value(row, "PartitionName"), None)
@@ -296,7 +296,7 @@ def _partitions(
     )
 
 
-def _partition(partition: Partition, row: Row, more: Row) -> Row:
+def _partition(partition: PlannedPartition, row: Row, more: Row) -> Row:
     ours = ["nodes", "oversubscribe", "state", *(key.lower() for key in more)]
     ours += ["default"] if partition.default else []
     out = {k: v for k, v in row.items() if k.lower() not in ours}

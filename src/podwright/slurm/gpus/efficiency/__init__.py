@@ -1,6 +1,6 @@
 """What did a job make of its GPUs? Slurm's accounting and samples in, words and tables out."""
 
-from podwright.slurm.gpus.efficiency._accounts import Ask, Job, one_job, read_jobs, sacct
+from podwright.slurm.gpus.efficiency._accounts import AccountedJob, Ask, one_job, read_jobs, sacct
 from podwright.slurm.gpus.efficiency._at_end import (
     Destinations,
     append_as_user,
@@ -8,20 +8,20 @@ from podwright.slurm.gpus.efficiency._at_end import (
     keep,
     work,
 )
-from podwright.slurm.gpus.efficiency._month import Row, month
+from podwright.slurm.gpus.efficiency._month import MonthRow, month
 from podwright.slurm.gpus.efficiency._report import Advice, Efficiency, report
-from podwright.slurm.gpus.efficiency._samples import Sampled, Use, read_samples
+from podwright.slurm.gpus.efficiency._samples import GpuUse, Sampled, read_samples
 from podwright.slurm.gpus.efficiency._show import advice, facts, gpu_rows, line, plot, tree
 
 __all__ = [
+    "AccountedJob",
     "Advice",
     "Ask",
     "Destinations",
     "Efficiency",
-    "Job",
-    "Row",
+    "GpuUse",
+    "MonthRow",
     "Sampled",
-    "Use",
     "advice",
     "append_as_user",
     "as_user",

@@ -25,7 +25,7 @@ _FIELDS = (
 _CUT = "\x1f"
 
 
-class Job(NamedTuple):
+class AccountedJob(NamedTuple):
     """One job. submit, start, end: seconds since 1970, 0: not yet. seconds: that it ran. limit:
     seconds, 0: none. cpus, memory (MiB), gpus: that it had. cpu_seconds, used_memory (MiB): that
     it used; None where nothing was gathered. gpu_peak: per cent, gpu_memory: MiB, the highest of
@@ -67,7 +67,7 @@ class Job(NamedTuple):
         return self.gpus * self.seconds / 3600
 
 
-def sacct(ask: Ask, options: Sequence[str]) -> list[Job]:
+def sacct(ask: Ask, options: Sequence[str]) -> list[AccountedJob]:
     """The jobs that match, each with its steps' use. Raises Unavailable."""
     shape = ["--noheader", "--parsable2", f"--delimiter={_CUT}", f"--format={','.join(_FIELDS)}"]
     said = ask(["sacct", *shape, *options])
@@ -81,7 +81,7 @@ def sacct(ask: Ask, options: Sequence[str]) -> list[Job]:
     return read_jobs(said)
 
 
-def one_job(ask: Ask, job: str) -> Job:
+def one_job(ask: Ask, job: str) -> AccountedJob:
     """A job by its number. Raises InvalidRequest and Unavailable."""
     if not re.fullmatch(r"\d+(_\d+)?(\+\d+)?", job):
         raise InvalidRequest(f"{job!r} is no number of a job", would_work="4711, or 4711_3")
@@ -93,9 +93,9 @@ def one_job(ask: Ask, job: str) -> Job:
     return found[-1]
 
 
-def read_jobs(text: str) -> list[Job]:
+def read_jobs(text: str) -> list[AccountedJob]:
     """The jobs in what sacct printed: a line for each, lines of its steps below."""
-    jobs: list[Job] = []
+    jobs: list[AccountedJob] = []
     for line in text.splitlines():
         words = dict(zip(_FIELDS, line.split(_CUT), strict=False))
         if len(words) < len(_FIELDS):
@@ -107,10 +107,10 @@ def read_jobs(text: str) -> list[Job]:
     return jobs
 
 
-def _job(words: dict[str, str]) -> Job:
+def _job(words: dict[str, str]) -> AccountedJob:
     had = _tres(words["AllocTRES"])
     gpus = had.get("gres/gpu", sum(n for key, n in had.items() if key.startswith("gres/gpu:")))
-    return Job(
+    return AccountedJob(
         id=words["JobID"],
         name=words["JobName"],
         user=words["User"],
@@ -132,7 +132,7 @@ def _job(words: dict[str, str]) -> Job:
     )
 
 
-def _with_step(job: Job, words: dict[str, str]) -> Job:
+def _with_step(job: AccountedJob, words: dict[str, str]) -> AccountedJob:
     """Steps add up in time; in memory the largest counts, since most run one after another."""
     total, most = _tres(words["TRESUsageInTot"]), _tres(words["TRESUsageInMax"])
     cpu = _duration(words["TotalCPU"])

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.slurm.gpus.efficiency._accounts import Ask, Job, sacct
+from podwright.slurm.gpus.efficiency._accounts import AccountedJob, Ask, sacct
 
 #: What our comments begin with; others are nobody's to change.
 MARK = "podwright: "
@@ -26,7 +26,7 @@ _AT_ONCE = 100  # jobs of one question
 _LONGEST = 400  # letters of a summary
 
 #: The summary of a job, made with its user's rights; empty where there is none.
-Summarise = Callable[[Job], str]
+Summarise = Callable[[AccountedJob], str]
 #: Adds a line to the end of a file with a user's rights: user, path, line.
 Append = Callable[[str, str, str], None]
 
@@ -38,7 +38,7 @@ class Destinations(NamedTuple):
     output: bool
 
 
-def keep(ask: Ask, job: Job, text: str) -> None:
+def keep(ask: Ask, job: AccountedJob, text: str) -> None:
     """Write a summary into a job's AdminComment. Raises Unavailable."""
     if job.comment and not job.comment.startswith(MARK):
         raise Unavailable(
@@ -112,7 +112,7 @@ def _round(
     wrong: list[str],
 ) -> int:
     """One look at all of them. Returns how many are done with."""
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, AccountedJob] = {}
     for at in range(0, len(noted), _AT_ONCE):
         numbers = ",".join(path.name for path in noted[at : at + _AT_ONCE])
         try:
@@ -144,7 +144,9 @@ def _age(path: Path, now: float) -> float:
         return _PATIENCE
 
 
-def _write(job: Job, ask: Ask, places: Destinations, summarise: Summarise, append: Append) -> None:
+def _write(
+    job: AccountedJob, ask: Ask, places: Destinations, summarise: Summarise, append: Append
+) -> None:
     said = summarise(job).strip()
     text = "".join(letter for letter in said if letter.isprintable())[:_LONGEST]
     if not text:
@@ -155,7 +157,7 @@ def _write(job: Job, ask: Ask, places: Destinations, summarise: Summarise, appen
         keep(ask, job, text)
 
 
-def _output(ask: Ask, job: Job) -> str:
+def _output(ask: Ask, job: AccountedJob) -> str:
     """The file of a job's standard output; empty where slurmctld does not know it any more."""
     said = ask(["scontrol", "show", "job", job.raw]) or ""
     for line in said.splitlines():

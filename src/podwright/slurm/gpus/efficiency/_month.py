@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from podwright.slurm.gpus.efficiency._accounts import Job
+from podwright.slurm.gpus.efficiency._accounts import AccountedJob
 
 #: What `line` of a report says of GPUs, as it stands in AdminComment.
 _SAID = re.compile(r"GPUs (\d+) % busy", re.I)  # sacctmgr makes letters small
 
 
-class Row(NamedTuple):
+class MonthRow(NamedTuple):
     """Jobs together.
 
     jobs: those that started; waiting: those that wait now. waited: seconds, the median and what 95
@@ -34,10 +34,10 @@ class Row(NamedTuple):
     starves: bool
 
 
-def month(jobs: Iterable[Job], by: str = "partition") -> list[Row]:
+def month(jobs: Iterable[AccountedJob], by: str = "partition") -> list[MonthRow]:
     """A row for each partition, or each user (by: `user`), most GPU hours first; then all."""
     known = [job for job in jobs if job.start or job.state == "PENDING"]
-    groups: dict[str, list[Job]] = {}
+    groups: dict[str, list[AccountedJob]] = {}
     for job in known:
         groups.setdefault(job.user if by == "user" else job.partition, []).append(job)
     rows = [_row(name, some) for name, some in groups.items()]
@@ -45,12 +45,12 @@ def month(jobs: Iterable[Job], by: str = "partition") -> list[Row]:
     return [*rows, *([_row("all", known)] if len(rows) > 1 else [])]
 
 
-def _row(name: str, every: Sequence[Job]) -> Row:
+def _row(name: str, every: Sequence[AccountedJob]) -> MonthRow:
     jobs = [job for job in every if job.start]
     waits = sorted(job.waited for job in jobs)
     runs = sorted(job.seconds for job in jobs)
     median = _rank(waits, 0.5)
-    return Row(
+    return MonthRow(
         name=name,
         jobs=len(jobs),
         waiting=len(every) - len(jobs),
@@ -70,7 +70,7 @@ def _row(name: str, every: Sequence[Job]) -> Row:
     )
 
 
-def _gpu_seconds(job: Job) -> float | None:
+def _gpu_seconds(job: AccountedJob) -> float | None:
     said = _SAID.search(job.comment)
     return None if said is None else int(said[1]) / 100 * job.gpus * job.seconds
 

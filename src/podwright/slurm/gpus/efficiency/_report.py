@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from podwright.slurm.gpus.efficiency._accounts import Job
-from podwright.slurm.gpus.efficiency._samples import Sampled, Use
+from podwright.slurm.gpus.efficiency._accounts import AccountedJob
+from podwright.slurm.gpus.efficiency._samples import GpuUse, Sampled
 
 #: Below this share of samples in which they work, GPUs wait for something else.
 _LOW = 0.5
@@ -31,9 +31,9 @@ class Efficiency(NamedTuple):
     were at work. idle_start: seconds from its start in which no GPU did anything; None: not known.
     """
 
-    job: Job
+    job: AccountedJob
     source: str
-    uses: tuple[Use, ...]
+    uses: tuple[GpuUse, ...]
     gpu_load: float | None
     gpus_used: int | None
     cores: float | None
@@ -44,7 +44,7 @@ class Efficiency(NamedTuple):
     advice: tuple[Advice, ...]
 
 
-def report(job: Job, sampled: Sampled | None) -> Efficiency:
+def report(job: AccountedJob, sampled: Sampled | None) -> Efficiency:
     """The report of a job, which may still run."""
     uses = sampled.uses if sampled else ()
     cores = job.cpu_seconds / job.seconds if job.cpu_seconds is not None and job.seconds else None
@@ -64,7 +64,7 @@ def report(job: Job, sampled: Sampled | None) -> Efficiency:
     return found._replace(advice=tuple(_advice(found)))
 
 
-def _idle_start(job: Job, sampled: Sampled | None) -> float | None:
+def _idle_start(job: AccountedJob, sampled: Sampled | None) -> float | None:
     if sampled is None:
         return None
     start = min(job.start or sampled.first, sampled.first)
@@ -124,7 +124,7 @@ def _of_gpus(found: Efficiency) -> list[Advice]:
     return out
 
 
-def _fewer(uses: tuple[Use, ...]) -> str:
+def _fewer(uses: tuple[GpuUse, ...]) -> str:
     """What asks for the GPUs that were used alone."""
     by_node: dict[str, int] = {}
     for use in uses:
@@ -163,7 +163,7 @@ def _of_cores(found: Efficiency) -> list[Advice]:
     return [Advice(f"{found.cores:.1f} of {job.cpus} cores were at work on average", ask)]
 
 
-def _of_memory(job: Job) -> list[Advice]:
+def _of_memory(job: AccountedJob) -> list[Advice]:
     if not job.used_memory or not job.memory or job.used_memory > 0.5 * job.memory:
         return []
     wanted = math.ceil(job.used_memory * _SPARE / max(job.nodes, 1) / 1024)
@@ -177,7 +177,7 @@ def _of_memory(job: Job) -> list[Advice]:
     ]
 
 
-def _of_time(job: Job) -> list[Advice]:
+def _of_time(job: AccountedJob) -> list[Advice]:
     ended = job.state == "COMPLETED"
     if not ended or job.limit < 3600 or job.seconds > 0.4 * job.limit:
         return []

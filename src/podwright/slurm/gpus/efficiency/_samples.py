@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 IDLE = 1
 
 
-class Use(NamedTuple):
+class GpuUse(NamedTuple):
     """What a job made of one GPU. samples: how many. load, peak: per cent, mean and highest.
     memory, most: MiB, mean and highest. total: MiB that it has. busy: the share of samples in
     which it did something, 0 to 1. held: whether a process of the job ever held it. series: (time,
@@ -49,7 +49,7 @@ class Sampled(NamedTuple):
     something; None: none ever did. idle_ranks: (step, rank) of steps in which others held GPUs, and
     these never did. every: seconds between samples."""
 
-    uses: tuple[Use, ...]
+    uses: tuple[GpuUse, ...]
     first: float
     last: float
     busy_from: float | None
@@ -110,12 +110,12 @@ def _use(
     head: tuple[str, str, int],
     series: Mapping[float, tuple[int, int]],
     held: bool,
-) -> Use:
+) -> GpuUse:
     points = sorted(series.items())
     loads = [load for _, (load, _) in points]
     memory = [used for _, (_, used) in points]
     count = len(points)
-    return Use(
+    return GpuUse(
         node=key[0],
         number=key[1],
         uuid=head[0],

@@ -1,8 +1,8 @@
 """Is a GPU node fit for jobs? Checks by a table, and what Slurm is told of it."""
 
 from podwright.slurm.gpus.health._at_slurm import Checked, check
-from podwright.slurm.gpus.health._findings import LEVELS, HealthFinding, Report, reason
-from podwright.slurm.gpus.health._gate import Outcome
+from podwright.slurm.gpus.health._findings import LEVELS, HealthFinding, NodeReport, reason
+from podwright.slurm.gpus.health._gate import GateOutcome
 from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._settings import PLACE, Settings, SiteScript, read_settings
 from podwright.slurm.gpus.health._show import checks, prometheus, text
@@ -18,9 +18,9 @@ __all__ = [
     "Check",
     "CheckContext",
     "Checked",
+    "GateOutcome",
     "HealthFinding",
-    "Outcome",
-    "Report",
+    "NodeReport",
     "Settings",
     "SiteScript",
     "Wrong",

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from podwright.slurm.gpus.health._findings import HealthFinding, Report, reason
-from podwright.slurm.gpus.health._gate import Gate, Outcome
+from podwright.slurm.gpus.health._findings import HealthFinding, NodeReport, reason
+from podwright.slurm.gpus.health._gate import GateOutcome, NodeGate
 from podwright.slurm.gpus.health._settings import Settings
 from podwright.slurm.gpus.health._slurm import Run, carry_out, runner, tell
 from podwright.slurm.gpus.health._state import FOLDER, forgotten
@@ -31,8 +31,8 @@ class Checked(NamedTuple):
     """code: how the hook ends: 1 from a health check only puts the text into slurmd's log, from a
     Prolog it sends the job elsewhere."""
 
-    report: Report
-    outcome: Outcome
+    report: NodeReport
+    outcome: GateOutcome
     code: int
 
 
@@ -53,10 +53,10 @@ def check(
         report = _ended(report, settings, environ, root, since, sleep)
     why = reason(report.findings)
     node = environ.get("SLURMD_NODENAME") or report.host
-    gate = Gate(node, settings.act, settings.cap)
+    gate = NodeGate(node, settings.act, settings.cap)
     # Times as seconds since 1970: no time zone comes between nodes.
     ask = slurm or runner({**environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"})
-    outcome = Outcome("fit")  # a hook of each job asks Slurm nothing while all is well
+    outcome = GateOutcome("fit")  # a hook of each job asks Slurm nothing while all is well
     if why or not context:
         outcome = carry_out(gate, why, ask, sleep, folder)
     if outcome.what not in ("fit", "left"):
@@ -67,13 +67,13 @@ def check(
 
 
 def _ended(
-    report: Report,
+    report: NodeReport,
     settings: Settings,
     environ: Mapping[str, str],
     root: str,
     since: float,
     sleep: Callable[[float], None],
-) -> Report:
+) -> NodeReport:
     """The report once processes of the job that has ended had time to end as well."""
     for _ in range(_GRACE):
         if not any(finding.check == "processes" for finding in report.findings):

@@ -28,7 +28,7 @@ class HealthFinding(msgspec.Struct, frozen=True):
         return f"{self.part} {self.problem}".strip()
 
 
-class Report(msgspec.Struct, frozen=True):
+class NodeReport(msgspec.Struct, frozen=True):
     """A node, looked at. checks: names of those that ran. seconds: that it took."""
 
     host: str

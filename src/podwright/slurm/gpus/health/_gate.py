@@ -23,7 +23,7 @@ FORMAT = "%N|%R|%T|%H|%E"
 SECOND = 1.2
 
 
-class Row(NamedTuple):
+class NodeRow(NamedTuple):
     """A node in one partition. since: when its reason was set, as sinfo writes it."""
 
     node: str
@@ -43,10 +43,10 @@ class Row(NamedTuple):
         return self.drained and self.reason.startswith(PREFIX)
 
 
-def read_rows(text: str) -> list[Row]:
+def read_rows(text: str) -> list[NodeRow]:
     """What sinfo said in FORMAT."""
     found = [line.split("|", 4) for line in text.splitlines()]
-    return [Row(w[0], w[1], w[2].lower(), w[3], w[4]) for w in found if len(w) == 5]
+    return [NodeRow(w[0], w[1], w[2].lower(), w[3], w[4]) for w in found if len(w) == 5]
 
 
 class Look:
@@ -70,7 +70,7 @@ class Resume:
 Step = Look | Wait | Drain | Resume
 
 
-class Outcome(NamedTuple):
+class GateOutcome(NamedTuple):
     """what: fit, resumed, drained, warned, undone, left (somebody else drained it), unknown
     (Slurm did not answer). why: a sentence."""
 
@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
     why: str = ""
 
 
-class Gate(NamedTuple):
+class NodeGate(NamedTuple):
     """One node's side. act: `drain`, or `warn` to change nothing. cap: per cent. recorded: the
     reason that this node drained itself with, as it remembers; None where it does not."""
 
@@ -87,44 +87,44 @@ class Gate(NamedTuple):
     cap: float = 5.0
     recorded: str | None = None
 
-    def steps(self, reason: str) -> Generator[Step, object, Outcome]:
+    def steps(self, reason: str) -> Generator[Step, object, GateOutcome]:
         """What to do. reason: why the node is ill; empty for a fit one."""
         rows = yield Look()
         if not isinstance(rows, list):
-            return Outcome("unknown", "Slurm does not answer")
+            return GateOutcome("unknown", "Slurm does not answer")
         mine = [row for row in rows if row.node == self.node]
         if not mine:
-            return Outcome("unknown", f"Slurm has no node {self.node}")
+            return GateOutcome("unknown", f"Slurm has no node {self.node}")
         if not reason:
             return (yield from self._fit(mine[0]))
         if mine[0].drained and not mine[0].ours:
-            return Outcome("left", f"it is drained already: {mine[0].reason}")
+            return GateOutcome("left", f"it is drained already: {mine[0].reason}")
         if self.act != "drain":
-            return Outcome("warned", "only warnings are asked for (act)")
+            return GateOutcome("warned", "only warnings are asked for (act)")
         if not mine[0].ours:
             full = over(rows, self.node, self.cap, more=True)
             if full:
-                return Outcome("warned", full)
+                return GateOutcome("warned", full)
             if not (yield Drain(reason)):
-                return Outcome("unknown", "Slurm did not drain it")
+                return GateOutcome("unknown", "Slurm did not drain it")
         yield Wait()
         rows = yield Look()
         if not isinstance(rows, list):
-            return Outcome("drained", "how many others are could not be counted yet")
+            return GateOutcome("drained", "how many others are could not be counted yet")
         full = over(rows, self.node, self.cap)
         if not full:
-            return Outcome("drained", reason)
-        return Outcome("undone" if (yield Resume()) else "drained", full)
+            return GateOutcome("drained", reason)
+        return GateOutcome("undone" if (yield Resume()) else "drained", full)
 
-    def _fit(self, row: Row) -> Generator[Step, object, Outcome]:
+    def _fit(self, row: NodeRow) -> Generator[Step, object, GateOutcome]:
         if not row.ours:
-            return Outcome("fit")
+            return GateOutcome("fit")
         if self.recorded is not None and self.recorded != row.reason:
-            return Outcome("left", f"its reason is another than ours was: {row.reason}")
-        return Outcome("resumed" if (yield Resume()) else "unknown", row.reason)
+            return GateOutcome("left", f"its reason is another than ours was: {row.reason}")
+        return GateOutcome("resumed" if (yield Resume()) else "unknown", row.reason)
 
 
-def over(rows: Iterable[Row], node: str, cap: float, *, more: bool = False) -> str:
+def over(rows: Iterable[NodeRow], node: str, cap: float, *, more: bool = False) -> str:
     """Why a node may not stay drained; empty where it may. more: why it may not be drained."""
     table = list(rows)
     for partition in dict.fromkeys(row.partition for row in table if row.node == node):

@@ -60,7 +60,7 @@ class Mount(NamedTuple):
     options: tuple[str, ...]
 
 
-class Clock(NamedTuple):
+class KernelClock(NamedTuple):
     """synchronised: None where the kernel does not say. error: seconds, the largest possible."""
 
     synchronised: bool | None = None
@@ -235,7 +235,7 @@ def job_of(pid: int, running: dict[int, str], root: str = "/") -> str:
     return ""
 
 
-def clock() -> Clock:
+def clock() -> KernelClock:
     """How far this clock may be off, as the kernel keeps it for whoever sets it (adjtimex)."""
 
     class Timex(ctypes.Structure):
@@ -251,7 +251,7 @@ def clock() -> Clock:
         asked = Timex()
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.adjtimex(ctypes.byref(asked)) < 0:
-            return Clock()
+            return KernelClock()
     except (OSError, AttributeError):
-        return Clock()
-    return Clock(not asked.status & _UNSYNC, asked.maxerror / 1e6)
+        return KernelClock()
+    return KernelClock(not asked.status & _UNSYNC, asked.maxerror / 1e6)

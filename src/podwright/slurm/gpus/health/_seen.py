@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     scripts: Mapping[str, Answer]
     programs: frozenset[str]
     switches: bool
-    clock: kernel.Clock
+    clock: kernel.KernelClock
 
 
 def look(settings: Settings, environ: Mapping[str, str], root: str = "/", since: float = 0) -> Seen:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.health._findings import LEVELS, Report
+from podwright.slurm.gpus.health._findings import LEVELS, NodeReport
 from podwright.slurm.gpus.health._table import all_checks
 
 
-def text(report: Report) -> str:
+def text(report: NodeReport) -> str:
     """The outcome first, then what each finding means and what to do."""
     weigh = {level: [f for f in report.findings if f.level == level] for level in LEVELS}
     bad, warned = len(weigh["fail"]), len(weigh["warn"])
@@ -28,7 +28,7 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def prometheus(report: Report, now: float) -> str:
+def prometheus(report: NodeReport, now: float) -> str:
     """The text of a .prom file. now: seconds since 1970."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 

@@ -17,9 +17,9 @@ from podwright.slurm.gpus.health._gate import (
     FORMAT,
     SECOND,
     Drain,
-    Gate,
+    GateOutcome,
     Look,
-    Outcome,
+    NodeGate,
     Resume,
     Step,
     Wait,
@@ -56,12 +56,12 @@ def runner(environ: Mapping[str, str]) -> Run:
 
 
 def carry_out(
-    gate: Gate,
+    gate: NodeGate,
     reason: str,
     run: Run,
     sleep: Callable[[float], None] = time.sleep,
     folder: Path = FOLDER,
-) -> Outcome:
+) -> GateOutcome:
     """Do what the gate says. Of two checks on a node at once the second waits."""
     with _alone(folder, gate.node):
         gate = gate._replace(recorded=_recorded(folder, gate.node))
@@ -71,7 +71,7 @@ def carry_out(
             try:
                 step = steps.send(answer)
             except StopIteration as end:
-                outcome: Outcome = end.value
+                outcome: GateOutcome = end.value
                 return outcome
             answer = _do(step, gate.node, run, sleep, folder)
 

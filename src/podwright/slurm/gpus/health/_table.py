@@ -12,7 +12,7 @@ from podwright.errors import InvalidRequest
 from podwright.hosts.gpus import BadInventory, Inventory, read_inventories
 from podwright.slurm.gpus.health import _gpu_checks as gpu
 from podwright.slurm.gpus.health import _host_checks as host
-from podwright.slurm.gpus.health._findings import HealthFinding, Report
+from podwright.slurm.gpus.health._findings import HealthFinding, NodeReport
 from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
 from podwright.slurm.gpus.health._seen import Seen, look
 from podwright.slurm.gpus.health._settings import Settings
@@ -106,7 +106,7 @@ def run(
     root: str = "/",
     since: float = 0.0,
     skip: Iterable[str] = (),
-) -> Report:
+) -> NodeReport:
     """Look at this node and judge it. since: see `look`. Raises InvalidRequest."""
     start = time.monotonic()
     others = inventories(settings.inventory)
@@ -114,7 +114,7 @@ def run(
     left = set(skip)
     findings = judge(seen, settings, others, left)
     ran = tuple(n for n in all_checks() if settings.check(n).level != "off" and n not in left)
-    return Report(
+    return NodeReport(
         seen.inventory.host,
         ran,
         tuple(findings),

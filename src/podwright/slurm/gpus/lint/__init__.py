@@ -5,17 +5,23 @@ from podwright.slurm.gpus.lint._report import as_annotations, as_rows, as_sarif,
 from podwright.slurm.gpus.lint._rule import Case, Finding, Found, Level, Rule
 from podwright.slurm.gpus.lint._rules import lint, rules
 from podwright.slurm.gpus.lint._script import Script, read_script
-from podwright.slurm.gpus.lint._site_cache import Partition, Site, find_site, read_help, read_site
+from podwright.slurm.gpus.lint._site_cache import (
+    CachedSite,
+    PartitionLimits,
+    find_site,
+    read_help,
+    read_site,
+)
 
 __all__ = [
+    "CachedSite",
     "Case",
     "Finding",
     "Found",
     "Level",
-    "Partition",
+    "PartitionLimits",
     "Rule",
     "Script",
-    "Site",
     "as_annotations",
     "as_rows",
     "as_sarif",

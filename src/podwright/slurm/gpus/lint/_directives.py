@@ -14,7 +14,7 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._option_values import problem_of_value
 from podwright.slurm.gpus.requests import (
     Given,
-    Option,
+    SlurmOption,
     known,
     parse_options,
     read_request,
@@ -165,7 +165,7 @@ def _read(words: list[tuple[int, str]], found: Directives) -> None:
             at += _option(line, word, after, found)
 
 
-def _is_known(word: str, table: dict[str, Option]) -> bool:
+def _is_known(word: str, table: dict[str, SlurmOption]) -> bool:
     name = word[2:].partition("=")[0]
     return name in table or sum(key.startswith(name) for key in table) == 1
 
@@ -217,7 +217,7 @@ def _value_problem(given: Given) -> str:
     return problem_of_value(given)
 
 
-def _unknown(line: int, word: str, table: dict[str, Option]) -> Problem:
+def _unknown(line: int, word: str, table: dict[str, SlurmOption]) -> Problem:
     import difflib
 
     name = word[2:].partition("=")[0]

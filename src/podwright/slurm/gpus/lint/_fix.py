@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from podwright.slurm.gpus.lint._rule import Finding
 from podwright.slurm.gpus.lint._rules import lint
 from podwright.slurm.gpus.lint._script import read_script
-from podwright.slurm.gpus.lint._site_cache import Site
+from podwright.slurm.gpus.lint._site_cache import CachedSite
 
 _ROUNDS = 20
 
@@ -34,7 +34,7 @@ def fixed(text: str, findings: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def fix(text: str, site: Site | None = None, *, better: bool = False, name: str = "") -> str:
+def fix(text: str, site: CachedSite | None = None, *, better: bool = False, name: str = "") -> str:
     """The script with all sure corrections, those too that show only after others."""
     for _ in range(_ROUNDS):
         after = fixed(text, lint(read_script(text, name), site, better=better))

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from podwright.slurm.gpus.lint._facts import Facts
 from podwright.slurm.gpus.lint._script import Script
-from podwright.slurm.gpus.lint._site_cache import Site
+from podwright.slurm.gpus.lint._site_cache import CachedSite
 
 Level = Literal["mistake", "better"]
 
@@ -45,7 +45,7 @@ class Case(NamedTuple):
     """What a rule looks at."""
 
     script: Script
-    site: Site
+    site: CachedSite
     facts: Facts
 
 

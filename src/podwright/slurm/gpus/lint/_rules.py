@@ -13,7 +13,7 @@ from podwright import plugins
 from podwright.slurm.gpus.lint._facts import facts_of
 from podwright.slurm.gpus.lint._rule import _RULES, Case, Finding, Rule
 from podwright.slurm.gpus.lint._script import Script
-from podwright.slurm.gpus.lint._site_cache import Site
+from podwright.slurm.gpus.lint._site_cache import CachedSite
 
 
 def rules() -> dict[str, Rule]:
@@ -42,13 +42,17 @@ def rules() -> dict[str, Rule]:
 
 
 def lint(
-    script: Script, site: Site | None = None, *, better: bool = False, only: Iterable[str] = ()
+    script: Script,
+    site: CachedSite | None = None,
+    *,
+    better: bool = False,
+    only: Iterable[str] = (),
 ) -> list[Finding]:
     """All mistakes by line, and with `better` what could be better; `only` these rules.
 
     Rules that the script itself ignores (`# podwright: ignore RULE`) are left out.
     """
-    case = Case(script, site or Site(), facts_of(script))
+    case = Case(script, site or CachedSite(), facts_of(script))
     wanted = set(only)
     ignored = _ignored(script)
     findings: list[Finding] = []

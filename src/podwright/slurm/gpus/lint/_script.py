@@ -9,7 +9,7 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._directives import MAGIC, read_directives, waits_for_value
 from podwright.slurm.gpus.lint._launchers import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
-from podwright.slurm.gpus.requests import Given, Request, read_request
+from podwright.slurm.gpus.requests import Given, SlurmRequest, read_request
 
 _COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
 # Names and lines that another program fills in, and variables that the job itself may have.
@@ -106,13 +106,13 @@ def read_script(text: str, name: str = "") -> Script:
     return Script(text, name)
 
 
-def _request(given: list[Given]) -> Request:
+def _request(given: list[Given]) -> SlurmRequest:
     """The request, without values that cannot be read together."""
     kept = [one for one in given if "$" not in one.value and "," not in _sizes(one)]
     try:
         return read_request(kept, "sbatch")
     except InvalidRequest:
-        return Request("sbatch", given=tuple(given))
+        return SlurmRequest("sbatch", given=tuple(given))
 
 
 def _sizes(given: Given) -> str:

@@ -20,21 +20,21 @@ _OPTION = re.compile(r"^\s+(?:-\w,\s+)?--([\w-]+)", re.M)
 _FORM = 1
 
 
-class Partition(NamedTuple):
+class PartitionLimits(NamedTuple):
     """Limits of a partition: minutes (infinity for none) and nodes (None for none)."""
 
     minutes: float
     nodes: int | None
 
 
-class Site(NamedTuple):
+class CachedSite(NamedTuple):
     """The version, the TopologyPlugin, all long options of sbatch (plugins' too), partitions by
     name, the default one, and whether GPUs are GRES there. Empty or None is what is not known."""
 
     version: Version | None = None
     topology: str = ""
     options: frozenset[str] = frozenset()
-    partitions: Mapping[str, Partition] = {}
+    partitions: Mapping[str, PartitionLimits] = {}
     default_partition: str = ""
     gpus: bool | None = None
 
@@ -44,13 +44,13 @@ def read_help(text: str) -> frozenset[str]:
     return frozenset(_OPTION.findall(text))
 
 
-def read_site(config: str, partitions: str, help_text: str) -> Site:
+def read_site(config: str, partitions: str, help_text: str) -> CachedSite:
     """The site of these outputs: `scontrol show config`, `scontrol --oneliner show partition`,
     `sbatch --help`. Each may be empty."""
     version = re.search(r"^SLURM_VERSION\s*=\s*(\S+)", config, re.M)
     topology = re.search(r"^TopologyPlugin\s*=\s*topology/(\w+)", config, re.M)
     kinds = re.search(r"^GresTypes\s*=\s*(\S+)", config, re.M)
-    found: dict[str, Partition] = {}
+    found: dict[str, PartitionLimits] = {}
     default = ""
     for row in partitions.splitlines():
         fields = dict(word.split("=", 1) for word in row.split() if "=" in word)
@@ -60,12 +60,12 @@ def read_site(config: str, partitions: str, help_text: str) -> Site:
         most = fields.get("MaxNodes", "UNLIMITED")
         free = fields.get("QoS", "N/A") != "N/A"  # a QOS of its own may lift the limits
         time = minutes(fields.get("MaxTime", "UNLIMITED"))
-        found[name] = Partition(
+        found[name] = PartitionLimits(
             float("inf") if free or time is None else time,
             int(most) if most.isdigit() and not free else None,
         )
         default = name if fields.get("Default") == "YES" else default
-    return Site(
+    return CachedSite(
         parse_version(version[1]) if version else None,
         topology[1] if topology else "",
         read_help(help_text),
@@ -75,13 +75,13 @@ def read_site(config: str, partitions: str, help_text: str) -> Site:
     )
 
 
-def find_site(ask: Ask, cache: str, now: float) -> Site:
+def find_site(ask: Ask, cache: str, now: float) -> CachedSite:
     """This machine's site, asked for at most once an hour; unknown where there is no Slurm."""
     import os
 
     sbatch = _path_of("sbatch")
     if not sbatch:
-        return Site()
+        return CachedSite()
     state = os.stat(sbatch)
     key = [_FORM, sbatch, state.st_mtime_ns, state.st_size, os.environ.get("SLURM_CONF", "")]
     kept = _load(cache, key, now)

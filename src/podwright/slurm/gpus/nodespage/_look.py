@@ -34,7 +34,7 @@ class Looker:
         self, slurm: Slurm, ask: Ask, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._slurm, self._ask, self._clock = slurm, ask, clock
-        self._site: requests.Site | None = None
+        self._site: requests.SlurmCluster | None = None
         self._version: Any = None
         self._read = -SITE
         self._hidden: frozenset[str] = frozenset()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.slurm.gpus.requests._choose import choose
-from podwright.slurm.gpus.requests._counts import Held, Wants
+from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._eligible import (
     counted,
     eligible,
@@ -19,10 +19,10 @@ from podwright.slurm.gpus.requests._eligible import (
 )
 from podwright.slurm.gpus.requests._pick import pick
 from podwright.slurm.gpus.requests._request_details import RequestDetails
-from podwright.slurm.gpus.requests._slurmctld_job import Job, job_of
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts, job_of
 from podwright.slurm.gpus.requests._spread import Laid, spread
 from podwright.slurm.gpus.requests._tree import leaves_of
-from podwright.slurm.gpus.requests._values import Partition, Refusal, Site
+from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition, SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 
@@ -39,7 +39,7 @@ class Allotted:
     """Nodes of a job, as its tasks are sized for and as it holds them."""
 
     laid: list[Laid]
-    held: list[Held]
+    held: list[HeldNode]
     whole: bool = False
 
 
@@ -54,8 +54,8 @@ class Tried:
 
 
 def allot(
-    w: Wants, said: RequestDetails, site: Site, partition: Partition, release: Release
-) -> Tried | Refusal:
+    w: Wants, said: RequestDetails, site: SlurmCluster, partition: SlurmPartition, release: Release
+) -> Tried | SlurmRefusal:
     """What one partition says to a job; a Refusal where that is not modelled."""
     job = _job(w, said, site, partition, release)
     limit = _limits(job, w, said, site, partition)
@@ -65,13 +65,13 @@ def allot(
         if unsure and (
             limit or _ever(w, said, site, partition, release, _out(w, said, site, release), [""])
         ):
-            return Refusal("unknown", f"not modelled: {unsure}")
+            return SlurmRefusal("unknown", f"not modelled: {unsure}")
         if unsure:
             return Tried(None, "never", _never(partition))
     wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
-    if isinstance(wishes, Refusal):
+    if isinstance(wishes, SlurmRefusal):
         return wishes
-    if isinstance(preferred, Refusal):
+    if isinstance(preferred, SlurmRefusal):
         return preferred
     if not any(_named_match(job, site, wish) for wish in wishes):
         return Tried(None, "never", _never(partition))
@@ -105,7 +105,7 @@ def allot(
     return Tried(None, "takes", _why_waits(job, said))
 
 
-def _unsure_count(job: Job, w: Wants) -> str:
+def _unsure_count(job: JobCounts, w: Wants) -> str:
     """What of a count of nodes with a feature is not modelled."""
     if w.options.named:
         return "a count of nodes with a feature, and named nodes"
@@ -118,7 +118,7 @@ def _unsure_count(job: Job, w: Wants) -> str:
     return ""
 
 
-def _out(w: Wants, said: RequestDetails, site: Site, release: Release) -> frozenset[str]:
+def _out(w: Wants, said: RequestDetails, site: SlurmCluster, release: Release) -> frozenset[str]:
     """The nodes that the job may not have."""
     out = frozenset(said.excluded)
     if _pool(w, release):
@@ -126,7 +126,7 @@ def _out(w: Wants, said: RequestDetails, site: Site, release: Release) -> frozen
     return out
 
 
-def _named_match(job: Job, site: Site, wish: str) -> bool:
+def _named_match(job: JobCounts, site: SlurmCluster, wish: str) -> bool:
     """Whether all nodes that must take part have these features."""
     return not wish or all(matches(wish, site.shape_of(name).features) for name in job.required)
 
@@ -134,8 +134,8 @@ def _named_match(job: Job, site: Site, wish: str) -> bool:
 def _ever(
     w: Wants,
     said: RequestDetails,
-    site: Site,
-    partition: Partition,
+    site: SlurmCluster,
+    partition: SlurmPartition,
     release: Release,
     excluded: frozenset[str],
     wishes: list[str],
@@ -152,7 +152,7 @@ def _ever(
     return False
 
 
-def _too_wide(job: Job, nodes: int) -> bool:
+def _too_wide(job: JobCounts, nodes: int) -> bool:
     """Whether more nodes are needed than the tasks that bound them fill."""
     each = job.tasks_per_node
     return bool(job.implied and each and nodes > -(-job.tasks // each))
@@ -163,7 +163,9 @@ def _pool(w: Wants, release: Release) -> bool:
     return release.nodelist_is_pool and len(w.options.named) > (w.asked_nodes or 1)
 
 
-def _job(w: Wants, said: RequestDetails, site: Site, partition: Partition, release: Release) -> Job:
+def _job(
+    w: Wants, said: RequestDetails, site: SlurmCluster, partition: SlurmPartition, release: Release
+) -> JobCounts:
     job = job_of(w, site, partition, release, spread=said.spread)
     _limit_memory(job, w, site, partition)
     job.whole = said.share == "none" or partition.share == 0
@@ -193,7 +195,7 @@ def _job(w: Wants, said: RequestDetails, site: Site, partition: Partition, relea
     return job
 
 
-def _limit_memory(job: Job, w: Wants, site: Site, partition: Partition) -> None:
+def _limit_memory(job: JobCounts, w: Wants, site: SlurmCluster, partition: SlurmPartition) -> None:
     """MaxMemPerCPU: more CPUs of a task, or of a node, where the memory is more than theirs."""
     most, per_cpu = partition.most_memory if partition.most_memory[0] else site.most_memory
     each, mine_per_cpu = job.memory
@@ -221,7 +223,7 @@ def _limit_memory(job: Job, w: Wants, site: Site, partition: Partition) -> None:
             job.min_cpus = max(job.min_cpus, job.least)
 
 
-def _first_shape(site: Site, partition: Partition):  # type: ignore[no-untyped-def]
+def _first_shape(site: SlurmCluster, partition: SlurmPartition):  # type: ignore[no-untyped-def]
     for name, kind in site.nodes:
         if not partition.nodes or name in partition.nodes:
             return site.shapes[kind]
@@ -229,7 +231,7 @@ def _first_shape(site: Site, partition: Partition):  # type: ignore[no-untyped-d
 
 
 def _limits(
-    job: Job, w: Wants, said: RequestDetails, site: Site, partition: Partition
+    job: JobCounts, w: Wants, said: RequestDetails, site: SlurmCluster, partition: SlurmPartition
 ) -> Limit | None:
     """Which limit of the partition the job exceeds."""
     here = [
@@ -271,7 +273,7 @@ def _limits(
     return None
 
 
-def _cpus_of_memory(job: Job, w: Wants, partition: Partition, whole: int) -> int:
+def _cpus_of_memory(job: JobCounts, w: Wants, partition: SlurmPartition, whole: int) -> int:
     if job.whole:
         return whole
     cpus = job.tasks_per_node or 1
@@ -280,7 +282,7 @@ def _cpus_of_memory(job: Job, w: Wants, partition: Partition, whole: int) -> int
     return max(cpus * job.cpus, job.own_least)
 
 
-def _wishes(text: str) -> list[str] | Refusal:
+def _wishes(text: str) -> list[str] | SlurmRefusal:
     """Features to try, one expression after the other."""
     if not text:
         return [""]
@@ -292,10 +294,12 @@ def _wishes(text: str) -> list[str] | Refusal:
     sets = exclusive_sets(text)
     if sets is not None:
         return sets
-    return Refusal("unknown", f"features as in {text} are not modelled")
+    return SlurmRefusal("unknown", f"features as in {text} are not modelled")
 
 
-def _start(job: Job, said: RequestDetails, site: Site, up: list[int]) -> Allotted | None:
+def _start(
+    job: JobCounts, said: RequestDetails, site: SlurmCluster, up: list[int]
+) -> Allotted | None:
     if job.max_nodes < job.min_nodes or len(job.required) > job.max_nodes:
         return None
     rooms = choose(job, site, up, trial=False)
@@ -312,7 +316,7 @@ def _start(job: Job, said: RequestDetails, site: Site, up: list[int]) -> Allotte
     return None if picked is None else _hold(job, laid, picked)
 
 
-def _hold(job: Job, laid: list[Laid], picked: list[list[dict[int, int]]]) -> Allotted | None:
+def _hold(job: JobCounts, laid: list[Laid], picked: list[list[dict[int, int]]]) -> Allotted | None:
     held = []
     for node, some in zip(laid, picked, strict=True):
         shape = node.room.shape
@@ -330,7 +334,7 @@ def _hold(job: Job, laid: list[Laid], picked: list[list[dict[int, int]]]) -> All
         if memory > shape.memory:
             return None
         held.append(
-            Held(
+            HeldNode(
                 cores=tuple(node.cores),
                 gpus=tuple(sorted(gpus)),
                 shape=shape,
@@ -343,7 +347,7 @@ def _hold(job: Job, laid: list[Laid], picked: list[list[dict[int, int]]]) -> All
     return Allotted(laid, held, job.whole)
 
 
-def _memory(job: Job, node: Laid, picked: list[dict[int, int]]) -> int:
+def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]]) -> int:
     """MiB of a node that the job holds."""
     shape = node.room.shape
     if not job.counts_memory:
@@ -364,12 +368,12 @@ def _memory(job: Job, node: Laid, picked: list[dict[int, int]]) -> int:
     return cpus * each
 
 
-def _never(partition: Partition) -> str:
+def _never(partition: SlurmPartition) -> str:
     where = f" of partition {partition.name}" if partition.name else ""
     return f"no idle set of the nodes{where} can hold it"
 
 
-def _why_waits(job: Job, said: RequestDetails) -> str:
+def _why_waits(job: JobCounts, said: RequestDetails) -> str:
     if said.switches:
         return f"its nodes hang at more than {said.switches} switches"
     return "its tasks and GPUs never fit together"

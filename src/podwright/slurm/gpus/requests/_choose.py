@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 
-from podwright.slurm.gpus.requests._node_capacity import Room, has_gpus, room
+from podwright.slurm.gpus.requests._node_capacity import NodeRoom, has_gpus, room
 from podwright.slurm.gpus.requests._search import Search, least_cpus
 from podwright.slurm.gpus.requests._side import side_by_side
-from podwright.slurm.gpus.requests._slurmctld_job import Job
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 from podwright.slurm.gpus.requests._tree import by_switches
-from podwright.slurm.gpus.requests._values import Site
+from podwright.slurm.gpus.requests._values import SlurmCluster
 from podwright.slurm.gpus.requests._ways import least_loaded, spread_in_order, spread_out
 
 
-def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
+def choose(
+    job: JobCounts, site: SlurmCluster, some: list[int], *, trial: bool
+) -> list[NodeRoom] | None:
     """The chosen of some nodes (by number), in order; None where idle ones cannot hold the job.
 
     trial: only whether the job could ever run, as Slurm asks when it cannot start.
@@ -29,7 +31,7 @@ def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] 
     lone = job.max_nodes == 1 and site.topology in ("flat", "tree")
     if lone and job.release.tries_single_nodes_first:
         return _one_node(job, site, some, trial=trial)
-    rooms: dict[int, Room] = {}
+    rooms: dict[int, NodeRoom] = {}
     for n in some:
         name, kind = site.nodes[n]
         found = room(job, n, name, site.shapes[kind], trial=trial)
@@ -54,7 +56,7 @@ def choose(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] 
     return [rooms[n] for n in chosen]
 
 
-def _memory_first(job: Job, site: Site, some: list[int]) -> bool:
+def _memory_first(job: JobCounts, site: SlurmCluster, some: list[int]) -> bool:
     """Leaves out nodes with too little memory for any task; False where a named one is."""
     if not job.counts_memory:
         return True
@@ -71,7 +73,7 @@ def _memory_first(job: Job, site: Site, some: list[int]) -> bool:
     return not any(site.nodes[n][0] in job.required for n in short)
 
 
-def _try(search: Search, site: Site) -> list[int] | None:
+def _try(search: Search, site: SlurmCluster) -> list[int] | None:
     job = search.job
     if len(search.left) < search.low:
         search.again = "no"
@@ -88,7 +90,7 @@ def _try(search: Search, site: Site) -> list[int] | None:
 
 
 def _without_poor(
-    job: Job, site: Site, rooms: dict[int, Room], low: int, high: int
+    job: JobCounts, site: SlurmCluster, rooms: dict[int, NodeRoom], low: int, high: int
 ) -> list[int] | None:
     """Again and again without all nodes of the least worth."""
     whole = {n: list(r.cores) for n, r in rooms.items()}
@@ -128,7 +130,7 @@ def _without_poor(
 
 
 def _without_poorest(
-    job: Job, site: Site, rooms: dict[int, Room], low: int, high: int
+    job: JobCounts, site: SlurmCluster, rooms: dict[int, NodeRoom], low: int, high: int
 ) -> list[int] | None:
     """Again and again without the one node of the least worth, or those that the search names."""
     whole = {n: list(r.cores) for n, r in rooms.items()}
@@ -160,13 +162,15 @@ def _without_poorest(
     return chosen
 
 
-def _one_node(job: Job, site: Site, some: list[int], *, trial: bool) -> list[Room] | None:
+def _one_node(
+    job: JobCounts, site: SlurmCluster, some: list[int], *, trial: bool
+) -> list[NodeRoom] | None:
     """A job of one node takes the first that does, the lightest first."""
     order = sorted(
         (n for n in some if not job.required or site.nodes[n][0] in job.required),
         key=lambda n: site.shapes[site.nodes[n][1]].weight,
     )
-    fresh: dict[int, Room] = {}
+    fresh: dict[int, NodeRoom] = {}
     for first in (True, False):
         found_gpus = [0] * len(job.asks)
         for n in order:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from podwright.slurm.gpus.requests._counts import Ask, Wants
-from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 
-def agree(w: Wants, request: Request, release: Release, *, server: bool) -> Refusal | None:
+def agree(
+    w: Wants, request: SlurmRequest, release: Release, *, server: bool
+) -> SlurmRefusal | None:
     """Make the counts agree as Slurm does, in its order; a Refusal where they cannot."""
     sized = release.cpus_per_task_is_tres and request.cpus_per_task
     if (
@@ -25,14 +27,16 @@ def agree(w: Wants, request: Request, release: Release, *, server: bool) -> Refu
             w.tasks = w.min_nodes
     w.asks = _asks(w, request)
     if {"gpu"} < {ask.name for ask in w.asks}:
-        return Refusal(
+        return SlurmRefusal(
             "submit", "GPUs and shares of GPUs do not go together", "Ask for one of them"
         )
     refused = _tasks_of_gpus(w)
     if refused:
         return refused
     if _only_said(w) and (release.needs_gpus_for_their_cpus or request.memory_per_gpu):
-        return Refusal("submit", "--cpus-per-gpu or --mem-per-gpu is said, and no GPU is asked for")
+        return SlurmRefusal(
+            "submit", "--cpus-per-gpu or --mem-per-gpu is said, and no GPU is asked for"
+        )
     cpus = 0
     for ask in w.asks:
         refused = _agree_one(w, ask, release, server=server)
@@ -53,7 +57,7 @@ def _only_said(w: Wants) -> bool:
     return said and not any(ask.counts for ask in gpus)
 
 
-def _asks(w: Wants, request: Request) -> list[Ask]:
+def _asks(w: Wants, request: SlurmRequest) -> list[Ask]:
     found: dict[str, Ask] = {}
     if request.cpus_per_gpu:
         found[""] = Ask("", cpus_per_gpu=request.cpus_per_gpu)
@@ -79,7 +83,7 @@ def _asks(w: Wants, request: Request) -> list[Ask]:
     return list(found.values())
 
 
-def _tasks_of_gpus(w: Wants) -> Refusal | None:
+def _tasks_of_gpus(w: Wants) -> SlurmRefusal | None:
     """--ntasks-per-gpu: tasks from GPUs where GPUs are said, else GPUs from tasks."""
     if not w.tasks_per_gpu:
         return None
@@ -93,7 +97,7 @@ def _tasks_of_gpus(w: Wants) -> Refusal | None:
             ask.tasks_per_gpu = w.tasks_per_gpu
             w.asks = [ask]
     else:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             "--ntasks-per-gpu says how tasks share GPUs, but neither GPUs nor tasks are counted",
             "Add --gpus=N (tasks follow) or --ntasks=N (GPUs follow)",
@@ -101,14 +105,14 @@ def _tasks_of_gpus(w: Wants) -> Refusal | None:
     return None
 
 
-def _merge(w: Wants) -> Refusal | None:
+def _merge(w: Wants) -> SlurmRefusal | None:
     """GPUs of a type and of any type do not go together; what is said of any holds for all."""
     typed = [ask for ask in w.asks if ask.kind]
     if not typed or len(typed) == len(w.asks):
         return None
     (any_kind,) = (ask for ask in w.asks if not ask.kind)
     if any_kind.counts:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"some GPUs are asked for as {typed[0].kind}, and others of any type",
             f"Name the type {typed[0].kind} with each count, or with none",
@@ -120,9 +124,9 @@ def _merge(w: Wants) -> Refusal | None:
     return None
 
 
-def _agree_one(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal | None:
+def _agree_one(w: Wants, a: Ask, release: Release, *, server: bool) -> SlurmRefusal | None:
     if a.per_job and max(a.per_node, a.per_task, a.per_socket) > a.per_job:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"--gpus={a.per_job} counts the whole job, and is less than what one node, socket "
             "or task shall have",
@@ -130,19 +134,19 @@ def _agree_one(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal |
             "or leave --gpus out",
         )
     if a.per_node and max(a.per_task, a.per_socket) > a.per_node:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             "one task or socket shall have more GPUs than its whole node",
             f"--gpus-per-node={max(a.per_task, a.per_socket)} or more",
         )
     if a.per_socket and not w.sockets_per_node:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             "--gpus-per-socket needs --sockets-per-node",
             "Add --sockets-per-node=N, or ask with --gpus-per-node",
         )
     if a.cpus_per_gpu and w.cpus_per_task and not server:
-        return Refusal("submit", "--cpus-per-gpu and --cpus-per-task exclude each other")
+        return SlurmRefusal("submit", "--cpus-per-gpu and --cpus-per-task exclude each other")
     return (
         _nodes_agree(w, a)
         or _sockets_agree(w, a)
@@ -151,11 +155,11 @@ def _agree_one(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal |
     )
 
 
-def _nodes_agree(w: Wants, a: Ask) -> Refusal | None:
+def _nodes_agree(w: Wants, a: Ask) -> SlurmRefusal | None:
     if not (a.per_job and a.per_node):
         return None
     if a.per_job % a.per_node:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"--gpus={a.per_job} is no multiple of the {a.per_node} GPUs per node",
             f"--gpus={-(-a.per_job // a.per_node) * a.per_node}, or leave one of them out",
@@ -163,7 +167,7 @@ def _nodes_agree(w: Wants, a: Ask) -> Refusal | None:
     nodes = a.per_job // a.per_node
     low, high = w.min_nodes, w.max_nodes
     if (low and nodes < low) or (high is not None and nodes > high):
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"--gpus={a.per_job} at {a.per_node} per node are {nodes} nodes, but --nodes asks "
             f"for {low}",
@@ -173,14 +177,14 @@ def _nodes_agree(w: Wants, a: Ask) -> Refusal | None:
     return None
 
 
-def _sockets_agree(w: Wants, a: Ask) -> Refusal | None:
+def _sockets_agree(w: Wants, a: Ask) -> SlurmRefusal | None:
     if not (a.per_node and a.per_socket):
         return None
     if a.per_node % a.per_socket:
-        return Refusal("submit", "GPUs per node are no multiple of GPUs per socket")
+        return SlurmRefusal("submit", "GPUs per node are no multiple of GPUs per socket")
     sockets = a.per_node // a.per_socket
     if sockets != w.sockets_per_node:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"{a.per_node} GPUs per node at {a.per_socket} per socket are {sockets} sockets, "
             f"not {w.sockets_per_node}",
@@ -189,9 +193,9 @@ def _sockets_agree(w: Wants, a: Ask) -> Refusal | None:
     return None
 
 
-def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal | None:
+def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> SlurmRefusal | None:
     if a.tasks_per_gpu and w.tasks is not None and w.tasks % a.tasks_per_gpu:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"--ntasks={w.tasks} is no multiple of --ntasks-per-gpu={a.tasks_per_gpu}",
             f"--ntasks={-(-w.tasks // a.tasks_per_gpu) * a.tasks_per_gpu}",
@@ -200,7 +204,7 @@ def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal
         return None
     if a.per_job:
         if a.per_job % a.per_task:
-            return Refusal(
+            return SlurmRefusal(
                 "submit",
                 f"--gpus={a.per_job} is no multiple of --gpus-per-task={a.per_task}",
                 f"--gpus={-(-a.per_job // a.per_task) * a.per_task}",
@@ -211,7 +215,7 @@ def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal
         elif w.tasks != tasks and server and release.corrects_gpus_by_tasks:
             a.per_job = a.total = w.tasks * a.per_task
         elif w.tasks != tasks:
-            return Refusal(
+            return SlurmRefusal(
                 "submit",
                 f"--gpus={a.per_job} at {a.per_task} per task are {tasks} tasks, not {w.tasks}",
                 f"--ntasks={tasks}, or --gpus={w.tasks * a.per_task}",
@@ -219,21 +223,21 @@ def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal
     elif w.tasks is not None:
         a.per_job = w.tasks * a.per_task
     else:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             "--gpus-per-task needs to know how many tasks",
             "Add --ntasks=N, or --nodes with --ntasks-per-node",
         )
     if a.per_node:
         if a.per_node % a.per_task:
-            return Refusal(
+            return SlurmRefusal(
                 "submit",
                 f"{a.per_node} GPUs per node are no multiple of --gpus-per-task={a.per_task}",
             )
         each = a.per_node // a.per_task
         w.tasks_per_node = w.tasks_per_node or each
         if w.tasks_per_node != each:
-            return Refusal(
+            return SlurmRefusal(
                 "submit",
                 f"{a.per_node} GPUs per node at {a.per_task} per task are {each} tasks a node, "
                 f"not {w.tasks_per_node}",
@@ -241,21 +245,21 @@ def _tasks_agree(w: Wants, a: Ask, release: Release, *, server: bool) -> Refusal
             )
     if a.per_socket:
         if a.per_socket % a.per_task:
-            return Refusal("submit", "GPUs per socket are no multiple of --gpus-per-task")
+            return SlurmRefusal("submit", "GPUs per socket are no multiple of --gpus-per-task")
         w.tasks_per_socket = w.tasks_per_socket or a.per_socket // a.per_task
     return None
 
 
-def _enough(w: Wants, a: Ask) -> Refusal | None:
+def _enough(w: Wants, a: Ask) -> SlurmRefusal | None:
     if a.cpus_per_gpu and a.per_task:
         cpus = a.cpus_per_gpu * a.per_task
         w.cpus_per_task = w.cpus_per_task or cpus
         if w.cpus_per_task != cpus:
-            return Refusal("submit", "--cpus-per-gpu contradicts the cores of a task")
+            return SlurmRefusal("submit", "--cpus-per-gpu contradicts the cores of a task")
     if not a.per_job:
         return None
     if w.min_nodes and a.per_job < w.min_nodes:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"{a.per_job} GPUs cannot be spread over {w.min_nodes} nodes: each gets one at least",
             f"--nodes={a.per_job}, or --gpus={w.min_nodes} or more",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from podwright.slurm.gpus.requests._slurmctld_job import Job
-from podwright.slurm.gpus.requests._values import UNLIMITED, Shape
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
+from podwright.slurm.gpus.requests._values import UNLIMITED, NodeHardware
 
 
-class Found(NamedTuple):
+class FreeCpus(NamedTuple):
     """CPUs that can be given, CPUs that are free, and the fewest that are given at once."""
 
     cpus: int
@@ -16,7 +16,9 @@ class Found(NamedTuple):
     unit: int
 
 
-def allocate(job: Job, shape: Shape, cores: list[int], needed: set[int]) -> Found | None:
+def allocate(
+    job: JobCounts, shape: NodeHardware, cores: list[int], needed: set[int]
+) -> FreeCpus | None:
     """Counts CPUs, and leaves in `cores` those that count, socket by socket. None: not one.
 
     needed: sockets whose cores come first, for they have the GPUs.
@@ -43,10 +45,10 @@ def allocate(job: Job, shape: Shape, cores: list[int], needed: set[int]) -> Foun
     if cpus is None:
         return None
     given = _take(job, cores, free, used, cpus, needed)
-    return Found(min(given, limit), most, unit) if given else None
+    return FreeCpus(min(given, limit), most, unit) if given else None
 
 
-def _few(job: Job, threads: int) -> list[int]:
+def _few(job: JobCounts, threads: int) -> list[int]:
     found = []
     if job.tasks_per_core:
         found.append(min(threads, job.tasks_per_core * job.cpus))
@@ -55,7 +57,7 @@ def _few(job: Job, threads: int) -> list[int]:
     return found
 
 
-def _too_fine(job: Job, shape: Shape) -> bool:
+def _too_fine(job: JobCounts, shape: NodeHardware) -> bool:
     """Whether more threads of a core, or tasks of a socket, are asked for than there are."""
     threads = shape.cpus_per_core
     few = _few(job, threads)
@@ -64,7 +66,7 @@ def _too_fine(job: Job, shape: Shape) -> bool:
     )
 
 
-def _partition_limit(job: Job, most: int) -> int:
+def _partition_limit(job: JobCounts, most: int) -> int:
     """MaxCPUsPerNode, 0 where it leaves the node out."""
     limit = job.partition.max_cpus_per_node
     if most <= limit:
@@ -75,7 +77,7 @@ def _partition_limit(job: Job, most: int) -> int:
     return 0 if limit == 1 and any(n > 1 for n in more) else limit
 
 
-def _cpus(job: Job, free: list[int], used: int, needed: set[int]) -> int | None:
+def _cpus(job: JobCounts, free: list[int], used: int, needed: set[int]) -> int | None:
     """CPUs of the node as tasks can use them; None where they are too few."""
     if any(not free[s] for s in needed):
         return None
@@ -103,7 +105,7 @@ def _cpus(job: Job, free: list[int], used: int, needed: set[int]) -> int | None:
 
 
 def _take(
-    job: Job, cores: list[int], free: list[int], used: int, cpus: int, needed: set[int]
+    job: JobCounts, cores: list[int], free: list[int], used: int, cpus: int, needed: set[int]
 ) -> int:
     """Core by core, the needed sockets first; the CPUs of those taken."""
     per_socket = job.tasks_per_socket * (job.cpus if job.cpus > 1 else 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from podwright.slurm.gpus.requests._fill import Options
+from podwright.slurm.gpus.requests._fill import CommandCounts
 from podwright.slurm.gpus.requests._request import SHARED, Gpus
-from podwright.slurm.gpus.requests._values import Shape
+from podwright.slurm.gpus.requests._values import NodeHardware
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Ask:
 class Wants:
     """A job as slurmctld has it; None is "not said"."""
 
-    options: Options
+    options: CommandCounts
     tasks: int | None
     min_nodes: int | None
     max_nodes: int | None
@@ -97,12 +97,12 @@ class Wants:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldNode:
     """One node of a job: cores by socket, GPUs by number."""
 
     cores: tuple[int, ...]
     gpus: tuple[int, ...]
-    shape: Shape
+    shape: NodeHardware
     name: str = ""
     shares: tuple[tuple[int, int], ...] = ()
     memory: int = 0

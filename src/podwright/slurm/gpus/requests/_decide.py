@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 
 from podwright.slurm.gpus.requests._allot import Allotted, allot
-from podwright.slurm.gpus.requests._counts import Held, Wants
+from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
-from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
 from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._step import run_step
@@ -21,10 +21,10 @@ from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_nodes, unsu
 from podwright.slurm.gpus.requests._values import (
     Grant,
     NodeGrant,
-    Partition,
-    Refusal,
-    Shape,
-    Site,
+    NodeHardware,
+    SlurmCluster,
+    SlurmPartition,
+    SlurmRefusal,
     TaskView,
     alone,
 )
@@ -37,29 +37,31 @@ _BIND = re.compile(
 )
 
 
-def explain(request: Request, where: Shape | Site, version: Version = OLDEST) -> Grant | Refusal:
+def explain(
+    request: SlurmRequest, where: NodeHardware | SlurmCluster, version: Version = OLDEST
+) -> Grant | SlurmRefusal:
     """What an idle cluster gives for this request: a site, or equal nodes of one shape.
 
     For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
     """
-    site = where if isinstance(where, Site) else alone(where)
+    site = where if isinstance(where, SlurmCluster) else alone(where)
     release = release_of(version)
     said = read_said(request.given, release)
     refused = _options(request, said, release) or _conflict(request)
     if refused:
         return refused
     partitions = _partitions(said, site)
-    if isinstance(partitions, Refusal):
+    if isinstance(partitions, SlurmRefusal):
         return partitions
     late = _times(said, partitions)
     if late:
         return late
     unsure = unsure_job(request, said, partitions, release)
     if unsure:
-        return Refusal("unknown", f"this is not modelled: {unsure}")
+        return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     least = min(partition.min_nodes for partition in partitions)
     wants = wants_of(request, release, said=said, least_nodes=least)
-    if isinstance(wants, Refusal):
+    if isinstance(wants, SlurmRefusal):
         return wants
     tasks = wants.tasks
     if request.tasks is None and request.tasks_per_node and least > 1:
@@ -67,44 +69,48 @@ def explain(request: Request, where: Shape | Site, version: Version = OLDEST) ->
     ranged = (request.max_nodes or 0) >= least
     fewer = tasks and tasks < max(wants.min_nodes or 1, least if ranged else 1)
     if fewer and release.refuses_fewer_tasks_than_nodes:
-        return Refusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
+        return SlurmRefusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
     refused = _names(wants, said, site, release, request.max_nodes) or _unknown(
         said, site, partitions
     )
     if refused:
         return refused
     allotted = _tried(wants, said, site, partitions, release)
-    submitted = not isinstance(allotted, Refusal) or allotted.stage != "submit"
-    held = None if isinstance(allotted, Refusal) else allotted.held
+    submitted = not isinstance(allotted, SlurmRefusal) or allotted.stage != "submit"
+    held = None if isinstance(allotted, SlurmRefusal) else allotted.held
     unsure = unsure_nodes(request, said, partitions, release, held)
     if unsure and submitted:
-        return Refusal("unknown", f"this is not modelled: {unsure}")
-    if isinstance(allotted, Refusal):
+        return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
+    if isinstance(allotted, SlurmRefusal):
         if allotted.stage == "submit" and not allotted.would_work:
             smaller = _smaller(wants, site.shapes[0])
-            allotted = Refusal(allotted.stage, allotted.reason, smaller)
+            allotted = SlurmRefusal(allotted.stage, allotted.reason, smaller)
         return allotted
-    return _granted(request, wants, site, allotted, release, named=isinstance(where, Site))
+    return _granted(request, wants, site, allotted, release, named=isinstance(where, SlurmCluster))
 
 
 def _tried(
-    wants: Wants, said: RequestDetails, site: Site, partitions: list[Partition], release: Release
-) -> Allotted | Refusal:
+    wants: Wants,
+    said: RequestDetails,
+    site: SlurmCluster,
+    partitions: list[SlurmPartition],
+    release: Release,
+) -> Allotted | SlurmRefusal:
     """What the partitions say together: the last one decides where none takes the job."""
     start: Allotted | None = None
     verdict, why = "limit", ""
     carried = limited = False
     for partition in partitions:
         tried = allot(wants, said, site.of(partition), partition, release)
-        if isinstance(tried, Refusal):
+        if isinstance(tried, SlurmRefusal):
             return tried
         limited = limited or tried.verdict == "limit"
         if carried and tried.start and not start:
-            return Refusal("unknown", "not modelled: another partition after an exclusive one")
+            return SlurmRefusal("unknown", "not modelled: another partition after an exclusive one")
         carried = carried or (partition.share == 0 and not release.judges_partitions_apart)
         start = start or tried.start
         if tried.verdict in ("limit", "skips") and site.enforce == "ALL":
-            return Refusal("submit", tried.reason)
+            return SlurmRefusal("submit", tried.reason)
         if verdict == "limit" and tried.verdict != "skips":
             verdict, why = tried.verdict, tried.reason
         elif tried.verdict == "takes":
@@ -113,22 +119,22 @@ def _tried(
     if verdict == "takes" and start is not None:
         return start
     if limited and not release.judges_partitions_apart and len(partitions) > 1:
-        return Refusal("unknown", "not modelled: one of several partitions has a limit")
+        return SlurmRefusal("unknown", "not modelled: one of several partitions has a limit")
     if said.switches and verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
-        return Refusal("unknown", "not modelled: --switches with a range of nodes")
+        return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
     refused = verdict == "never" or (verdict == "limit" and site.enforce != "NO")
-    return Refusal("submit" if refused else "waits", why)
+    return SlurmRefusal("submit" if refused else "waits", why)
 
 
 def _granted(
-    request: Request,
+    request: SlurmRequest,
     wants: Wants,
-    site: Site,
+    site: SlurmCluster,
     allotted: Allotted,
     release: Release,
     *,
     named: bool,
-) -> Grant | Refusal:
+) -> Grant | SlurmRefusal:
     held, laid = allotted.held, allotted.laid
     if allotted.whole and not release.counts_whole_nodes_as_one:
         refused = _whole_by_type(request, held)
@@ -138,15 +144,17 @@ def _granted(
     if allotted.whole and request.shares:
         unsure = "shares of GPUs in a job of whole nodes"
     if unsure:
-        return Refusal("unknown", f"this is not modelled: {unsure}")
+        return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     placed = run_step(request, wants, held, release)
-    if isinstance(placed, Refusal):
+    if isinstance(placed, SlurmRefusal):
         if wants.overcommit:
-            return Refusal("unknown", "this is not modelled: which steps --overcommit lets start")
+            return SlurmRefusal(
+                "unknown", "this is not modelled: which steps --overcommit lets start"
+            )
         if request.option("ntasks-per-socket") and not release.steps_need_room:
-            return Refusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
+            return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
         if placed.stage == "hangs" and request.command != "srun":
-            return Refusal("unknown", "this is not modelled: a step that fits its job badly")
+            return SlurmRefusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
     tasks = {one.node: one.tasks for one in placed}
     nodes = tuple(
@@ -178,19 +186,19 @@ def _granted(
     return Grant(nodes, tuple(views), (*said_too, *site.cautions))
 
 
-def _unset(view: TaskView, shape: Shape) -> TaskView:
+def _unset(view: TaskView, shape: NodeHardware) -> TaskView:
     """What a task sees without CUDA_VISIBLE_DEVICES."""
     sees = view.sees if shape.confined else tuple(range(shape.gpus))
     return replace(view, variable=None, sees=sees)
 
 
-def _whole_by_type(request: Request, held: list[Held]) -> Refusal | None:
+def _whole_by_type(request: SlurmRequest, held: list[HeldNode]) -> SlurmRefusal | None:
     """Before 23.02 a job of whole nodes counts the GPUs of each type by themselves."""
     for way, gpus in request.asked if request.command != "srun" else ():
         for one in held if way == "node" else ():
             kinds = [kind for kind in one.shape.types if gpus.kind in ("", kind)]
             if len(set(kinds)) > 1 and gpus.count > kinds.count(kinds[0]):
-                return Refusal(
+                return SlurmRefusal(
                     "step",
                     f"the job counts its GPUs by type, {kinds.count(kinds[0])} of a node to one, "
                     f"and srun asks for {gpus.count}",
@@ -199,7 +207,7 @@ def _whole_by_type(request: Request, held: list[Held]) -> Refusal | None:
     return None
 
 
-def numbered(one: Held) -> tuple[int, ...]:
+def numbered(one: HeldNode) -> tuple[int, ...]:
     """The CPUs of a job on a node by number: the first free cores of each socket."""
     shape = one.shape
     found: list[int] = []
@@ -212,27 +220,27 @@ def numbered(one: Held) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _options(request: Request, said: RequestDetails, release: Release) -> Refusal | None:
+def _options(request: SlurmRequest, said: RequestDetails, release: Release) -> SlurmRefusal | None:
     """Options that this release does not know, or that exclude each other."""
     table = known(request.command)
     for given in request.given:
         option = table.get(given.name)
         if option and not option.since <= release.version < option.until:
-            return Refusal(
+            return SlurmRefusal(
                 "submit",
                 f"{request.command} of Slurm {release} has no --{given.name}",
             )
     memory = [n for n in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(n)]
     if len(memory) > 1:
-        return Refusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
+        return SlurmRefusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
     if said.core_spec is not None and said.thread_spec is not None:
-        return Refusal("submit", "--core-spec and --thread-spec exclude each other")
+        return SlurmRefusal("submit", "--core-spec and --thread-spec exclude each other")
     hint = request.other.get("hint", "")
     beside = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
     alone = not any(request.option(name) for name in beside)  # else the hint is ignored
     taken = alone and hint in ("memory_bound", "nomultithread")
     if request.per_socket and taken and not release.sockets_override_hint:
-        return Refusal("submit", f"--hint={hint} takes back --sockets-per-node here")
+        return SlurmRefusal("submit", f"--hint={hint} takes back --sockets-per-node here")
     refused = (
         _flags(request, said, release)
         or _plane(request, said)
@@ -244,29 +252,31 @@ def _options(request: Request, said: RequestDetails, release: Release) -> Refusa
     return refused
 
 
-def _flags(request: Request, said: RequestDetails, release: Release) -> Refusal | None:
+def _flags(request: SlurmRequest, said: RequestDetails, release: Release) -> SlurmRefusal | None:
     """--gres-flags that exclude each other, or that are for srun alone."""
     both = {"disable-binding", "enforce-binding"} <= said.flags
     if both and release.checks_option_conflicts:
-        return Refusal("submit", "disable-binding and enforce-binding exclude each other")
+        return SlurmRefusal("submit", "disable-binding and enforce-binding exclude each other")
     if {"one-task-per-sharing", "multiple-tasks-per-sharing"} <= said.flags:
-        return Refusal("submit", "one and multiple tasks per sharing exclude each other")
+        return SlurmRefusal("submit", "one and multiple tasks per sharing exclude each other")
     if request.shares and request.option("gpu-freq"):
-        return Refusal("submit", "--gpu-freq is for whole GPUs, and shares of them are asked for")
+        return SlurmRefusal(
+            "submit", "--gpu-freq is for whole GPUs, and shares of them are asked for"
+        )
     if "allow-task-sharing" in said.flags and request.command != "srun":
-        return Refusal("submit", "--gres-flags=allow-task-sharing is for srun alone")
+        return SlurmRefusal("submit", "--gres-flags=allow-task-sharing is for srun alone")
     return None
 
 
-def _segments(request: Request, said: RequestDetails) -> Refusal | None:
+def _segments(request: SlurmRequest, said: RequestDetails) -> SlurmRefusal | None:
     """--segment that does not divide the nodes."""
     nodes = request.min_nodes or 0
     if said.segment and nodes > said.segment and nodes % said.segment:
-        return Refusal("submit", f"{nodes} nodes are no multiple of --segment={said.segment}")
+        return SlurmRefusal("submit", f"{nodes} nodes are no multiple of --segment={said.segment}")
     return None
 
 
-def _times(said: RequestDetails, partitions: list[Partition]) -> Refusal | None:
+def _times(said: RequestDetails, partitions: list[SlurmPartition]) -> SlurmRefusal | None:
     """--time-min beyond the time of the job."""
     if said.time_min is None or not partitions:
         return None
@@ -274,30 +284,30 @@ def _times(said: RequestDetails, partitions: list[Partition]) -> Refusal | None:
     if time is None:
         time = partitions[0].max_time
     if said.time_min > time:
-        return Refusal("submit", f"--time-min is {said.time_min} minutes, the job has {time}")
+        return SlurmRefusal("submit", f"--time-min is {said.time_min} minutes, the job has {time}")
     return None
 
 
-def _arbitrary(said: RequestDetails) -> Refusal | None:
+def _arbitrary(said: RequestDetails) -> SlurmRefusal | None:
     """Tasks in the order of a list of nodes, which must be there."""
     if said.first != "arbitrary":
         return None
     if said.named:
-        return Refusal("unknown", "this is not modelled: --distribution=arbitrary")
-    return Refusal(
+        return SlurmRefusal("unknown", "this is not modelled: --distribution=arbitrary")
+    return SlurmRefusal(
         "submit",
         "--distribution=arbitrary goes by a list of nodes, and there is none",
         "--nodelist=..., or SLURM_HOSTFILE in the environment",
     )
 
 
-def _plane(request: Request, said: RequestDetails) -> Refusal | None:
+def _plane(request: SlurmRequest, said: RequestDetails) -> SlurmRefusal | None:
     """A plane that leaves nodes without a task, as the commands check it."""
     nodes, tasks = request.min_nodes or (len(said.named) or 1), request.tasks or 1
     if not said.plane or request.command == "srun":
         return None
     if tasks // said.plane < nodes and (nodes - 1) * said.plane >= tasks:
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"{tasks} tasks in planes of {said.plane} do not reach {nodes} nodes",
             f"--ntasks={(nodes - 1) * said.plane + 1} or more",
@@ -305,44 +315,48 @@ def _plane(request: Request, said: RequestDetails) -> Refusal | None:
     return None
 
 
-def _option_conflicts(request: Request, said: RequestDetails) -> Refusal | None:
+def _option_conflicts(request: SlurmRequest, said: RequestDetails) -> SlurmRefusal | None:
     if request.option("exclusive") and request.option("oversubscribe"):
-        return Refusal("submit", "--exclusive and --oversubscribe exclude each other")
+        return SlurmRefusal("submit", "--exclusive and --oversubscribe exclude each other")
     if request.option("tres-per-task") and request.tasks_per_gpu:
-        return Refusal("submit", "--tres-per-task and --ntasks-per-gpu exclude each other")
+        return SlurmRefusal("submit", "--tres-per-task and --ntasks-per-gpu exclude each other")
     sized = "cpu=" in request.other.get("tres-per-task", "").replace("cpu:", "cpu=")
     if sized and request.option("cpus-per-task"):
-        return Refusal("submit", "--tres-per-task=cpu=… and --cpus-per-task exclude each other")
+        return SlurmRefusal(
+            "submit", "--tres-per-task=cpu=… and --cpus-per-task exclude each other"
+        )
     if request.cpus_per_task and request.cpus_per_gpu:
-        return Refusal("submit", "--cpus-per-task and --cpus-per-gpu exclude each other")
+        return SlurmRefusal("submit", "--cpus-per-task and --cpus-per-gpu exclude each other")
     shared = any(way == "task" for way, _, _ in request.shares)
     if "one-task-per-sharing" in said.flags and not shared:
-        return Refusal(
+        return SlurmRefusal(
             "submit", "--gres-flags=one-task-per-sharing needs shards in --tres-per-task"
         )
     if said.tasks_per_core and said.threads and said.threads < said.tasks_per_core:
-        return Refusal("submit", "--ntasks-per-core is more than --threads-per-core")
+        return SlurmRefusal("submit", "--ntasks-per-core is more than --threads-per-core")
     return None
 
 
 def _names(
-    w: Wants, said: RequestDetails, site: Site, release: Release, most: int | None
-) -> Refusal | None:
+    w: Wants, said: RequestDetails, site: SlurmCluster, release: Release, most: int | None
+) -> SlurmRefusal | None:
     """Nodes and GRES that there are not. most: nodes by --nodes."""
     there = {name for name, _ in site.nodes}
     for name in (*said.named, *said.excluded):
         if name not in there:
-            return Refusal("submit", f"there is no node {name}")
+            return SlurmRefusal("submit", f"there is no node {name}")
     if set(w.options.named) & set(said.excluded):
-        return Refusal("submit", "nodes are both asked for and excluded")
+        return SlurmRefusal("submit", "nodes are both asked for and excluded")
     wide = w.max_nodes and len(w.options.named) > w.max_nodes
     wide = wide or (most and len(said.named) > most)
     if wide and not release.nodelist_is_pool:
-        return Refusal("submit", f"{len(w.options.named)} nodes are named, --nodes allows fewer")
+        return SlurmRefusal(
+            "submit", f"{len(w.options.named)} nodes are named, --nodes allows fewer"
+        )
     for ask in w.asks:
         kinds = {kind for shape in site.shapes for kind in (*shape.kinds, *shape.types) if kind}
         if ask.kind and kinds and ask.kind not in kinds:
-            return Refusal(
+            return SlurmRefusal(
                 "submit",
                 f"no node has GPUs of type {ask.kind}",
                 "Types here: " + ", ".join(sorted(kinds)),
@@ -350,7 +364,9 @@ def _names(
     return None
 
 
-def _unknown(said: RequestDetails, site: Site, partitions: list[Partition]) -> Refusal | None:
+def _unknown(
+    said: RequestDetails, site: SlurmCluster, partitions: list[SlurmPartition]
+) -> SlurmRefusal | None:
     """What decides here and is not modelled."""
     names = [*said.unmodelled, *site.unmodelled]
     names += [p.unmodelled for p in partitions if p.unmodelled]
@@ -360,35 +376,35 @@ def _unknown(said: RequestDetails, site: Site, partitions: list[Partition]) -> R
         names.append("--segment")
     if not names:
         return None
-    return Refusal("unknown", f"this is not modelled: {', '.join(dict.fromkeys(names))}")
+    return SlurmRefusal("unknown", f"this is not modelled: {', '.join(dict.fromkeys(names))}")
 
 
-def _partitions(said: RequestDetails, site: Site) -> list[Partition] | Refusal:
+def _partitions(said: RequestDetails, site: SlurmCluster) -> list[SlurmPartition] | SlurmRefusal:
     by_name = {p.name: p for p in site.partitions}
     if not said.partitions:
         one = by_name.get(site.default) or (site.partitions[0] if site.partitions else None)
-        return [one] if one else Refusal("submit", "there is no default partition")
+        return [one] if one else SlurmRefusal("submit", "there is no default partition")
     found = []
     for name in dict.fromkeys(said.partitions):
         if name not in by_name:
             if not site.default and by_name.keys() == {""}:
                 return [by_name[""]]
-            return Refusal(
+            return SlurmRefusal(
                 "submit", f"there is no partition {name}", "There are: " + ", ".join(by_name)
             )
         found.append(by_name[name])
     return sorted(found, key=lambda p: -p.priority)
 
 
-def refusal(request: Request) -> Refusal | None:
+def refusal(request: SlurmRequest) -> SlurmRefusal | None:
     """Why Slurm refuses these options on any nodes whatever; None where it may not."""
     wants = _conflict(request) or wants_of(request, release_of(OLDEST))
-    return wants if isinstance(wants, Refusal) else None
+    return wants if isinstance(wants, SlurmRefusal) else None
 
 
-def _conflict(request: Request) -> Refusal | None:
+def _conflict(request: SlurmRequest) -> SlurmRefusal | None:
     if request.bind and request.bind != "verbose" and not _BIND.match(request.bind):
-        return Refusal(
+        return SlurmRefusal(
             "submit",
             f"--gpu-bind={request.bind} is none of the ways to bind",
             "Write closest, single:N, per_task:N, map_gpu:… , mask_gpu:… or none",
@@ -400,7 +416,7 @@ def _conflict(request: Request) -> Refusal | None:
             ("ntasks-per-node", request.tasks_per_node),
         ):
             if given:
-                return Refusal(
+                return SlurmRefusal(
                     "submit",
                     f"--ntasks-per-gpu and --{name} exclude each other",
                     f"Keep one of them; --ntasks-per-gpu with --gpus, or --{name} alone",
@@ -408,7 +424,7 @@ def _conflict(request: Request) -> Refusal | None:
     return None
 
 
-def _smaller(w: Wants, shape: Shape) -> str:
+def _smaller(w: Wants, shape: NodeHardware) -> str:
     for ask in w.asks:
         here = len(shape.gpus_of(ask.kind))
         if max(ask.per_node, ask.per_task) > here:

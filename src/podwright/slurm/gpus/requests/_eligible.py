@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.requests._slurmctld_job import Job
-from podwright.slurm.gpus.requests._values import Partition, Shape, Site
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
+from podwright.slurm.gpus.requests._values import NodeHardware, SlurmCluster, SlurmPartition
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,12 @@ def counted(expression: str) -> tuple[str, int] | None:
 
 
 def eligible(
-    job: Job, site: Site, partition: Partition, excluded: frozenset[str], wish: str, disk: int
+    job: JobCounts,
+    site: SlurmCluster,
+    partition: SlurmPartition,
+    excluded: frozenset[str],
+    wish: str,
+    disk: int,
 ) -> list[int]:
     """Numbers of the nodes whose configuration will do, down or not."""
     found = []
@@ -60,7 +65,7 @@ def eligible(
     return found
 
 
-def _configured(job: Job, shape: Shape, disk: int) -> bool:
+def _configured(job: JobCounts, shape: NodeHardware, disk: int) -> bool:
     cpus = shape.all_cpus
     if job.tasks_per_core and shape.cores < cpus:
         cpus = min(cpus, shape.cores * min(shape.threads, job.tasks_per_core * job.cpus))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.site.releases import Release
 
 
 @dataclass
-class Options:
+class CommandCounts:
     """Counts as a command holds them: `tasks` is 1 where `said` is false, `max_nodes` 0 is none."""
 
     tasks: int = 1
@@ -34,9 +34,9 @@ class Options:
         return self.max_nodes in (0, self.min_nodes)
 
 
-def fill(request: Request, release: Release, said: RequestDetails) -> Options:
+def fill(request: SlurmRequest, release: Release, said: RequestDetails) -> CommandCounts:
     """The options of a command that asks for a job."""
-    options = Options(
+    options = CommandCounts(
         tasks=request.tasks or 1,
         said=request.tasks is not None,
         min_nodes=request.min_nodes or 1,
@@ -55,7 +55,7 @@ def fill(request: Request, release: Release, said: RequestDetails) -> Options:
     return options
 
 
-def _names(o: Options, said: RequestDetails, release: Release) -> None:
+def _names(o: CommandCounts, said: RequestDetails, release: Release) -> None:
     """--nodelist counts nodes; where it is a pool, only if --nodes does not."""
     o.named = said.named
     if not said.named or (release.nodelist_is_pool and o.nodes_said):
@@ -65,7 +65,7 @@ def _names(o: Options, said: RequestDetails, release: Release) -> None:
     o.nodes_said = True
 
 
-def fill_srun(o: Options, release: Release, *, in_job: bool) -> None:
+def fill_srun(o: CommandCounts, release: Release, *, in_job: bool) -> None:
     """As srun fills in; `in_job` says that nodes and tasks came from a job's environment."""
     each, later = o.tasks_per_node, release.counts_tasks_at_server
     if o.nodes_said and o.fixed and not o.said and not (later and each):
@@ -84,7 +84,7 @@ def fill_srun(o: Options, release: Release, *, in_job: bool) -> None:
         o.tasks, o.said = o.min_nodes * o.tasks_per_node, True
 
 
-def _settle(o: Options, *, forget_tasks: bool, in_job: bool) -> None:
+def _settle(o: CommandCounts, *, forget_tasks: bool, in_job: bool) -> None:
     if not o.tasks_per_node:
         return
     if forget_tasks:
@@ -99,14 +99,14 @@ def _in_order(name: str) -> tuple[str, int]:
     return head, int(name[len(head) :] or 0)
 
 
-def _more(o: Options, said: RequestDetails) -> None:
+def _more(o: CommandCounts, said: RequestDetails) -> None:
     """Tasks of the sockets, cores and threads that are asked for of each node."""
     for count in (said.sockets, said.cores, said.threads):
         if count:
             o.tasks, o.said = o.tasks * count, True
 
 
-def _fill_job(o: Options, command: str, said: RequestDetails, release: Release) -> None:
+def _fill_job(o: CommandCounts, command: str, said: RequestDetails, release: Release) -> None:
     each, later = o.tasks_per_node, release.counts_tasks_at_server
     if not later and each and not o.said and (command == "salloc" or o.fixed):
         o.tasks, o.said = o.min_nodes * each, True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from podwright.slurm.gpus.requests._counts import Held, Placed
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed
 from podwright.slurm.gpus.requests._nearest_gpus import (
     Cores,
     bound_cores,
@@ -18,12 +18,12 @@ from podwright.slurm.gpus.requests._nearest_gpus import (
     single,
     unbound_single,
 )
-from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._values import Shape, TaskView
+from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._values import NodeHardware, TaskView
 from podwright.slurm.site.releases import Release
 
 
-def binding(request: Request) -> tuple[str, str]:
+def binding(request: SlurmRequest) -> tuple[str, str]:
     """(way, argument) of the binding in force: way is all, none, closest, single …"""
     bind = request.bind.removeprefix("verbose,")
     if bind and bind != "verbose":
@@ -41,8 +41,8 @@ def binding(request: Request) -> tuple[str, str]:
 
 
 def _view(
-    request: Request,
-    shape: Shape,
+    request: SlurmRequest,
+    shape: NodeHardware,
     tasks: list[Cores],
     place: Placed,
     rank: int,
@@ -82,7 +82,7 @@ def _beside(
     way: str,
     argument: str,
     gpus: list[int],
-    shape: Shape,
+    shape: NodeHardware,
     tasks: list[Cores],
     local: int,
     release: Release,
@@ -101,7 +101,7 @@ def _beside(
 
 
 def _bound(
-    way: str, argument: str, held: list[int], shape: Shape, local: int, release: Release
+    way: str, argument: str, held: list[int], shape: NodeHardware, local: int, release: Release
 ) -> list[int]:
     if way == "single" and release.binds_by_free_cores:
         return unbound_single(held, int(argument), shape, local)
@@ -115,7 +115,7 @@ def _bound(
     return held  # all; closest where tasks are not bound to cores
 
 
-def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) -> list[int]:
+def _listed(way: str, argument: str, held: list[int], shape: NodeHardware, local: int) -> list[int]:
     """The entry of this task in a map or a mask; the list is used again from its start."""
     entries: list[int] = []
     for item in argument.split(","):
@@ -131,8 +131,8 @@ def _listed(way: str, argument: str, held: list[int], shape: Shape, local: int) 
 
 
 def tasks_of(
-    request: Request,
-    held: list[Held],
+    request: SlurmRequest,
+    held: list[HeldNode],
     placed: list[Placed],
     cpus: int,
     release: Release,

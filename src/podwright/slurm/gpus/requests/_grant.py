@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import Held, Placed, Share
-from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Refusal
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Share
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 _ANY = 1 << 16
 
 
-def of_kind(share: Share, node: Held) -> list[int]:
+def of_kind(share: Share, node: HeldNode) -> list[int]:
     """The node's GPUs that this share may come from."""
     kind = set(node.shape.gpus_of(share.kind))
     return [gpu for gpu in node.gpus if gpu in kind]
 
 
-def short(shares: list[Share]) -> Refusal:
+def short(shares: list[Share]) -> SlurmRefusal:
     """The answer to a step that wants more than the job has on a node."""
-    return Refusal(
+    return SlurmRefusal(
         "step",
         "srun asks for more GPUs of a node than the job has there",
         "Ask for GPUs in one way only, with --gpus-per-node or --gpus-per-task",
@@ -25,12 +25,12 @@ def short(shares: list[Share]) -> Refusal:
 
 
 def give(
-    held: list[Held],
+    held: list[HeldNode],
     nodes: list[int],
     tasks: list[int],
     shares: list[Share],
     release: Release,
-) -> list[Placed] | Refusal:
+) -> list[Placed] | SlurmRefusal:
     """GPUs for the tasks of each node: beside the job's cores first where Slurm sees which."""
     given: list[Placed] = []
     for at, (n, count) in enumerate(zip(nodes, tasks, strict=True)):
@@ -60,7 +60,7 @@ def give(
     return given
 
 
-def _is_near(held: list[Held], n: int, gpu: int) -> bool:
+def _is_near(held: list[HeldNode], n: int, gpu: int) -> bool:
     """Slurm compares the cores of a GPU with those of the whole job, which fails on two nodes."""
     socket = held[n].shape.socket_of(gpu)
     return socket == EVERY_SOCKET or (len(held) == 1 and bool(held[n].cores[socket]))

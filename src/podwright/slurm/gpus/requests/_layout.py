@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import Held, Placed, Share, Step, Wants
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Share, Step, Wants
 from podwright.slurm.gpus.requests._grant import give, of_kind, short
-from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 
 def lay(
     step: Step,
-    request: Request,
+    request: SlurmRequest,
     w: Wants,
-    held: list[Held],
+    held: list[HeldNode],
     shares: list[Share],
     release: Release,
-) -> list[Placed] | Refusal:
+) -> list[Placed] | SlurmRefusal:
     """Where the tasks start and what they get."""
     refused = None if release.steps_share_grant else _more_than_job(step, w, shares)
     if refused:
         return refused
     each = _cpus_per_task(step, request, held, release)
     usable = _usable(step, held, shares, each, release)
-    if isinstance(usable, Refusal):
+    if isinstance(usable, SlurmRefusal):
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
@@ -31,16 +31,16 @@ def lay(
         step.tasks = max(sum(_of_threads(held[n], hinted) // each for n in chosen), 1)
         step.cpus = step.tasks * each
     nodes = _nodes(step, held, usable, shares, release)
-    if isinstance(nodes, Refusal):
+    if isinstance(nodes, SlurmRefusal):
         return nodes
     tasks = _tasks(step, held, nodes, shares, each)
     if tasks is None or (release.steps_need_room and 0 in tasks):
-        return Refusal("step", "srun finds no room for its tasks beside the GPUs")
+        return SlurmRefusal("step", "srun finds no room for its tasks beside the GPUs")
     refused = _too_many(step, held, nodes, tasks, each, release)
     return refused or give(held, nodes, tasks, shares, release)
 
 
-def _of_threads(node: Held, threads: int | None) -> int:
+def _of_threads(node: HeldNode, threads: int | None) -> int:
     """The CPUs of a node that a step may count where --hint takes some threads of each core."""
     all_threads = node.shape.threads
     if not threads or threads >= all_threads:
@@ -48,13 +48,13 @@ def _of_threads(node: Held, threads: int | None) -> int:
     return node.cpus // all_threads * threads
 
 
-def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
+def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> SlurmRefusal | None:
     for share in shares:
         ask = next((a for a in w.asks if share.kind in ("", a.kind)), None)
         if ask is None:
-            return Refusal("step", "srun asks for GPUs that the job did not ask for")
+            return SlurmRefusal("step", "srun asks for GPUs that the job did not ask for")
         if share.job and share.job < step.min_nodes:
-            return Refusal(
+            return SlurmRefusal(
                 "step",
                 f"the job gets {step.min_nodes} nodes for its cores, and srun asks for only "
                 f"{share.job} GPUs: it wants one on every node at least",
@@ -67,7 +67,7 @@ def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
             (share.task, ask.per_task, "per task"),
         ):
             if jobs and mine > jobs:
-                return Refusal(
+                return SlurmRefusal(
                     "step",
                     f"the job asks for {jobs} GPUs {what}, and srun then asks for {mine}",
                     "Keep one of --gres and --gpus-per-node",
@@ -75,7 +75,9 @@ def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> Refusal | None:
     return None
 
 
-def _cpus_per_task(step: Step, request: Request, held: list[Held], release: Release) -> int:
+def _cpus_per_task(
+    step: Step, request: SlurmRequest, held: list[HeldNode], release: Release
+) -> int:
     """0 where Slurm cannot tell, and then counts a core as a task."""
     if release.counts_step_tasks_late and step.cpus_per_task:
         return step.cpus_per_task
@@ -93,7 +95,7 @@ def _cpus_per_task(step: Step, request: Request, held: list[Held], release: Rele
     return each if sum(node.cpus // each for node in held) >= step.tasks else 0
 
 
-def _count(share: Share, node: Held) -> int:
+def _count(share: Share, node: HeldNode) -> int:
     return len(of_kind(share, node))
 
 
@@ -115,8 +117,8 @@ def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) 
 
 
 def _usable(
-    step: Step, held: list[Held], shares: list[Share], each: int, release: Release
-) -> dict[int, int] | Refusal:
+    step: Step, held: list[HeldNode], shares: list[Share], each: int, release: Release
+) -> dict[int, int] | SlurmRefusal:
     """CPUs of each node that the step may use."""
     usable: dict[int, int] = {}
     left, first, without = step.max_nodes, True, 0
@@ -146,11 +148,11 @@ def _usable(
 
 def _nodes(
     step: Step,
-    held: list[Held],
+    held: list[HeldNode],
     usable: dict[int, int],
     shares: list[Share],
     release: Release,
-) -> list[int] | Refusal:
+) -> list[int] | SlurmRefusal:
     """The nodes of the step: as many as it may have, where it gave a range."""
     low, high = step.min_nodes, step.max_nodes
     some = list(usable)
@@ -163,7 +165,7 @@ def _nodes(
     if low > high:
         return _cramped(step, held)
     if len(some) < low:
-        return Refusal("step", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
+        return SlurmRefusal("step", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
     want = min(high if high > low else low, len(some))
     picked = _with_cpus(some, usable, want, step.cpus)
     if picked is None:
@@ -179,9 +181,9 @@ def _nodes(
     return sorted(picked)
 
 
-def _cramped(step: Step, held: list[Held], stage: str = "step") -> Refusal:
+def _cramped(step: Step, held: list[HeldNode], stage: str = "step") -> SlurmRefusal:
     """Older releases take some of several nodes for busy, and srun asks again for ever."""
-    return Refusal(
+    return SlurmRefusal(
         stage,
         f"srun wants {step.cpus} cores for its tasks, and the job has "
         f"{sum(node.cpus for node in held)}",
@@ -189,7 +191,7 @@ def _cramped(step: Step, held: list[Held], stage: str = "step") -> Refusal:
     )
 
 
-def _richest(some: list[int], share: Share, held: list[Held], low: int) -> list[int]:
+def _richest(some: list[int], share: Share, held: list[HeldNode], low: int) -> list[int]:
     """The nodes that have an equal share first, until there are GPUs enough."""
     counts = {n: _count(share, held[n]) for n in some}
     limit, need = -(-share.job // low), share.job
@@ -231,7 +233,7 @@ def _with_cpus(some: list[int], usable: dict[int, int], want: int, cpus: int) ->
 
 def _tasks(
     step: Step,
-    held: list[Held],
+    held: list[HeldNode],
     nodes: list[int],
     shares: list[Share],
     each: int,
@@ -264,12 +266,12 @@ def _tasks(
 
 def _too_many(
     step: Step,
-    held: list[Held],
+    held: list[HeldNode],
     nodes: list[int],
     tasks: list[int],
     each: int,
     release: Release,
-) -> Refusal | None:
+) -> SlurmRefusal | None:
     if step.cpus == sum(node.cpus for node in held):
         return None
     for n, count in zip(nodes, tasks, strict=True):

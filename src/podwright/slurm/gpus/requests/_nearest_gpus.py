@@ -6,12 +6,12 @@ one core on each of two sockets; for more cores after Slurm's source (-m block:c
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, NodeHardware
 
 Cores = tuple[int, ...]  # of a task, by socket
 
 
-def bound_cores(job: Cores, shape: Shape, cpus: int, tasks: int) -> list[Cores]:
+def bound_cores(job: Cores, shape: NodeHardware, cpus: int, tasks: int) -> list[Cores]:
     """The cores of every task of a node, where Slurm lays tasks over the sockets in turns.
 
     It binds each to cores of its own only where the tasks fill what the job has there.
@@ -25,7 +25,9 @@ def bound_cores(job: Cores, shape: Shape, cpus: int, tasks: int) -> list[Cores]:
     return [job] * tasks
 
 
-def _in_turns(left: list[int], shape: Shape, cpus: int, tasks: int, size: int) -> list[Cores]:
+def _in_turns(
+    left: list[int], shape: NodeHardware, cpus: int, tasks: int, size: int
+) -> list[Cores]:
     found: list[Cores] = []
     socket = -1
     for _ in range(tasks):
@@ -42,7 +44,7 @@ def _in_turns(left: list[int], shape: Shape, cpus: int, tasks: int, size: int) -
     return found
 
 
-def near(gpus: list[int], cores: Cores, shape: Shape) -> list[int]:
+def near(gpus: list[int], cores: Cores, shape: NodeHardware) -> list[int]:
     """Those beside a socket of these cores, or beside none."""
     sockets = [shape.socket_of(gpu) for gpu in gpus]
     return [
@@ -52,7 +54,9 @@ def near(gpus: list[int], cores: Cores, shape: Shape) -> list[int]:
     ]
 
 
-def single(gpus: list[int], tasks: list[Cores], each: int, shape: Shape, local: int) -> list[int]:
+def single(
+    gpus: list[int], tasks: list[Cores], each: int, shape: NodeHardware, local: int
+) -> list[int]:
     """One GPU for a task: since 23.02 each GPU takes `each` tasks, those beside it first."""
     if len(gpus) == 1:
         return gpus
@@ -66,14 +70,14 @@ def single(gpus: list[int], tasks: list[Cores], each: int, shape: Shape, local: 
     return [] if taken is None else [taken]
 
 
-def unbound_single(gpus: list[int], each: int, shape: Shape, local: int) -> list[int]:
+def unbound_single(gpus: list[int], each: int, shape: NodeHardware, local: int) -> list[int]:
     """One GPU for a task that has all cores: GPUs that name their cores come first."""
     first = sorted(gpus, key=lambda gpu: shape.socket_of(gpu) == EVERY_SOCKET)
     free = local < each * len(gpus)
     return [first[local // each] if free else gpus[local % len(gpus)]]
 
 
-def _best(slots: list[int], cores: Cores, shape: Shape) -> int | None:
+def _best(slots: list[int], cores: Cores, shape: NodeHardware) -> int | None:
     """A GPU all of whose cores the task has, else one of which it has some, else the first."""
     beside = near(slots, cores, shape)
     for gpu in beside:
@@ -87,7 +91,7 @@ def _best(slots: list[int], cores: Cores, shape: Shape) -> int | None:
 
 
 def per_task(
-    gpus: list[int], tasks: list[Cores], count: int, shape: Shape, local: int
+    gpus: list[int], tasks: list[Cores], count: int, shape: NodeHardware, local: int
 ) -> list[int]:
     """So many GPUs for a task, since 23.02: those left by the tasks before it, near ones first."""
     left, got = list(gpus), list[int]()

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from podwright.slurm.gpus.requests._core_limits import allocate
 from podwright.slurm.gpus.requests._counts import Ask
-from podwright.slurm.gpus.requests._slurmctld_job import Job
-from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, NodeHardware
 
 _NO_MEMORY = -1
 
@@ -43,12 +43,12 @@ class Near:
 
 
 @dataclass
-class Room:
+class NodeRoom:
     """One node while nodes are being chosen."""
 
     number: int
     name: str
-    shape: Shape
+    shape: NodeHardware
     cores: list[int]
     cpus: int
     most_cpus: int
@@ -66,7 +66,7 @@ class Room:
         return self.shape.cpus_per_core
 
 
-def free_cores(shape: Shape) -> list[int]:
+def free_cores(shape: NodeHardware) -> list[int]:
     """Cores of each socket that jobs may have."""
     each = shape.cores_per_socket
     found = [each] * shape.sockets
@@ -75,7 +75,7 @@ def free_cores(shape: Shape) -> list[int]:
     return found
 
 
-def has_gpus(job: Job, shape: Shape) -> bool:
+def has_gpus(job: JobCounts, shape: NodeHardware) -> bool:
     """Slurm's first look at a node: whether the counts of one node can be met at all."""
     for ask in job.asks:
         units = shape.units_of(ask.name, ask.kind)
@@ -87,7 +87,9 @@ def has_gpus(job: Job, shape: Shape) -> bool:
     return True
 
 
-def room(job: Job, number: int, name: str, shape: Shape, *, trial: bool) -> Room | None:
+def room(
+    job: JobCounts, number: int, name: str, shape: NodeHardware, *, trial: bool
+) -> NodeRoom | None:
     """A node, or None where it can never take part. trial: only whether the job could ever run."""
     cores = free_cores(shape)
     near: list[Near] = []
@@ -119,13 +121,19 @@ def room(job: Job, number: int, name: str, shape: Shape, *, trial: bool) -> Room
     by_product = job.release.ranks_nodes_by_product
     worth = (cpus * gpus if wants else cpus) if by_product else cpus + gpus
     weight = (shape.weight, 0xFF - beside if near else 0xFF)
-    return Room(
+    return NodeRoom(
         number, name, shape, cores, cpus, found.most, near, gpus, worth, weight, list(cores)
     )
 
 
 def _near(
-    job: Job, ask: Ask, shape: Shape, cores: list[int], needed: set[int], *, trial: bool
+    job: JobCounts,
+    ask: Ask,
+    shape: NodeHardware,
+    cores: list[int],
+    needed: set[int],
+    *,
+    trial: bool,
 ) -> Near | None:
     units = shape.units_of(ask.name, ask.kind)
     gpus: list[list[int]] = [[] for _ in range(shape.sockets)]
@@ -162,7 +170,7 @@ def _near(
     return one
 
 
-def _fewest_sockets(job: Job, one: Near, cores: list[int]) -> None:
+def _fewest_sockets(job: JobCounts, one: Near, cores: list[int]) -> None:
     """Binding leaves out the sockets with the fewest GPUs, where one will do."""
     few = sockets_per_node(job)
     some = [s for s, n in enumerate(one.beside) if n and cores[s]]
@@ -184,7 +192,7 @@ def _needed_sockets(missing: int, beside: list[int], cores: list[int], needed: s
         left.remove(best)
 
 
-def sockets_per_node(job: Job) -> int | None:
+def sockets_per_node(job: JobCounts) -> int | None:
     """How many sockets of a node the job shall have, None where it does not matter."""
     nodes = max(job.min_nodes, 1)
     cpus = max(job.min_cpus, job.tasks * job.cpus)
@@ -195,7 +203,7 @@ def sockets_per_node(job: Job) -> int | None:
     return None
 
 
-def _gpu_cpus(job: Job, nodes: int) -> int:
+def _gpu_cpus(job: JobCounts, nodes: int) -> int:
     """CPUs that the GPUs of a node bring: some releases count them here."""
     if not job.release.counts_cpus_of_gpus:
         return 0
@@ -207,7 +215,7 @@ def _gpu_cpus(job: Job, nodes: int) -> int:
 
 
 def _usable(
-    job: Job, shape: Shape, near: list[Near], cores: list[int], cpus: int, memory: int
+    job: JobCounts, shape: NodeHardware, near: list[Near], cores: list[int], cpus: int, memory: int
 ) -> int | None:
     """GPUs beside usable cores, None where a count of GPUs leaves the node out."""
     sockets = sockets_per_node(job)
@@ -255,7 +263,7 @@ def _usable(
     return min(found, 0xFF)
 
 
-def _by_memory(job: Job, shape: Shape, cpus: int, unit: int, memory: int) -> int:
+def _by_memory(job: JobCounts, shape: NodeHardware, cpus: int, unit: int, memory: int) -> int:
     """CPUs for which there is memory."""
     each, per_cpu = job.memory
     if not per_cpu:

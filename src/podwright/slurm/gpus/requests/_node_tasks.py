@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._node_capacity import Near, Room
-from podwright.slurm.gpus.requests._slurmctld_job import Job
+from podwright.slurm.gpus.requests._node_capacity import Near, NodeRoom
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 
 _ANY = 1 << 40  # tasks without a bound
 
@@ -17,8 +17,8 @@ _ANY = 1 << 40  # tasks without a bound
 class _Try:
     """One look at one node."""
 
-    job: Job
-    node: Room
+    job: JobCounts
+    node: NodeRoom
     first: bool
     nodes: int  # still to be found
     cpus: int
@@ -38,7 +38,7 @@ class _Try:
         return self.job.enforce or self.first
 
 
-def window(job: Job, node: Room) -> tuple[int, int]:
+def window(job: JobCounts, node: NodeRoom) -> tuple[int, int]:
     """How many tasks one node must and may run."""
     shape, tasks = node.shape, job.tasks
     if job.tasks_per_node:
@@ -57,7 +57,7 @@ def window(job: Job, node: Room) -> tuple[int, int]:
     return 1, _ANY
 
 
-def _window_of_gpus(job: Job) -> tuple[int, int]:
+def _window_of_gpus(job: JobCounts) -> tuple[int, int]:
     tasks, low = job.tasks, job.low_said
     if not job.release.tasks_per_gpu_is_range:
         return (tasks, tasks) if low == 1 else (tasks // low, tasks // low)
@@ -66,7 +66,7 @@ def _window_of_gpus(job: Job) -> tuple[int, int]:
     return job.tasks_per_gpu, tasks
 
 
-def offer(job: Job, node: Room, *, first: bool, nodes: int) -> int:
+def offer(job: JobCounts, node: NodeRoom, *, first: bool, nodes: int) -> int:
     """CPUs that the node offers, 0 where it cannot take part. Changes the node as Slurm does.
 
     nodes: how many are still to be found.
@@ -111,7 +111,7 @@ def _all(t: _Try) -> None:
             return
 
 
-def _estimate(job: Job, one: Near) -> int:
+def _estimate(job: JobCounts, one: Near) -> int:
     """CPUs per GPU where tasks and GPUs divide evenly."""
     tasks, gpus = job.tasks, one.ask.per_job
     if not tasks or not gpus:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import Held, Placed
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed
 from podwright.slurm.gpus.requests._gpu_bind import binding
-from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._spread import Laid
-from podwright.slurm.gpus.requests._values import Shape, TaskView
+from podwright.slurm.gpus.requests._values import NodeHardware, TaskView
 
 
 def notes(
-    request: Request,
-    shape: Shape,
+    request: SlurmRequest,
+    shape: NodeHardware,
     laid: list[Laid],
-    held: list[Held],
+    held: list[HeldNode],
     placed: list[Placed],
     views: list[TaskView],
 ) -> list[str]:
@@ -33,7 +33,7 @@ def notes(
     ]
 
 
-def _contradiction(request: Request) -> str:
+def _contradiction(request: SlurmRequest) -> str:
     if not _contradicts(request):
         return ""
     return (
@@ -42,7 +42,7 @@ def _contradiction(request: Request) -> str:
     )
 
 
-def _fewer_nodes(request: Request, held: list[Held]) -> str:
+def _fewer_nodes(request: SlurmRequest, held: list[HeldNode]) -> str:
     asked = request.min_nodes or 0
     if len(held) >= asked:
         return ""
@@ -56,7 +56,7 @@ def _fewer_tasks(laid: list[Laid], placed: list[Placed]) -> str:
     return f"srun starts {count} of the {sized} tasks that the job is sized for: say --ntasks"
 
 
-def _unused(request: Request, held: list[Held], placed: list[Placed]) -> str:
+def _unused(request: SlurmRequest, held: list[HeldNode], placed: list[Placed]) -> str:
     if sum(len(one.gpus) for one in placed) >= sum(len(node.gpus) for node in held):
         return ""
     if request.exclusive:
@@ -69,7 +69,7 @@ def _without(views: list[TaskView]) -> str:
     return f"{blind} of the {len(views)} tasks get no GPU" if 0 < blind < len(views) else ""
 
 
-def _all_see_all(request: Request, views: list[TaskView]) -> str:
+def _all_see_all(request: SlurmRequest, views: list[TaskView]) -> str:
     """Several tasks on a node that see the same GPUs: each program must choose."""
     if binding(request)[0] != "all":
         return ""
@@ -85,7 +85,7 @@ def _all_see_all(request: Request, views: list[TaskView]) -> str:
     return ""
 
 
-def _closest(request: Request, shape: Shape) -> str:
+def _closest(request: SlurmRequest, shape: NodeHardware) -> str:
     if binding(request)[0] != "closest" or shape.affinity:
         return ""
     return (
@@ -94,7 +94,7 @@ def _closest(request: Request, shape: Shape) -> str:
     )
 
 
-def _contradicts(request: Request) -> bool:
+def _contradicts(request: SlurmRequest) -> bool:
     """Whether tasks are counted twice, with two results."""
     said, each = request.tasks, request.tasks_per_node
     if said and each and request.min_nodes and said != each * request.min_nodes:

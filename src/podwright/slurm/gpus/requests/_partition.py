@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from podwright.slurm.gpus.requests._units import minutes, names
-from podwright.slurm.gpus.requests._values import UNLIMITED, Partition
+from podwright.slurm.gpus.requests._values import UNLIMITED, SlurmPartition
 
 
-def read_partitions(text: str, there: set[str]) -> tuple[tuple[Partition, ...], str]:
+def read_partitions(text: str, there: set[str]) -> tuple[tuple[SlurmPartition, ...], str]:
     """All of them, and the name of the default one. there: all nodes."""
     found, default = [], ""
     for line in text.splitlines():
@@ -19,15 +19,15 @@ def read_partitions(text: str, there: set[str]) -> tuple[tuple[Partition, ...], 
         if fields.get("Default") == "YES":
             default = name
         found.append(_partition(name, fields, there))
-    return tuple(found) or (Partition(),), default
+    return tuple(found) or (SlurmPartition(),), default
 
 
-def _partition(name: str, fields: dict[str, str], there: set[str]) -> Partition:
+def _partition(name: str, fields: dict[str, str], there: set[str]) -> SlurmPartition:
     listed = fields.get("Nodes", "")
     nodes = there if listed == "ALL" else set(names(listed)) & there
     defaults = fields.get("JobDefaults", "")
     default_time = fields.get("DefaultTime", "NONE")
-    return Partition(
+    return SlurmPartition(
         name=name,
         nodes=frozenset(nodes),
         min_nodes=_count(fields, "MinNodes", 0),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from podwright.slurm.gpus.requests._links import Taking, best_of
 from podwright.slurm.gpus.requests._node_capacity import Near
-from podwright.slurm.gpus.requests._slurmctld_job import Job
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 from podwright.slurm.gpus.requests._spread import Laid
 
 Picked = list[list[dict[int, int]]]  # by node, by ask: units of each GPU
 
 
-def pick(job: Job, laid: list[Laid]) -> Picked | None:
+def pick(job: JobCounts, laid: list[Laid]) -> Picked | None:
     """GPUs of each ask on each node; None where Slurm fails to find them."""
     strict = job.release.refuses_short_grants
     if strict and any(not sum(node.cores) for node in laid) and job.asks:
@@ -49,7 +49,9 @@ def pick(job: Job, laid: list[Laid]) -> Picked | None:
     return picked if _rest(job, laid, picked, totals, more) else None
 
 
-def _rest(job: Job, laid: list[Laid], picked: Picked, totals: list[int], more: list[bool]) -> bool:
+def _rest(
+    job: JobCounts, laid: list[Laid], picked: Picked, totals: list[int], more: list[bool]
+) -> bool:
     """GPUs of --gpus that are still missing, from any socket; False where they stay missing."""
     for n, node in enumerate(laid):
         for a, one in enumerate(node.room.near):
@@ -75,7 +77,7 @@ def _unused(node: Laid) -> list[int]:
 
 
 def _give(
-    job: Job, one: Near, node: Laid, taking: Taking, tasks: list[int], total: int, left: int
+    job: JobCounts, one: Near, node: Laid, taking: Taking, tasks: list[int], total: int, left: int
 ) -> bool:
     ask, even = one.ask, job.release.shares_gpus_over_sockets
     if ask.per_node:
@@ -91,7 +93,7 @@ def _give(
     return not missing or not job.release.refuses_short_grants
 
 
-def _by_node_in_turn(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_node_in_turn(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
     places = [-1, *_used(node)]
     for place in places:
@@ -102,7 +104,7 @@ def _by_node_in_turn(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     return need - taking.by_score(_unused(node), need, best)
 
 
-def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_node(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
     each = need / node.sum_cores
     for s in _used(node):
@@ -113,7 +115,7 @@ def _by_node(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     return need
 
 
-def _sockets(job: Job, one: Near, node: Laid) -> list[int]:
+def _sockets(job: JobCounts, one: Near, node: Laid) -> list[int]:
     """The sockets that count, where --sockets-per-node says how many."""
     used, asked = _used(node), job.sockets
     if not asked or asked == len(used):
@@ -127,7 +129,7 @@ def _sockets(job: Job, one: Near, node: Laid) -> list[int]:
     return sorted(used)
 
 
-def _by_socket_in_turn(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_socket_in_turn(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
     best = taking.all_scores()
     for s in _sockets(job, one, node):
         need = one.ask.per_socket
@@ -136,7 +138,7 @@ def _by_socket_in_turn(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     return 0
 
 
-def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
+def _by_socket(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
     sockets = _sockets(job, one, node)
     need = max(len(_used(node)), len(sockets)) * one.ask.per_socket
     if job.sockets and len(_used(node)) > job.sockets:
@@ -149,11 +151,11 @@ def _by_socket(job: Job, one: Near, node: Laid, taking: Taking) -> int:
     return need
 
 
-def _limit(job: Job, node: Laid) -> int:
+def _limit(job: JobCounts, node: Laid) -> int:
     return job.tasks_per_node or node.tasks
 
 
-def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
+def _tasks_by_socket(job: JobCounts, node: Laid) -> list[int]:
     """Tasks of each socket, by the CPUs of a task, or a task for each thread."""
     threads = node.room.threads
     each, limit = 1, _limit(job, node)
@@ -180,7 +182,9 @@ def _tasks_by_socket(job: Job, node: Laid) -> list[int]:
     return found
 
 
-def _by_task_in_turn(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+def _by_task_in_turn(
+    job: JobCounts, one: Near, tasks: list[int], count: int, taking: Taking
+) -> int:
     each = one.ask.per_task
     for s in range(len(one.gpus)):
         if s == 0 or tasks[s]:
@@ -190,7 +194,7 @@ def _by_task_in_turn(job: Job, one: Near, tasks: list[int], count: int, taking: 
     return 0
 
 
-def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+def _by_task(job: JobCounts, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
     need = count * one.ask.per_task
     for s in range(len(one.gpus)):
         need -= taking.take(s, min(need, tasks[s] * one.ask.per_task), sort=True)
@@ -199,7 +203,7 @@ def _by_task(job: Job, one: Near, tasks: list[int], count: int, taking: Taking) 
     return need
 
 
-def _by_job(job: Job, one: Near, node: Laid, taking: Taking, total: int, left: int) -> None:
+def _by_job(job: JobCounts, one: Near, node: Laid, taking: Taking, total: int, left: int) -> None:
     """As many as there are beside the cores, one left for each node still to come."""
     ask, release = one.ask, job.release
     even = release.shares_gpus_over_sockets
@@ -229,7 +233,7 @@ def _by_job(job: Job, one: Near, node: Laid, taking: Taking, total: int, left: i
         best_of(taking, most)
 
 
-def _shares(job: Job, one: Near, node: Laid, tasks: list[int]) -> dict[int, int] | None:
+def _shares(job: JobCounts, one: Near, node: Laid, tasks: list[int]) -> dict[int, int] | None:
     """Shares of GPUs, as a rule of one; None where no one GPU has enough."""
     ask = one.ask
     several = "MULTIPLE_SHARING_GRES_PJ" in job.select
@@ -268,7 +272,7 @@ def _shares_of_node(one: Near, node: Laid) -> dict[int, int]:
 
 
 def _of_one(
-    job: Job,
+    job: JobCounts,
     one: Near,
     used: list[int],
     need: int,

@@ -14,7 +14,7 @@ from podwright.slurm.gpus.requests._partition import read_partitions, sized
 from podwright.slurm.gpus.requests._request import SHARED
 from podwright.slurm.gpus.requests._topologies import read_topologies, with_topologies
 from podwright.slurm.gpus.requests._units import names
-from podwright.slurm.gpus.requests._values import EVERY_SOCKET, Shape, Site
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, NodeHardware, SlurmCluster
 from podwright.slurm.site.ask import Ask, ask_slurm
 from podwright.slurm.site.releases import Version, read_version
 
@@ -44,11 +44,11 @@ def read_kinds(gres: str) -> dict[str, int]:
     return found
 
 
-def read_site(texts: Texts) -> Site:
+def read_site(texts: Texts) -> SlurmCluster:
     """The site that these texts describe. What decides and is not modelled is named in it."""
     config = settings(texts.config)
     rows = lines_of(texts.gres_conf)
-    shapes: dict[Shape, int] = {}
+    shapes: dict[NodeHardware, int] = {}
     nodes: list[tuple[str, int]] = []
     down: set[str] = set()
     assumed: set[str] = set()
@@ -68,7 +68,7 @@ def read_site(texts: Texts) -> Site:
     kinds = tuple(replace(shape, nodes=counted[at]) for shape, at in shapes.items())
     leaves, above = _switches(texts.topology_conf)
     kind = _topology(config.get("TopologyPlugin", ""))
-    found = Site(
+    found = SlurmCluster(
         shapes=kinds,
         nodes=tuple(nodes),
         partitions=partitions,
@@ -177,7 +177,7 @@ def _cautions(config: dict[str, str]) -> tuple[str, ...]:
 
 def _shape(
     fields: dict[str, str], rows: list[dict[str, str]], config: dict[str, str], texts: Texts
-) -> tuple[Shape, bool]:
+) -> tuple[NodeHardware, bool]:
     """A node's kind, and whether the sockets of its GPUs are only assumed."""
     sockets, cores = int(fields.get("Sockets", "1")), int(fields.get("CoresPerSocket", "1"))
     threads = int(fields.get("ThreadsPerCore", "1"))
@@ -194,7 +194,7 @@ def _shape(
     memory = int(fields.get("RealMemory", "1")) - int(fields.get("MemSpecLimit", "0"))
     other = [n for n in dict(_OTHER.findall(gres)) if n not in ("gpu", "shard", "mps")]
     links = tuple(said.links) if exact and said.links and all(said.links) else ()
-    return Shape(
+    return NodeHardware(
         sockets=sockets,
         cores_per_socket=cores,
         threads=threads,
@@ -240,7 +240,7 @@ def _yes(texts: Texts, key: str) -> bool:
     return bool(re.search(rf"^\s*{key}\s*=\s*yes", both, re.M | re.I))
 
 
-def read_shape(nodes: str, config: str, partition: str = "") -> Shape | None:
+def read_shape(nodes: str, config: str, partition: str = "") -> NodeHardware | None:
     """The commonest shape among nodes with GPUs (of one partition); None where there are none.
 
     nodes: output of `scontrol --oneliner show node`; config: of `scontrol show config`.
@@ -263,7 +263,7 @@ def read_shape(nodes: str, config: str, partition: str = "") -> Shape | None:
     types, beside = _each_gpu(gres, sockets)
     kinds = tuple(sorted({kind for kind in types if kind}))
     evenly = beside == _evenly(len(types), sockets)
-    return Shape(
+    return NodeHardware(
         nodes=nodes_alike,
         sockets=sockets,
         cores_per_socket=cores,
@@ -298,7 +298,7 @@ def _evenly(gpus: int, sockets: int) -> tuple[int, ...]:
     return tuple(at for at in range(sockets) for _ in range(share + (at < more)))
 
 
-def site(ask: Ask = ask_slurm, partition: str = "") -> tuple[Shape | None, Version | None]:
+def site(ask: Ask = ask_slurm, partition: str = "") -> tuple[NodeHardware | None, Version | None]:
     """(shape, version) of the Slurm that this machine belongs to; None for what is not known."""
     config = ask(["scontrol", "show", "config"])
     if not config:

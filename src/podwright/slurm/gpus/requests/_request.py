@@ -25,7 +25,7 @@ class Gpus(NamedTuple):
     kind: str = ""
 
 
-class Request(NamedTuple):
+class SlurmRequest(NamedTuple):
     """What one sbatch, salloc or srun asks for. None is what was not said.
 
     `asked` has every count of GPUs as (job, node, socket or task; count and type), in the order
@@ -218,7 +218,7 @@ def _per_task(
     return _shares("task", text)
 
 
-def read_request(given: list[Given], command: str) -> Request:
+def read_request(given: list[Given], command: str) -> SlurmRequest:
     """The request of these options; InvalidRequest for a value that Slurm cannot read."""
     values: dict[str, object] = {}
     other: dict[str, str] = {}
@@ -263,7 +263,7 @@ def read_request(given: list[Given], command: str) -> Request:
     order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")
     asked = [(name, one) for name in order for one in gpus.get(name, [])]
     by_gres = gpus.get("gres", [])
-    return Request(
+    return SlurmRequest(
         command=command,
         given=tuple(given),
         other=other,
@@ -279,7 +279,7 @@ def read_request(given: list[Given], command: str) -> Request:
     )
 
 
-def parse_request(words: list[str], command: str = "sbatch") -> Request:
+def parse_request(words: list[str], command: str = "sbatch") -> SlurmRequest:
     """The request of a command line's options. What follows them is the program, and ignored."""
     given, _ = parse_options(words, command)
     return read_request(given, command)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._node_capacity import Room
+from podwright.slurm.gpus.requests._node_capacity import NodeRoom
 from podwright.slurm.gpus.requests._node_tasks import offer
-from podwright.slurm.gpus.requests._slurmctld_job import Job
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
 
 
-def least_cpus(job: Job, nodes: int) -> tuple[int, int]:
+def least_cpus(job: JobCounts, nodes: int) -> tuple[int, int]:
     """What --cpus-per-gpu makes of the GPUs: CPUs of a node, and of the whole job."""
     each, whole = 0, 0
     tasks, sockets = job.tasks_per_node, job.sockets or 1
@@ -45,8 +45,8 @@ def least_cpus(job: Job, nodes: int) -> tuple[int, int]:
 class Search:
     """One search. `low`, `high` and `want` count nodes: at least, at most, and as asked."""
 
-    job: Job
-    rooms: dict[int, Room]
+    job: JobCounts
+    rooms: dict[int, NodeRoom]
     low: int
     high: int
     want: int
@@ -120,7 +120,7 @@ class Search:
             return cpus
         return (self._capped if release.caps_gpus_of_node else self._gpus)(node, cpus)
 
-    def _gpus(self, node: Room, cpus: int) -> int:
+    def _gpus(self, node: NodeRoom, cpus: int) -> int:
         by_gpus = 0
         for n, one in enumerate(node.near):
             if not one.ask.per_job:
@@ -132,7 +132,7 @@ class Search:
             self.job.found[n] += gpus
         return by_gpus or cpus
 
-    def _capped(self, node: Room, cpus: int) -> int | None:
+    def _capped(self, node: NodeRoom, cpus: int) -> int | None:
         job = self.job
         spare = max(self.low_left - 1, 0)
         tasks = self.tasks - spare & _U64  # below zero it is very many, in Slurm too
@@ -181,7 +181,7 @@ class Search:
                 node.cores = [min(a, b) for a, b in zip(node.cores, node.keep, strict=True)]
 
 
-def _fewer_tasks(node: Room, tasks: int) -> int:
+def _fewer_tasks(node: NodeRoom, tasks: int) -> int:
     """Fewer tasks than the GPUs would allow: those of a task go with it. The tasks that remain."""
     for one in node.near:
         ask = one.ask

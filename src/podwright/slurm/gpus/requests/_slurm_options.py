@@ -17,7 +17,7 @@ from podwright.slurm.site.releases import Version, parse_version
 COMMANDS = {"sbatch": "b", "salloc": "a", "srun": "s"}
 
 
-class Option(NamedTuple):
+class SlurmOption(NamedTuple):
     """One option: `argument` is r (required), o (optional) or n (none)."""
 
     name: str
@@ -206,23 +206,25 @@ x11 - o as
 """
 
 
-def _read(row: str) -> Option:
+def _read(row: str) -> SlurmOption:
     words = row.split()
     since = parse_version(words[4]) if len(words) > 4 and words[4] != "-" else (0, 0)
     until = parse_version(words[5]) if len(words) > 5 else (99, 0)
-    return Option(words[0], "" if words[1] == "-" else words[1], words[2], words[3], since, until)
+    return SlurmOption(
+        words[0], "" if words[1] == "-" else words[1], words[2], words[3], since, until
+    )
 
 
-OPTIONS: tuple[Option, ...] = tuple(_read(row) for row in _TABLE.strip().splitlines())
+OPTIONS: tuple[SlurmOption, ...] = tuple(_read(row) for row in _TABLE.strip().splitlines())
 
 
-def known(command: str) -> dict[str, Option]:
+def known(command: str) -> dict[str, SlurmOption]:
     """The long options of one command, of all versions."""
     letter = COMMANDS[command]
     return {option.name: option for option in OPTIONS if letter in option.commands}
 
 
-def find_option(name: str, command: str) -> Option:
+def find_option(name: str, command: str) -> SlurmOption:
     """The option of this long name or unambiguous beginning; InvalidRequest with the nearest."""
     table = known(command)
     if name in table:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from podwright.slurm.gpus.requests._counts import Ask, Wants
-from podwright.slurm.gpus.requests._values import Partition, Site
+from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
 from podwright.slurm.site.releases import Release
 
 Memory = tuple[int, bool]  # MiB, and whether each CPU
 
 
 @dataclass
-class Job:
+class JobCounts:
     """Counts that the choice of nodes works with; None and 0 are "not said"."""
 
     asks: list[Ask]
@@ -32,7 +32,7 @@ class Job:
     sockets: int  # of a node
     cores: int  # of a socket
     threads: int  # of a core
-    partition: Partition
+    partition: SlurmPartition
     select: frozenset[str]
     release: Release
     memory: Memory
@@ -99,8 +99,13 @@ class Job:
 
 
 def job_of(
-    w: Wants, site: Site, partition: Partition, release: Release, *, spread: bool = False
-) -> Job:
+    w: Wants,
+    site: SlurmCluster,
+    partition: SlurmPartition,
+    release: Release,
+    *,
+    spread: bool = False,
+) -> JobCounts:
     """The job in one partition. Defaults for GPUs come from the partition before the site."""
     asks = [ask.copy() for ask in w.asks]
     cpus = w.cpus
@@ -121,7 +126,7 @@ def job_of(
     elif not most and w.tasks and release.tasks_bound_nodes:
         most, implied = w.tasks, True
     high = min(most, limit) if most else limit
-    return Job(
+    return JobCounts(
         asks=asks,
         tasks=w.tasks or 0,
         cpus=cpus,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.slurm.gpus.requests._node_capacity import Room, free_cores
-from podwright.slurm.gpus.requests._slurmctld_job import Job
+from podwright.slurm.gpus.requests._node_capacity import NodeRoom, free_cores
+from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 
 
 @dataclass
 class Laid:
     """One node of the job: tasks as the job is sized for, cores taken by socket, CPUs."""
 
-    room: Room
+    room: NodeRoom
     tasks: int
     cores: list[int]
     cpus: int
@@ -23,7 +23,7 @@ class Laid:
         return sum(self.cores)
 
 
-def spread(job: Job, rooms: list[Room], *, exclusive: bool) -> list[Laid] | None:
+def spread(job: JobCounts, rooms: list[NodeRoom], *, exclusive: bool) -> list[Laid] | None:
     """Tasks over the nodes; None where Slurm finds only now that they do not fit."""
     count = _count(job, rooms)
     if exclusive:
@@ -46,7 +46,7 @@ def spread(job: Job, rooms: list[Room], *, exclusive: bool) -> list[Laid] | None
     return laid
 
 
-def _count(job: Job, rooms: list[Room]) -> int:
+def _count(job: JobCounts, rooms: list[NodeRoom]) -> int:
     """CPUs of the whole job, as many as any count asks for."""
     nodes = len(rooms)
     by_tasks = by_gpus = 0
@@ -71,7 +71,7 @@ def _count(job: Job, rooms: list[Room]) -> int:
     return count
 
 
-def _limits(job: Job, rooms: list[Room]) -> list[int] | None:
+def _limits(job: JobCounts, rooms: list[NodeRoom]) -> list[int] | None:
     """Tasks of each node at most, as its GPUs allow."""
     if any(a.per_task for a in job.asks):
         return [
@@ -81,7 +81,7 @@ def _limits(job: Job, rooms: list[Room]) -> list[int] | None:
     return [node.tasks for node in rooms] if job.release.gpus_bound_tasks and job.asks else None
 
 
-def _most(job: Job, nodes: int, count: int) -> int:
+def _most(job: JobCounts, nodes: int, count: int) -> int:
     """Tasks in all."""
     if job.release.lays_tasks_per_node and job.tasks_per_node:
         return job.tasks_per_node * nodes
@@ -94,7 +94,7 @@ def _most(job: Job, nodes: int, count: int) -> int:
     return max(count, 1)
 
 
-def _tasks(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | None:
+def _tasks(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[tuple[int, int]] | None:
     """(tasks, CPUs) of each node: one each, then a core at a time in turn while there is room."""
     most = _most(job, len(rooms), count)
     limits = _limits(job, rooms)
@@ -141,7 +141,7 @@ def _tasks(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | N
     return list(zip(tasks, cpus, strict=True))
 
 
-def _planes(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | None:
+def _planes(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[tuple[int, int]] | None:
     """The same with --distribution=plane: so many tasks at a time."""
     most = _most(job, len(rooms), count)
     limits = _limits(job, rooms)
@@ -176,7 +176,7 @@ def _planes(job: Job, rooms: list[Room], count: int) -> list[tuple[int, int]] | 
     return list(zip(tasks, cpus, strict=True))
 
 
-def _whole(job: Job, rooms: list[Room], count: int) -> list[Laid]:
+def _whole(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[Laid]:
     """Whole nodes: all their cores; tasks are laid only where GPUs are counted by task."""
     laid = []
     for node in rooms:
@@ -203,7 +203,7 @@ def _whole(job: Job, rooms: list[Room], count: int) -> list[Laid]:
     return laid
 
 
-def _in_turns(job: Job, node: Room, cpus: int) -> list[int] | None:
+def _in_turns(job: JobCounts, node: NodeRoom, cpus: int) -> list[int] | None:
     """Cores taken on each socket: whole tasks packed first (--cpus-per-task), else in turn."""
     offered, used = node.cores, job.cpus_per_core(node.threads)
     taken = [0] * len(offered)
@@ -223,7 +223,7 @@ def _in_turns(job: Job, node: Room, cpus: int) -> list[int] | None:
     return taken
 
 
-def _packed(job: Job, offered: list[int], taken: list[int], cpus: int, used: int) -> int:
+def _packed(job: JobCounts, offered: list[int], taken: list[int], cpus: int, used: int) -> int:
     """Whole tasks on each socket; the CPUs that are left."""
     rest = job.cpus
     for socket, here in enumerate(offered):
@@ -254,7 +254,7 @@ def _avoided(counts: list[int], cpus: int, most: int) -> set[int]:
     return avoided
 
 
-def _block(job: Job, node: Room, cpus: int) -> list[int] | None:
+def _block(job: JobCounts, node: NodeRoom, cpus: int) -> list[int] | None:
     """Cores socket by socket: the smallest that is large enough, else the largest first."""
     left, used = list(node.cores), job.cpus_per_core(node.threads)
     if not cpus:

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podwright.slurm.gpus.requests._counts import Held, Placed, Share, Step, Wants
-from podwright.slurm.gpus.requests._fill import Options, fill_srun
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Share, Step, Wants
+from podwright.slurm.gpus.requests._fill import CommandCounts, fill_srun
 from podwright.slurm.gpus.requests._layout import lay
-from podwright.slurm.gpus.requests._request import Gpus, Request
-from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.gpus.requests._request import Gpus, SlurmRequest
+from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 
-def step_of(request: Request, w: Wants, held: list[Held], release: Release) -> Step | Refusal:
+def step_of(
+    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release
+) -> Step | SlurmRefusal:
     """What srun sends: for itself, or inside the job that sbatch or salloc got."""
     nodes, in_job = len(held), request.command != "srun"
     none = request.cpus_per_gpu and not request.asks_for_gpus and not request.exclusive
     if none and not release.needs_gpus_for_their_cpus:
-        return Refusal("step", "srun asks for cores of GPUs, and the job has no GPU")
+        return SlurmRefusal("step", "srun asks for cores of GPUs, and the job has no GPU")
     both = in_job and request.tasks_per_gpu and request.cpus_per_task
     if both and release.srun_reads_tres_per_task:
-        return Refusal(
+        return SlurmRefusal(
             "step",
             "this Slurm's srun reads --cpus-per-task from its job as --tres-per-task, and refuses "
             "that beside --ntasks-per-gpu",
@@ -66,11 +68,11 @@ def step_of(request: Request, w: Wants, held: list[Held], release: Release) -> S
     return _grow(step, request, release) or step
 
 
-def _inside(request: Request, w: Wants, nodes: int, release: Release) -> Options:
+def _inside(request: SlurmRequest, w: Wants, nodes: int, release: Release) -> CommandCounts:
     """The options that srun reads from its job's environment."""
     sent = _batch if request.command == "sbatch" else _shell
     tasks, each = sent(request, w, nodes, release)
-    o = Options(
+    o = CommandCounts(
         tasks=tasks or 1,
         said=bool(tasks),
         counted=bool(tasks),
@@ -85,7 +87,7 @@ def _inside(request: Request, w: Wants, nodes: int, release: Release) -> Options
 
 
 def _shell(
-    request: Request, w: Wants, nodes: int, release: Release
+    request: SlurmRequest, w: Wants, nodes: int, release: Release
 ) -> tuple[int | None, int | None]:
     """Tasks and tasks per node in the environment that salloc makes: it fits them to the nodes."""
     tasks, each = w.sent_tasks, w.sent_tasks_per_node
@@ -98,7 +100,7 @@ def _shell(
 
 
 def _batch(
-    request: Request, w: Wants, nodes: int, release: Release
+    request: SlurmRequest, w: Wants, nodes: int, release: Release
 ) -> tuple[int | None, int | None]:
     """The same in a batch script: as they were asked for."""
     tasks, each = w.sent_tasks, request.tasks_per_node
@@ -109,7 +111,9 @@ def _batch(
     return tasks, each
 
 
-def _cpus_of_gpus(request: Request, o: Options, tasks: int, release: Release) -> int | None:
+def _cpus_of_gpus(
+    request: SlurmRequest, o: CommandCounts, tasks: int, release: Release
+) -> int | None:
     each = request.cpus_per_gpu or 0
     own = dict(request.step_asked)
     if not release.step_cpus_follow_gpus:
@@ -125,7 +129,7 @@ def _cpus_of_gpus(request: Request, o: Options, tasks: int, release: Release) ->
     return 0
 
 
-def _grow(step: Step, request: Request, release: Release) -> Refusal | None:
+def _grow(step: Step, request: SlurmRequest, release: Release) -> SlurmRefusal | None:
     """--ntasks-per-gpu: more tasks where there are more GPUs."""
     each = request.tasks_per_gpu
     if not each:
@@ -134,7 +138,7 @@ def _grow(step: Step, request: Request, release: Release) -> Refusal | None:
     if step.tasks is None:
         if shares:
             return None
-        return Refusal(
+        return SlurmRefusal(
             "step",
             "with --cpus-per-task srun leaves its tasks to be counted later, and --ntasks-per-gpu "
             "needs them now",
@@ -142,7 +146,7 @@ def _grow(step: Step, request: Request, release: Release) -> Refusal | None:
         )
     if not shares:
         if step.tasks % each:
-            return Refusal(
+            return SlurmRefusal(
                 "step",
                 f"srun starts {step.tasks} tasks, which is no multiple of the {each} per GPU",
                 f"--ntasks={-(-step.tasks // each) * each}",
@@ -169,11 +173,11 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
 
 
 def run_step(
-    request: Request, w: Wants, held: list[Held], release: Release
-) -> list[Placed] | Refusal:
+    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release
+) -> list[Placed] | SlurmRefusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
     step = step_of(request, w, held, release)
-    if isinstance(step, Refusal):
+    if isinstance(step, SlurmRefusal):
         return step
     asked = step.asked or request.asked
     if not step.asked:
@@ -188,6 +192,6 @@ def run_step(
     for share in shares:
         share.cpus_per_gpu = (request.cpus_per_gpu or 0) if release.step_cpus_follow_gpus else 0
     placed = lay(step, request, w, held, shares, release)
-    if isinstance(placed, Refusal) or not request.shares:
+    if isinstance(placed, SlurmRefusal) or not request.shares:
         return placed
     return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

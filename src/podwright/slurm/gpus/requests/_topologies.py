@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from podwright.slurm.gpus.requests._units import names
-from podwright.slurm.gpus.requests._values import Partition, Site
+from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
 
 _KINDS = ("tree", "block", "ring", "torus3d")
 _Rows = dict[str, tuple[str, ...]]
@@ -25,7 +25,7 @@ class Network:
     leaves: _Rows = field(default_factory=dict)
     above: _Rows = field(default_factory=dict)
 
-    def on(self, site: Site) -> Site:
+    def on(self, site: SlurmCluster) -> SlurmCluster:
         """The site as a job sees it whose partition has this topology."""
         rows = [
             tuple((name, frozenset(row)) for name, row in some.items())
@@ -67,13 +67,13 @@ def default_of(topologies: dict[str, Network]) -> Network:
     return next((one for one in some if one.default), some[0])
 
 
-def with_topologies(site: Site, topologies: dict[str, Network] | None) -> Site:
+def with_topologies(site: SlurmCluster, topologies: dict[str, Network] | None) -> SlurmCluster:
     """The site, with the topology of each partition; None: they could not be read."""
     if topologies is None:
         return replace(site, unmodelled=(*site.unmodelled, "this form of topology.yaml"))
     first = default_of(topologies)
-    own: list[tuple[str, Site]] = []
-    partitions: list[Partition] = []
+    own: list[tuple[str, SlurmCluster]] = []
+    partitions: list[SlurmPartition] = []
     for partition in site.partitions:
         one = topologies.get(partition.topology, first)
         if one.kind not in ("flat", "tree") and not partition.unmodelled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from podwright.slurm.gpus.requests._search import Search
-from podwright.slurm.gpus.requests._values import Site
+from podwright.slurm.gpus.requests._values import SlurmCluster
 
 
 @dataclass
@@ -20,7 +20,7 @@ class _Switch:
     required: bool = False
 
 
-def switches_of(site: Site) -> list[_Switch]:
+def switches_of(site: SlurmCluster) -> list[_Switch]:
     """All switches, in the order of topology.conf, with the nodes below each."""
     number = {name: n for n, (name, _) in enumerate(site.nodes)}
     rows = {name: set(nodes) for name, nodes in (*site.leaves, *site.above)}
@@ -57,7 +57,7 @@ def _distance(table: list[_Switch], a: int, b: int) -> int | None:
     return None
 
 
-def by_switches(search: Search, site: Site) -> list[int] | None:
+def by_switches(search: Search, site: SlurmCluster) -> list[int] | None:
     """The chosen nodes; None where they do not do. Raises nothing: see Search.again."""
     job = search.job
     table = switches_of(site)
@@ -266,6 +266,6 @@ def _compare(search: Search, table: list[_Switch], i: int, j: int) -> tuple[int,
     return 0, one
 
 
-def leaves_of(site: Site, nodes: set[int]) -> int:
+def leaves_of(site: SlurmCluster, nodes: set[int]) -> int:
     """How many leaves these nodes hang at."""
     return sum(s.level == 0 and bool(s.nodes & nodes) for s in switches_of(site))

@@ -5,16 +5,16 @@ Each is a way of laying tasks over nodes that are not equal.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import Held
-from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._counts import HeldNode
+from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._units import memory
-from podwright.slurm.gpus.requests._values import Partition
+from podwright.slurm.gpus.requests._values import SlurmPartition
 from podwright.slurm.site.releases import Release
 
 
 def unsure_job(
-    request: Request, said: RequestDetails, partitions: list[Partition], release: Release
+    request: SlurmRequest, said: RequestDetails, partitions: list[SlurmPartition], release: Release
 ) -> str:
     """What of this job is not modelled, empty where all of it is."""
     crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
@@ -32,11 +32,11 @@ def unsure_job(
 
 
 def unsure_nodes(
-    request: Request,
+    request: SlurmRequest,
     said: RequestDetails,
-    partitions: list[Partition],
+    partitions: list[SlurmPartition],
     release: Release,
-    held: list[Held] | None,
+    held: list[HeldNode] | None,
 ) -> str:
     """What of the choice of nodes is not modelled: it is not known whether the job starts.
 
@@ -76,12 +76,12 @@ def unsure_nodes(
     return ""
 
 
-def _per_cpu(request: Request) -> int:
+def _per_cpu(request: SlurmRequest) -> int:
     """MiB of --mem-per-cpu, 0 without it."""
     return memory(request.other.get("mem-per-cpu", "0"), "mem-per-cpu")
 
 
-def unsure_step(request: Request, held: list[Held], release: Release) -> str:
+def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -> str:
     """What of this step is not modelled, empty where all of it is."""
     if request.shares and request.bind:
         return "--gpu-bind with shares of GPUs"

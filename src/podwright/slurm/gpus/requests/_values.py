@@ -8,7 +8,7 @@ EVERY_SOCKET = -1
 
 
 @dataclass(frozen=True)
-class Shape:
+class NodeHardware:
     """The nodes that a request is laid over: equal and idle.
 
     `beside` is the socket of each GPU by number, EVERY_SOCKET where gres.conf names no cores for
@@ -89,7 +89,7 @@ UNLIMITED = 1 << 30
 
 
 @dataclass(frozen=True)
-class Partition:
+class SlurmPartition:
     """A partition's limits and defaults; memory is in MiB, times are in minutes.
 
     `memory` and `most_memory` are (MiB, whether each CPU), 0 where nothing is said. `share` is
@@ -117,7 +117,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Site:
+class SlurmCluster:
     """A cluster: its nodes in Slurm's order, partitions, defaults and network.
 
     `nodes` are (name, kind) where kind counts in `shapes`; `down` are those that take no job.
@@ -128,9 +128,9 @@ class Site:
     partition see it, where partitions have topologies of their own.
     """
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[NodeHardware, ...]
     nodes: tuple[tuple[str, int], ...]
-    partitions: tuple[Partition, ...] = (Partition(),)
+    partitions: tuple[SlurmPartition, ...] = (SlurmPartition(),)
     default: str = ""
     down: frozenset[str] = frozenset()
     select: frozenset[str] = frozenset({"CR_CORE"})
@@ -148,21 +148,21 @@ class Site:
     assumed: frozenset[str] = frozenset()
     hidden_shares: frozenset[str] = frozenset()  # whose CUDA_VISIBLE_DEVICES a plugin takes back
     cautions: tuple[str, ...] = ()  # what else may keep a job back, in sentences
-    own: tuple[tuple[str, Site], ...] = ()
+    own: tuple[tuple[str, SlurmCluster], ...] = ()
 
-    def of(self, partition: Partition) -> Site:
+    def of(self, partition: SlurmPartition) -> SlurmCluster:
         """The site as jobs of a partition see it."""
         return dict(self.own).get(partition.name, self)
 
-    def shape_of(self, name: str) -> Shape:
+    def shape_of(self, name: str) -> NodeHardware:
         """The kind of a node."""
         return self.shapes[dict(self.nodes)[name]]
 
 
-def alone(shape: Shape) -> Site:
+def alone(shape: NodeHardware) -> SlurmCluster:
     """A site of `shape.nodes` equal nodes and one partition."""
     names = [f"n{number + 1}" for number in range(shape.nodes)]
-    return Site((shape,), tuple((name, 0) for name in names))
+    return SlurmCluster((shape,), tuple((name, 0) for name in names))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class NodeGrant:
     cpus: tuple[int, ...] = ()
     shards: tuple[int, ...] = ()
     memory: int = 0
-    shape: Shape | None = None
+    shape: NodeHardware | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Grant:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class SlurmRefusal:
     """What Slurm does instead. `stage`: submit (refused at once), waits (accepted, never
     starts), step (the job starts, its srun fails), hangs (it starts, its srun waits for ever),
     nothing (no GPUs are asked for), unknown (this is not modelled: `reason` names what)."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from podwright.slurm.gpus.requests._consistent_counts import agree
 from podwright.slurm.gpus.requests._counts import Wants
-from podwright.slurm.gpus.requests._fill import Options, fill
-from podwright.slurm.gpus.requests._request import Request
+from podwright.slurm.gpus.requests._fill import CommandCounts, fill
+from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
-from podwright.slurm.gpus.requests._values import Refusal
+from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 
 def wants_of(
-    request: Request, release: Release, *, said: RequestDetails | None = None, least_nodes: int = 0
-) -> Wants | Refusal:
+    request: SlurmRequest,
+    release: Release,
+    *,
+    said: RequestDetails | None = None,
+    least_nodes: int = 0,
+) -> Wants | SlurmRefusal:
     """The request in the scheduler's terms, or why it never gets there.
 
     least_nodes: MinNodes of the partition, which raises what is asked for.
@@ -33,7 +37,7 @@ def wants_of(
     return agree(wants, request, release, server=True) or wants
 
 
-def _sent(o: Options, request: Request, said: RequestDetails, release: Release) -> Wants:
+def _sent(o: CommandCounts, request: SlurmRequest, said: RequestDetails, release: Release) -> Wants:
     """The message of a command."""
     tasks, min_nodes = o.tasks, o.min_nodes if o.nodes_said else None
     if release.counts_tasks_at_server and o.tasks_per_node:

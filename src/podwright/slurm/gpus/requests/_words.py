@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from podwright.slurm.gpus.requests._gpu_bind import binding
-from podwright.slurm.gpus.requests._request import Request
-from podwright.slurm.gpus.requests._values import Grant, Refusal, Shape, TaskView
+from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._values import Grant, NodeHardware, SlurmRefusal, TaskView
 
 _SHOWN_TASKS = 8
 _COUNTS_BY = (
@@ -23,9 +23,9 @@ def plural(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-def sentence(request: Request, answer: Grant | Refusal, shape: Shape) -> str:
+def sentence(request: SlurmRequest, answer: Grant | SlurmRefusal, shape: NodeHardware) -> str:
     """What Slurm does, in one sentence or two."""
-    if isinstance(answer, Refusal):
+    if isinstance(answer, SlurmRefusal):
         how = {
             "submit": "Slurm refuses this",
             "waits": "Slurm takes this job, and it waits for ever",
@@ -60,7 +60,7 @@ def _without(answer: Grant) -> str:
     return f"{head}, with {plural(shares, 'share')} of GPUs."
 
 
-def _views(request: Request, answer: Grant, shape: Shape) -> str:
+def _views(request: SlurmRequest, answer: Grant, shape: NodeHardware) -> str:
     counts = {len(task.sees) for task in answer.tasks}
     shared = any(
         set(a.sees) & set(b.sees)
@@ -80,7 +80,7 @@ def _views(request: Request, answer: Grant, shape: Shape) -> str:
     return text + "."
 
 
-def picture(answer: Grant, shape: Shape) -> str:
+def picture(answer: Grant, shape: NodeHardware) -> str:
     """Nodes and tasks as rows, GPUs as columns: # is seen, . is not; equal nodes stand once."""
     groups: list[tuple[list[int], list[TaskView]]] = []
     looks: dict[object, int] = {}
@@ -110,7 +110,7 @@ def picture(answer: Grant, shape: Shape) -> str:
     return "\n".join(lines)
 
 
-def _legend(answer: Grant, shape: Shape) -> list[str]:
+def _legend(answer: Grant, shape: NodeHardware) -> list[str]:
     """What else a reader needs to read the picture."""
     lines = []
     for shape in dict.fromkeys(node.shape or shape for node in answer.nodes):
@@ -130,7 +130,9 @@ def _legend(answer: Grant, shape: Shape) -> list[str]:
     return lines
 
 
-def _header(numbers: list[int], names: list[str], shape: Shape, held: tuple[int, ...]) -> str:
+def _header(
+    numbers: list[int], names: list[str], shape: NodeHardware, held: tuple[int, ...]
+) -> str:
     if all(names):
         which = ",".join(names)
     else:
@@ -145,7 +147,7 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def _row(task: TaskView, shape: Shape, local: bool) -> str:
+def _row(task: TaskView, shape: NodeHardware, local: bool) -> str:
     width = [3 if g < 10 else 4 for g in range(shape.gpus)]
     cells = "".join(("#" if g in task.sees else ".").center(w) for g, w in enumerate(width))
     name = f"local task {task.local_rank}" if local else f"task {task.rank}"
@@ -153,10 +155,12 @@ def _row(task: TaskView, shape: Shape, local: bool) -> str:
     return f"  {name:<16}{cells}  CUDA_VISIBLE_DEVICES {value}"
 
 
-def as_json(request: Request, answer: Grant | Refusal, shape: Shape) -> dict[str, Any]:
+def as_json(
+    request: SlurmRequest, answer: Grant | SlurmRefusal, shape: NodeHardware
+) -> dict[str, Any]:
     """All of it, for programs."""
     said = sentence(request, answer, shape)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, SlurmRefusal):
         return {
             "granted": None if answer.stage == "unknown" else False,
             "stage": answer.stage,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint import Site, lint, read_script
-from podwright.slurm.gpus.requests import Gpus, Request, parse_gres
+from podwright.slurm.gpus.lint import CachedSite, lint, read_script
+from podwright.slurm.gpus.requests import Gpus, SlurmRequest, parse_gres
 
 #: Findings that a user is told at once.
 _SHOWN = 5
 _LONGEST = 400  # letters of one of them
 
 
-def answer(question: str, site: Site) -> str:
+def answer(question: str, site: CachedSite) -> str:
     """The answer to a question."""
     head, _, text = question.partition("\n\n")
     said = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
@@ -41,7 +41,7 @@ def answer(question: str, site: Site) -> str:
     return "mistake\n" + "\n".join(lines) + "\n"
 
 
-def overridden(request: Request, said: Mapping[str, str]) -> bool:
+def overridden(request: SlurmRequest, said: Mapping[str, str]) -> bool:
     """Whether options or the environment gave the job other counts than its script does."""
     counts = {name: int(value) for name, value in said.items() if value.isdigit()}
     nodes, tasks = counts.get("min_nodes", 1), counts.get("num_tasks", 1)
@@ -60,7 +60,7 @@ def overridden(request: Request, said: Mapping[str, str]) -> bool:
     return _gpus_differ(request, said)
 
 
-def _gpus_differ(request: Request, said: Mapping[str, str]) -> bool:
+def _gpus_differ(request: SlurmRequest, said: Mapping[str, str]) -> bool:
     ours = {
         "tres_per_job": request.per_job,
         "tres_per_node": request.per_node,

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from podwright.slurm.gpus.lint import Site
+from podwright.slurm.gpus.lint import CachedSite
 from podwright.slurm.gpus.submission._question import answer
 
 LARGEST = 8 << 20  # bytes of a question; Slurm's own limit of a script is 4 MiB
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def serve(
     path: Path,
-    site: Site,
+    site: CachedSite,
     askers: frozenset[int],
     *,
     workers: int = 2,
@@ -91,7 +91,7 @@ def _door(path: Path) -> socket.socket:
     return door
 
 
-def _start(door: socket.socket, site: Site, askers: frozenset[int]) -> int:
+def _start(door: socket.socket, site: CachedSite, askers: frozenset[int]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if not pid:
@@ -99,7 +99,7 @@ def _start(door: socket.socket, site: Site, askers: frozenset[int]) -> int:
     return pid
 
 
-def _work(door: socket.socket, site: Site, askers: frozenset[int], parent: int) -> NoReturn:
+def _work(door: socket.socket, site: CachedSite, askers: frozenset[int], parent: int) -> NoReturn:
     """A worker's life; SIGALRM ends it in the middle of a script that takes too long."""
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
         signal.signal(name, signal.SIG_DFL)
@@ -119,7 +119,7 @@ def _work(door: socket.socket, site: Site, askers: frozenset[int], parent: int) 
         os._exit(1)
 
 
-def _serve_one(taken: socket.socket, site: Site, askers: frozenset[int]) -> None:
+def _serve_one(taken: socket.socket, site: CachedSite, askers: frozenset[int]) -> None:
     signal.alarm(_SECONDS)
     with taken, suppress(OSError):
         if _is_asker(taken, askers):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from podwright.errors import InvalidRequest
 from podwright.hosts import expand
 from podwright.slurm.gpus.configure import Kind, SiteInventory, plan_topology, racked, units
-from podwright.slurm.gpus.requests import Shape
+from podwright.slurm.gpus.requests import NodeHardware
 from podwright.slurm.site.releases import OLDEST, Version
 
 
@@ -99,7 +99,7 @@ def _network(
     return kind, tuple(sorted((count for count in counts if count), reverse=True))
 
 
-def of_slurm(shape: Shape | None, config: str, features: str, network: str = "") -> Fit:
+def of_slurm(shape: NodeHardware | None, config: str, features: str, network: str = "") -> Fit:
     """From what this site's Slurm says: scontrol's configuration and topology, sinfo's features."""
     found = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
     sizes = {int(size) for size in re.findall(r"\bgpumem(\d+)g\b", features)}

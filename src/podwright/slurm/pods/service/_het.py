@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from podwright.errors import PodwrightError
 from podwright.slurm.pods.service._pod_book import PodBook
-from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Pod, Site
+from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Site, SlurmPod
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._sync import Counts
 from podwright.slurm.site.commands import Slurm
 
 _log = logging.getLogger("podwright.slurm")
 _PAUSE = 0.3
-Part = tuple[Pod, int]
+Part = tuple[SlurmPod, int]
 
 
 class Heterogeneous:

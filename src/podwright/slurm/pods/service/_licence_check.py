@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service._job_request import HookJob
-from podwright.slurm.pods.service._pods import GCDS, HET_WAIT, MARK, Pod, Site, parse_licences
+from podwright.slurm.pods.service._pods import GCDS, HET_WAIT, MARK, Site, SlurmPod, parse_licences
 from podwright.slurm.pods.service._queue import Listed
 
 
 class Wanted(NamedTuple):
     """Of which pod a job gets how many devices, as how many GCDs (0: it is open)."""
 
-    pod: Pod
+    pod: SlurmPod
     size: int
     gcds: int
 
@@ -68,7 +68,7 @@ def _wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
     return Wanted(pod, size, gcds)
 
 
-def licences_of(pod: Pod, size: int) -> dict[str, int]:
+def licences_of(pod: SlurmPod, size: int) -> dict[str, int]:
     """The licences by which Slurm counts a job of `size` devices, the number of its GCDs aside."""
     blocks = {pod.block_licence(k): size for k in pod.orders if 1 << k <= size}
     return {pod.licence: size, MARK: 1, **blocks}

@@ -8,7 +8,7 @@ from typing import Final
 
 from podwright.guests import Book, Holding
 from podwright.slurm.pods.service._job_start import Life, life
-from podwright.slurm.pods.service._pods import Pod
+from podwright.slurm.pods.service._pods import SlurmPod
 from podwright.wire import PartitionInfo
 
 _NAME: Final = re.compile(r"slurm_(\d+)")
@@ -43,7 +43,7 @@ class JobHolding(Holding[int]):
 class PodBook(Book[int, JobHolding]):
     """All holdings of one pod."""
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: SlurmPod) -> None:
         super().__init__(pod.cluster, pod.allocation)
         self.pod = pod
 

@@ -34,7 +34,7 @@ _NEEDS: Final = {
 }
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class SlurmPod(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of pod. type: its GRES model. licence: the name that counts its devices.
 
     cluster, allocation: where its devices are; nobody else creates partitions there.
@@ -120,7 +120,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     metrics: HOST:PORT of /metrics for Prometheus, which asks nobody who he is; empty: nowhere.
     """
 
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[SlurmPod, ...] = ()
     mode: str = "native"
     hosts: tuple[Mapped, ...] = ()
     partitions: tuple[Fixed, ...] = ()
@@ -174,7 +174,7 @@ def parse_licences(text: str) -> dict[str, int]:
     return out
 
 
-def of_job(licences: Mapping[str, int], pods: Sequence[Pod]) -> tuple[Pod, int] | None:
+def of_job(licences: Mapping[str, int], pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int] | None:
     """The pod that a job's licences name, and how many devices; None: it wants none."""
     for pod in pods:
         if licences.get(pod.licence):

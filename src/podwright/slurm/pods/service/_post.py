@@ -11,7 +11,7 @@ from typing import Any
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._retry_limit import RetryLimit
-from podwright.slurm.pods.service._standby import Peers, Role
+from podwright.slurm.pods.service._standby import Peers, StandbyRole
 from podwright.slurm.pods.service._work import Work
 
 
@@ -52,7 +52,7 @@ class Post:
 
     def role(self) -> str:
         """What the other services are told."""
-        return (self.peers.role if self.peers else Role.ACTIVE).value
+        return (self.peers.role if self.peers else StandbyRole.ACTIVE).value
 
     def state(self) -> dict[str, Any]:
         """What an administrator watches. ready: hooks are answered."""
@@ -64,7 +64,7 @@ class Post:
     def _on(self, work: Work | None) -> Work:
         if work is not None:
             return work
-        if self.peers and self.peers.role is not Role.ACTIVE:
+        if self.peers and self.peers.role is not StandbyRole.ACTIVE:
             active = self.peers.active
             raise Unavailable(f"stands by{f': active is {active}' if active else ''}")
         raise Unavailable("begins: vipu-server and slurmctld have not answered yet")

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.slurm.pods.service._pods import Pod, of_job, parse_licences
+from podwright.slurm.pods.service._pods import SlurmPod, of_job, parse_licences
 from podwright.slurm.site.commands import Slurm
 
 _WIDTHS = {
@@ -77,7 +77,7 @@ class Listed(NamedTuple):
         said = _COMMENT.match(self.comment) if self.het else None
         return said[0].rstrip("; ") + "; " if said else ""
 
-    def wants(self, pods: Sequence[Pod]) -> tuple[Pod, int, int] | None:
+    def wants(self, pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int, int] | None:
         """Pod, devices, GCDs (0: open); None for a job without devices."""
         said = _COMMENT.match(self.comment) if self.het else None
         if said:

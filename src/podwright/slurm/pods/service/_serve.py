@@ -32,7 +32,7 @@ from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.pods.service._server_address import reach
-from podwright.slurm.pods.service._standby import Peers, Role, ask_role
+from podwright.slurm.pods.service._standby import Peers, StandbyRole, ask_role
 from podwright.slurm.pods.service._work import Make, Work, native_work
 from podwright.slurm.site.commands import SlurmCommands
 
@@ -77,7 +77,7 @@ async def serve(
             post.peers = Peers(site.doors, place, time.monotonic, ask)
             ready()
             ready = _nothing
-        while await _first(stop, *_until(post.peers, Role.ACTIVE)):
+        while await _first(stop, *_until(post.peers, StandbyRole.ACTIVE)):
             work = make(site, server, slurm)
             if not await _serve_active(work, post, doors, stop, ready):
                 return
@@ -92,7 +92,7 @@ async def _serve_active(
     """Answer as the active one. True: another one is active now; False: the end."""
     duty = asyncio.create_task(_duty(work, post, doors, ready))
     try:
-        if await _first(stop, duty, *_until(post.peers, Role.STANDBY)):
+        if await _first(stop, duty, *_until(post.peers, StandbyRole.STANDBY)):
             _log.warning("another one is active: stands by")
             post.leave()
             return True
@@ -207,7 +207,7 @@ async def _first(
     return waiting not in done
 
 
-def _until(peers: Peers | None, role: Role) -> list[Coroutine[Any, Any, None]]:
+def _until(peers: Peers | None, role: StandbyRole) -> list[Coroutine[Any, Any, None]]:
     return [peers.become(role)] if peers else []
 
 

@@ -30,7 +30,7 @@ LONGEST_ROLE: Final = 512
 PATH: Final = "/slurm.v1/Role"
 
 
-class Role(enum.Enum):
+class StandbyRole(enum.Enum):
     """What a service is to the others. UNKNOWN: it has not answered yet. GONE: not for long."""
 
     ACTIVE = "active"
@@ -39,14 +39,14 @@ class Role(enum.Enum):
     GONE = "gone"
 
 
-def role_of(place: int, now: Role, others: Mapping[int, Role]) -> Role:
+def role_of(place: int, now: StandbyRole, others: Mapping[int, StandbyRole]) -> StandbyRole:
     """What the service at `place` in the list is from here on. Pure."""
-    active = [at for at, role in others.items() if role is Role.ACTIVE]
-    if now is Role.ACTIVE:
-        return Role.STANDBY if any(at < place for at in active) else Role.ACTIVE
-    waits_for = [at for at, role in others.items() if at < place and role is Role.STANDBY]
-    unsure = Role.UNKNOWN in others.values()
-    return Role.STANDBY if active or waits_for or unsure else Role.ACTIVE
+    active = [at for at, role in others.items() if role is StandbyRole.ACTIVE]
+    if now is StandbyRole.ACTIVE:
+        return StandbyRole.STANDBY if any(at < place for at in active) else StandbyRole.ACTIVE
+    waits_for = [at for at, role in others.items() if at < place and role is StandbyRole.STANDBY]
+    unsure = StandbyRole.UNKNOWN in others.values()
+    return StandbyRole.STANDBY if active or waits_for or unsure else StandbyRole.ACTIVE
 
 
 class Peers:
@@ -61,24 +61,24 @@ class Peers:
         addresses: Sequence[str],
         place: int,
         clock: Callable[[], float],
-        ask: Callable[[str], Awaitable[Role]],
+        ask: Callable[[str], Awaitable[StandbyRole]],
     ) -> None:
-        self.role = Role.STANDBY
+        self.role = StandbyRole.STANDBY
         self._addresses, self._place, self._clock = addresses, place, clock
         self._ask = ask
         others = [at for at in range(len(addresses)) if at != place]
-        self._said = dict.fromkeys(others, Role.UNKNOWN)
+        self._said = dict.fromkeys(others, StandbyRole.UNKNOWN)
         self._heard = dict.fromkeys(others, clock())
 
     @property
     def active(self) -> str:
         """The address of the active one; empty: nobody that we know of."""
-        if self.role is Role.ACTIVE:
+        if self.role is StandbyRole.ACTIVE:
             return self._addresses[self._place]
-        known = (at for at, role in self._said.items() if role is Role.ACTIVE)
+        known = (at for at, role in self._said.items() if role is StandbyRole.ACTIVE)
         return next((self._addresses[at] for at in known), "")
 
-    async def become(self, role: Role) -> None:
+    async def become(self, role: StandbyRole) -> None:
         """Return when we are that."""
         while self.role is not role:
             await asyncio.gather(*map(self._hear, self._said))
@@ -94,10 +94,10 @@ class Peers:
             if isinstance(error, MungeError) and error.absent:
                 return  # we cannot ask anybody: that says nothing of them
             if self._clock() - self._heard[at] >= SILENT_S:
-                self._said[at] = Role.GONE
+                self._said[at] = StandbyRole.GONE
 
 
-async def ask_role(address: str, identity: HookIdentity) -> Role:
+async def ask_role(address: str, identity: HookIdentity) -> StandbyRole:
     """What the service at HOST:PORT says it is. Raises OSError, HTTPException, MungeError."""
     shown = await identity.shown(PATH)
     reply = await asyncio.to_thread(_asked, address, shown)
@@ -108,7 +108,7 @@ async def ask_role(address: str, identity: HookIdentity) -> Role:
     if at != address:  # somebody there hands on what another says
         raise http.client.HTTPException(f"{address}: the word of {at}")
     try:
-        return Role(role)
+        return StandbyRole(role)
     except ValueError:
         raise http.client.HTTPException(f"{address}: {role} is no role") from None
 

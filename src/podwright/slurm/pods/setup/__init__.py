@@ -2,7 +2,7 @@
 
 from podwright.slurm.pods.setup._build import build
 from podwright.slurm.pods.setup._checks import promises
-from podwright.slurm.pods.setup._native import Places, native, slurm_user, undo, window
+from podwright.slurm.pods.setup._native import NativePlaces, native, slurm_user, undo, window
 from podwright.slurm.pods.setup._pod_survey import mapping, shared, shelf, survey
 from podwright.slurm.pods.setup._reachability import (
     check_server,
@@ -13,7 +13,7 @@ from podwright.slurm.pods.setup._reachability import (
 )
 
 __all__ = [
-    "Places",
+    "NativePlaces",
     "build",
     "check_server",
     "far_door",

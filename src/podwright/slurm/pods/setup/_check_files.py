@@ -19,7 +19,7 @@ from typing import Final
 from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import slurm_uid
 from podwright.slurm.pods.setup._check_cluster import Check, ServedCluster, is_root
-from podwright.slurm.pods.setup._native import SUBMIT, Places, backfill_window, native
+from podwright.slurm.pods.setup._native import SUBMIT, NativePlaces, backfill_window, native
 from podwright.slurm.site.files import read
 
 _TRUSTED: Final = re.compile(r"^local trusted = \{ ([\d, ]+) \}", re.M)
@@ -92,7 +92,7 @@ def _written(cluster: ServedCluster, folder: Path) -> str:
     try:
         trusted = _TRUSTED.search(read(script))
         uids = [int(uid) for uid in trusted[1].split(",")] if trusted else [0]
-        places = Places(slurm_conf=conf, folder=folder, native=hook.readlink().parent)
+        places = NativePlaces(slurm_conf=conf, folder=folder, native=hook.readlink().parent)
         plan = native(places, cluster.site, trusted=uids)
         for path, text in plan.texts.items():
             if path.name != "native.toml" and _lines(path) != sorted((text or "").splitlines()):

@@ -34,7 +34,7 @@ DEPTH = 10000
 
 
 @dataclass(frozen=True)
-class Places:
+class NativePlaces:
     """Where things lie. native: the compiled hook and plugin. folder: ours."""
 
     slurm_conf: Path
@@ -47,7 +47,7 @@ class Places:
         return self.slurm_conf.parent
 
 
-def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> FileChanges:
+def native(places: NativePlaces, site: Site, *, trusted: Sequence[int] = (0,)) -> FileChanges:
     """The plan of a site's mode. Raises InvalidRequest for a site that it cannot be added to."""
     conf = read(places.slurm_conf)
     base = undone(conf, path=str(places.slurm_conf))
@@ -84,7 +84,7 @@ def native(places: Places, site: Site, *, trusted: Sequence[int] = (0,)) -> File
     return plan
 
 
-def undo(places: Places) -> FileChanges:
+def undo(places: NativePlaces) -> FileChanges:
     """The plan that takes it back. Raises InvalidRequest where Slurm would not start after it."""
     plan = FileChanges()
     conf = read(places.slurm_conf)
@@ -201,7 +201,7 @@ def _rows(lines: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _wanted(places: Places, site: Site, now: Mapping[str, str]) -> dict[str, str]:
+def _wanted(places: NativePlaces, site: Site, now: Mapping[str, str]) -> dict[str, str]:
     licences = [f"{name}:{count}" for name, count in site.totals().items()]
     out = {
         "Licenses": joined(now.get("licenses", ""), *licences),
@@ -248,7 +248,9 @@ def _signers(site: Site, trusted: Sequence[int]) -> list[int]:
     return [uid for uid in trusted if uid] if site.listen else []
 
 
-def _hook_conf(places: Places, site: Site, now: Mapping[str, str], trusted: Sequence[int]) -> str:
+def _hook_conf(
+    places: NativePlaces, site: Site, now: Mapping[str, str], trusted: Sequence[int]
+) -> str:
     lines = [
         "# Written by podwright slurm configure.",
         *(f"server {door}" for door in _doors(site)),
@@ -270,7 +272,7 @@ def _hook_conf(places: Places, site: Site, now: Mapping[str, str], trusted: Sequ
     return "\n".join(lines) + "\n"
 
 
-def _check_weights(places: Places, conf: str) -> None:
+def _check_weights(places: NativePlaces, conf: str) -> None:
     """Raises InvalidRequest where the site's own lines weigh what only we have Slurm account: with
     a TRES that it does not know slurmctld does not start."""
     base = undone(conf, path=str(places.slurm_conf))
@@ -287,7 +289,7 @@ def _check_weights(places: Places, conf: str) -> None:
             )
 
 
-def _check_includes(places: Places, text: str, wanted: Mapping[str, str]) -> None:
+def _check_includes(places: NativePlaces, text: str, wanted: Mapping[str, str]) -> None:
     """Raises InvalidRequest where an included file holds what we would have to change."""
     mine = {key.lower() for key in wanted}
     for path in included(places.slurm_conf):

@@ -9,18 +9,18 @@ from podwright.errors import InvalidRequest
 from podwright.fabric import Family, family_named
 from podwright.guests import PodLine
 from podwright.placement.line import Blocks
-from podwright.slurm.pods.service import Fixed, Mapped, Pod
+from podwright.slurm.pods.service import Fixed, Mapped, SlurmPod
 from podwright.wire import ClusterInfo, PartitionInfo
 
 
-def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
+def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
     """The pods of a site. named: TYPE=CLUSTER[/ALLOCATION][@FEATURE]; none: all clusters.
 
     The first one's licence is `ipu`, another's is named like its type. Raises InvalidRequest.
     """
     clusters = {cluster.name: cluster for cluster in client.list_clusters()}
     words = list(named) or list(clusters)
-    pods: list[Pod] = []
+    pods: list[SlurmPod] = []
     for word in words:
         kind, _, place = word.partition("=")
         place, at, feature = (place or kind).partition("@")
@@ -48,7 +48,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[Pod, ...]:
             largest = min(largest, 1 << (domain.bit_length() - 1))
         sizes = _sizes(clusters[cluster], domain, largest)
         pods.append(
-            Pod(
+            SlurmPod(
                 type=kind,
                 cluster=cluster,
                 allocation=allocation,
@@ -165,7 +165,7 @@ def shelf(client: Client, named: Sequence[str]) -> tuple[Fixed, ...]:
     )
 
 
-def shared(client: Client, named: Sequence[str]) -> tuple[str, Pod]:
+def shared(client: Client, named: Sequence[str]) -> tuple[str, SlurmPod]:
     """The one reconfigurable partition, and what Slurm counts of it. Raises InvalidRequest."""
     there = {one.name: one for one in client.list_partitions() if not one.job}
     names = list(named) or [name for name, one in there.items() if one.reconfigurable]
@@ -181,7 +181,7 @@ def shared(client: Client, named: Sequence[str]) -> tuple[str, Pod]:
     if not one.reconfigurable:
         raise InvalidRequest(f"partition {one.name} is not reconfigurable")
     size = one.size
-    pod = Pod(
+    pod = SlurmPod(
         type="shared",
         cluster=one.cluster,
         allocation=one.allocation,

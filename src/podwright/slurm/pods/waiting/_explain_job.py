@@ -13,8 +13,16 @@ from typing import Final
 import msgspec
 
 from podwright.client import Client
-from podwright.slurm.pods.service import Listed, Pod, Site, in_short, listed, of_job, parse_licences
-from podwright.slurm.pods.waiting._show_job import Job, find
+from podwright.slurm.pods.service import (
+    Listed,
+    Site,
+    SlurmPod,
+    in_short,
+    listed,
+    of_job,
+    parse_licences,
+)
+from podwright.slurm.pods.waiting._show_job import ShownJob, find
 from podwright.slurm.pods.waiting._when import soonest
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import Explanation, LeaseInfo, PartitionInfo, PartitionSpec
@@ -37,7 +45,7 @@ _HEAD: Final = re.compile(r"ipus=\d+[^;]*(?:; |$)")
 #: What is said of free devices, where it may be so.
 _TURN: Final = ": it waits for nodes or for its turn"
 _TURNS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")
-_PLAIN: Final = (Pod(type="pod", cluster="", devices=0, largest=0, domain=0),)
+_PLAIN: Final = (SlurmPod(type="pod", cluster="", devices=0, largest=0, domain=0),)
 
 
 async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None) -> Explanation:
@@ -66,7 +74,7 @@ async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None
 
 
 def _in_the_way(
-    job: Job, site: Site | None, client: Client, jobs: Mapping[int, Listed]
+    job: ShownJob, site: Site | None, client: Client, jobs: Mapping[int, Listed]
 ) -> Explanation:
     """What the server knows of it, in the site's way."""
     licences = parse_licences(job.get("Licenses"))
@@ -85,7 +93,7 @@ def _in_the_way(
     return _block(*found, client, jobs)
 
 
-def _begun(job: Job, client: Client, asked: str) -> Explanation:
+def _begun(job: ShownJob, client: Client, asked: str) -> Explanation:
     """A job that waits for nothing: what it holds, and until when."""
     mine = [one for one in client.list_partitions() if one.name == f"slurm_{job.id}"]
     lines = [
@@ -104,7 +112,7 @@ def _begun(job: Job, client: Client, asked: str) -> Explanation:
     return Explanation(asked=asked, problem=job.state, lines=lines, starts_now=True)
 
 
-def _block(pod: Pod, size: int, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
+def _block(pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
     """Native mode: a block of a pod."""
     spec = PartitionSpec(name="job", size=size, cluster=pod.cluster, allocation=pod.allocation)
     found = client.explain(spec=spec, for_job=True)
@@ -218,7 +226,7 @@ def _machines(site: Site, client: Client, jobs: Mapping[int, Listed]) -> Explana
 # -- words -----------------------------------------------------------------------------------
 
 
-def _times(job: Job) -> list[str]:
+def _times(job: ShownJob) -> list[str]:
     lines = []
     if waiting := job.get("Dependency"):
         lines.append(f"it depends on {waiting}")

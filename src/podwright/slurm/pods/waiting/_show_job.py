@@ -13,7 +13,7 @@ _ID: Final = re.compile(r"\d+(?:_\d+|\+\d+)?")
 _FIELD: Final = re.compile(r"(?:^| )([A-Z][A-Za-z:/]*)=")
 
 
-class Job(NamedTuple):
+class ShownJob(NamedTuple):
     """A job. name: as it was asked for. fields: Slurm's own names and words."""
 
     name: str
@@ -40,7 +40,7 @@ class Job(NamedTuple):
         return self.get("JobState")
 
 
-async def find(slurm: Slurm, name: str) -> Job:
+async def find(slurm: Slurm, name: str) -> ShownJob:
     """The job of that number. Raises InvalidRequest, NotFound, Unavailable."""
     if not _ID.fullmatch(name):
         raise InvalidRequest(
@@ -55,7 +55,7 @@ async def find(slurm: Slurm, name: str) -> Job:
     line = next((one for one in said.out.splitlines() if one.startswith("JobId=")), "")
     if said.code or not line:
         raise Unavailable(f"Slurm does not say: {said.text[:200]}", asked=f"job {name}")
-    return Job(name, _fields(line))
+    return ShownJob(name, _fields(line))
 
 
 def _fields(line: str) -> dict[str, str]:
