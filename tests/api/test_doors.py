@@ -100,7 +100,7 @@ def test_every_name_that_is_listed_is_there_and_has_words(module: object) -> Non
 
 
 @pytest.mark.parametrize(
-    "kind", [podwright.Pod, podwright.Partition, podwright.Job, podwright.slurm.Job]
+    "kind", [podwright.Pod, podwright.Partition, podwright.Job, podwright.slurm.SlurmJob]
 )
 def test_every_public_method_has_words(kind: type) -> None:
     for name, method in vars(kind).items():

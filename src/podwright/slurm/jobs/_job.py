@@ -191,4 +191,4 @@ class SlurmJob(Generic[R]):
         return await asyncio.to_thread(self.results)
 
     def __repr__(self) -> str:
-        return f"<podwright.slurm.Job {self.id} of {self.tasks} tasks>"
+        return f"<podwright.slurm.SlurmJob {self.id} of {self.tasks} tasks>"
