@@ -21,9 +21,6 @@ ALIKE: dict[str, str] = {
     "values": "what a room takes and gives, as values",
 }
 
-#: Alike already when this check began, and not renamed yet: a name a line. It only gets shorter.
-KNOWN = frozenset((Path(__file__).parent / "names_alike.txt").read_text().split())
-
 
 def modules_and_classes(root: Path) -> Iterator[tuple[str, str]]:
     """Each module and each public class, with its room."""
@@ -51,15 +48,11 @@ def alike(root: Path = ROOT) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """One line for each new one, and for each that is known and gone. Returns the exit code."""
-    found = alike()
+    """One line for each. Returns the exit code."""
     wrong = [
         f"{name} is in {' and in '.join(rooms)}: give them names that differ"
-        for name, rooms in found.items()
-        if name not in KNOWN
+        for name, rooms in alike().items()
     ]
-    gone = sorted(KNOWN - found.keys())
-    wrong += [f"{name} is no longer alike: take it out of tools/names_alike.txt" for name in gone]
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

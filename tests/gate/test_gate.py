@@ -91,7 +91,7 @@ async def test_what_a_gate_says_is_in_the_servers_log(
 ) -> None:
     """One that cannot begin says why; the server goes on, and tries again."""
     command = [sys.executable, "-c", "import sys; sys.exit('no luck')"]
-    monkeypatch.setattr("podwright.gate._process.words", lambda setup: command)
+    monkeypatch.setattr("podwright.gate._gate_process.words", lambda setup: command)
     with socket.create_connection(("127.0.0.1", apart.port)):
         await until(lambda: "the next one starts in" in caplog.text)
     assert "the gate for gRPC: no luck" in caplog.text

@@ -13,7 +13,7 @@ from podwright.launcher._folder import RunFolder
 from podwright.launcher._mpi_arguments import own_variables
 
 FOLDER = RunFolder("run", "/tmp/run", "/dev/shm/run", ())
-SHIM = ["/bin/sh", "/tmp/run/shim"]
+WRAPPER = ["/bin/sh", "/tmp/run/wrapper"]
 LINE = ["--num-replicas=4", "--num-instances=2"]
 
 
@@ -31,9 +31,9 @@ def test_instances_that_are_started_alike_share_a_context(environ: dict[str, str
     plan = make_plan(
         parse([*line, "--mpi-local-args=-x A=1 -x PATH", "--mpi-global-args=--q", "t"]), {}
     )
-    command = Mpirun(environ, uid=1000).command(plan, FOLDER, SHIM, ["t", "a b"])
+    command = Mpirun(environ, uid=1000).command(plan, FOLDER, WRAPPER, ["t", "a b"])
     head = [f"{environ['PATH']}/mpirun", "--bind-to", "none", "--oversubscribe", "--q"]
-    script = ["/bin/sh", "/tmp/run/shim", "-", "t", "a b"]
+    script = ["/bin/sh", "/tmp/run/wrapper", "-", "t", "a b"]
     assert list(command.argv) == [
         *head,
         *("-np", "3", *script, ":"),
@@ -70,14 +70,14 @@ def test_what_is_an_instance_s_own() -> None:
 )
 def test_old_arguments(environ: dict[str, str], given: str, wanted: list[str], note: str) -> None:
     plan = make_plan(parse([*LINE, f"--mpi-global-args={given}", "t"]), {})
-    command = Mpirun(environ, uid=1000).command(plan, FOLDER, SHIM, ["t"])
+    command = Mpirun(environ, uid=1000).command(plan, FOLDER, WRAPPER, ["t"])
     assert list(command.argv[4 : command.argv.index("-np")]) == wanted
     assert note in " ".join(command.notes)
 
 
 def test_who_places_processes_is_not_disturbed(environ: dict[str, str]) -> None:
     plan = make_plan(parse([*LINE, "--mpi-global-args=--map-by core --bind-to core", "t"]), {})
-    argv = Mpirun(environ, uid=1000).command(plan, FOLDER, SHIM, ["t"]).argv
+    argv = Mpirun(environ, uid=1000).command(plan, FOLDER, WRAPPER, ["t"]).argv
     assert argv[1:5] == ("--map-by", "core", "--bind-to", "core")
     assert "--oversubscribe" not in argv
 
@@ -92,7 +92,7 @@ def test_who_places_processes_is_not_disturbed(environ: dict[str, str]) -> None:
 )
 def test_root_may_and_is_told_so(environ: dict[str, str], words: list[str], notes: int) -> None:
     plan = make_plan(parse([*LINE, *words, "t"]), {})
-    command = Mpirun(environ, uid=0).command(plan, FOLDER, SHIM, ["t"])
+    command = Mpirun(environ, uid=0).command(plan, FOLDER, WRAPPER, ["t"])
     assert command.argv.count("--allow-run-as-root") == 1
     assert len(command.notes) == notes
 
@@ -100,22 +100,22 @@ def test_root_may_and_is_told_so(environ: dict[str, str], words: list[str], note
 def test_root_may_not_where_told_no(environ: dict[str, str]) -> None:
     plan = make_plan(parse([*LINE, "--allow-run-as-root=no", "t"]), {})
     with pytest.raises(InvalidRequest, match="--allow-run-as-root=yes"):
-        Mpirun(environ, uid=0).command(plan, FOLDER, SHIM, ["t"])
+        Mpirun(environ, uid=0).command(plan, FOLDER, WRAPPER, ["t"])
 
 
 def test_no_mpirun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     plan = make_plan(parse([*LINE, "t"]), {})
     with pytest.raises(NotFound, match="there is no mpirun"):
-        Mpirun({"PATH": str(tmp_path)}).command(plan, FOLDER, SHIM, ["t"])
+        Mpirun({"PATH": str(tmp_path)}).command(plan, FOLDER, WRAPPER, ["t"])
 
 
 def test_the_fake_fills_in_what_it_is_given() -> None:
     plan = make_plan(parse([*LINE, "t"]), {})
-    command = FakeEngine("sh", "-c", "{shim} 0 true; ls {folder}").command(
-        plan, FOLDER, SHIM, ["t"]
+    command = FakeEngine("sh", "-c", "{wrapper} 0 true; ls {folder}").command(
+        plan, FOLDER, WRAPPER, ["t"]
     )
-    assert command.argv == ("sh", "-c", "/bin/sh /tmp/run/shim 0 true; ls /tmp/run")
+    assert command.argv == ("sh", "-c", "/bin/sh /tmp/run/wrapper 0 true; ls /tmp/run")
 
 
 @pytest.mark.parametrize(
@@ -144,5 +144,5 @@ def test_mpi_starts_without_the_transport_that_sleeps(
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
     plan = make_plan(parse([*LINE, *([words] if words else []), "t"]), environ)
-    command = Mpirun({"PATH": str(tmp_path), **environ}).command(plan, FOLDER, SHIM, ["t"])
+    command = Mpirun({"PATH": str(tmp_path), **environ}).command(plan, FOLDER, WRAPPER, ["t"])
     assert command.environment.get("OMPI_MCA_btl") == wanted

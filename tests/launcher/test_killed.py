@@ -24,7 +24,7 @@ from tests.launcher.conftest import Launcher, wait_until
 
 SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
 WATCHERS = ("poprun", "keeper", "guardian")
-PARTS = (*WATCHERS, "mpirun", "shims", "one instance")
+PARTS = (*WATCHERS, "mpirun", "wrappers", "one instance")
 #: A user that may do nothing: nobody.
 ORDINARY = 65534
 #: Hears nothing, and leaves a daemon that hears nothing either.
@@ -69,10 +69,10 @@ class Run:
         tree = self._launcher.tree(self.process)
         self.pids = {name: [pid] for name, pid in tree._asdict().items()}
         below = {p.pid: p.parent for p in descendants(tree.mpirun)}
-        self.pids["shims"] = [pid for pid, parent in below.items() if parent == tree.mpirun]
+        self.pids["wrappers"] = [pid for pid, parent in below.items() if parent == tree.mpirun]
         # A shell between each script and what its instance has started.
-        shims = self.pids["shims"]
-        self.pids["one instance"] = [p for p, parent in below.items() if parent == shims[0]]
+        wrappers = self.pids["wrappers"]
+        self.pids["one instance"] = [p for p, parent in below.items() if parent == wrappers[0]]
         return self
 
     def signal(self, parts: Sequence[str], number: int) -> None:

@@ -24,8 +24,8 @@ from podwright.launcher._lease_keeper import CLEARED, FREE, HOLD, HOSTS, _Keeper
 
 LIMIT = 15.0
 TICK = 0.1
-HERE = ("poprun", "keeper", "guardian", "mpirun", "shim")
-THERE = ("relay", "far guardian", "daemon", "far shim", "ssh")
+HERE = ("poprun", "keeper", "guardian", "mpirun", "wrapper")
+THERE = ("relay", "far guardian", "daemon", "far wrapper", "ssh")
 INSTANCES = ("instance", "its daemon", "far instance", "far daemon of it")
 #: Who adopts what its descendants leave behind.
 SUBREAPERS = ("poprun", "keeper", "guardian", "relay", "far guardian")
@@ -35,14 +35,14 @@ PARENTS = {
     "keeper": "poprun",
     "guardian": "keeper",
     "mpirun": "guardian",
-    "shim": "mpirun",
-    "instance": "shim",
+    "wrapper": "mpirun",
+    "instance": "wrapper",
     "its daemon": "guardian",
     "relay": "",
     "far guardian": "relay",
     "daemon": "far guardian",
-    "far shim": "daemon",
-    "far instance": "far shim",
+    "far wrapper": "daemon",
+    "far instance": "far wrapper",
     "far daemon of it": "far guardian",
 }
 PIDS = {name: at for at, name in enumerate(PARENTS, 100)}

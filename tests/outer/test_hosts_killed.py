@@ -36,14 +36,14 @@ THERE = {
     "relay": "podwright.launcher._remote_main",
     "far guardian": "podwright-guard",
     "daemon": "prted",
-    "far script": "/shim ",
+    "far script": "/wrapper ",
 }
 PARTS = (*HERE, *THERE)
 #: Counts, on a host's own /tmp; and how far it is.
 COUNTING = """echo up
 while :; do i=$((i + 1)); echo $i >/tmp/n; mv /tmp/n /tmp/c; sleep 0.05; done"""
 COUNTED = "cat /tmp/c 2>/dev/null || echo 0"
-MARKS = ("podwright", "prted", "prterun", "tests.launcher.alone", "sleep 1000", "/shim ")
+MARKS = ("podwright", "prted", "prterun", "tests.launcher.alone", "sleep 1000", "/wrapper ")
 
 
 class Pair:

@@ -12,8 +12,8 @@ from podwright.controller import Role
 from podwright.errors import Denied, InvalidRequest, Unauthenticated
 from podwright.http import HttpRequest, Reply
 from podwright.page import Page, Sessions, SiteProxy
-from podwright.page._files import POLICY
 from podwright.page._sessions import EACH, IDLE, LONGEST, MOST
+from podwright.page._static_files import POLICY
 from podwright.wire import METHODS
 
 HOST = "pod.example:8091"

@@ -12,7 +12,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.fabric import HGX8, simulated_gpus
-from podwright.placement.line import Blocks
+from podwright.placement.buddy_blocks import Blocks
 from podwright.replay import (
     Chances,
     HostKind,
@@ -32,7 +32,7 @@ from podwright.replay import (
 from podwright.replay._backfill import Profile
 from podwright.replay._ground import StartAnswer
 from podwright.replay._moves import plan_moves
-from podwright.replay._pod import PodGround
+from podwright.replay._pod_ground import PodGround
 
 PLAIN = SlurmModel(room_s=0.0)
 Take = Callable[[int, int, float], StartAnswer]

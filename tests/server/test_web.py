@@ -21,7 +21,7 @@ from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
 from podwright.server import Identity, Server
-from podwright.server._figures import Figures
+from podwright.server._call_counts import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
 from podwright.store import MemoryStore

@@ -14,7 +14,7 @@ import pytest
 import podwright
 from podwright.errors import LaunchFailed, NotFound, PodwrightError, Unavailable
 from podwright.slurm.jobs import FakeSlurmJobs, SlurmJobCommands
-from podwright.slurm.jobs._states import FORGOTTEN, LATEST, SOONEST, States
+from podwright.slurm.jobs._job_states import FORGOTTEN, LATEST, SOONEST, States
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ class Acme:
         self,
         plan: Plan,
         folder: RunFolder,
-        shim: Sequence[str],
+        wrapper: Sequence[str],
         program: Sequence[str],
         remotes: object = (),
     ) -> Command:

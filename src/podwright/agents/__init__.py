@@ -17,8 +17,8 @@ from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedM
 from podwright.agents._state_file import KeptMachine
 
 if TYPE_CHECKING:
+    from podwright.agents._agent_metrics import figures
     from podwright.agents._agent_server import Agent
-    from podwright.agents._figures import figures
 
 __all__ = [
     "EPOCH_LIMIT",
@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
 
         return Agent
     if name == "figures":
-        from podwright.agents._figures import figures
+        from podwright.agents._agent_metrics import figures
 
         return figures
     raise AttributeError(name)

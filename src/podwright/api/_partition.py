@@ -1,7 +1,7 @@
 """A partition that this program holds.
 
-A process of its own (`_keeper`) renews the lease and gives it back: whatever this program computes,
-however long it is stopped, and however it ends.
+A process of its own (`_lease_renewal`) renews the lease and gives it back: whatever this program
+computes, however long it is stopped, and however it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PARTITION_VARIABLE = "IPUOF_VIPU_API_PARTITION_ID"
 LEASE_VARIABLE = "PODWRIGHT_LEASE"
 #: The keeper's program, started before anything else of it is known.
-KEEPER = (sys.executable, "-P", "-m", "podwright.api._keeper")
+KEEPER = (sys.executable, "-P", "-m", "podwright.api._lease_renewal")
 
 
 class Cancellable(Protocol):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from podwright.api._server import open_client, server_variables, with_variables
+from podwright.api._server_variables import open_client, server_variables, with_variables
 from podwright.client import TIMEOUT, Client, FoundServer, ServerOptions, find_server
 from podwright.wire import (
     AcquireReply,

@@ -154,7 +154,7 @@ def _many(arguments: argparse.Namespace) -> int:
 
 def _table(rows: list[MonthRow], name: str) -> None:
     from podwright.cli._tables import table
-    from podwright.slurm.gpus.efficiency._report import span
+    from podwright.slurm.gpus.efficiency._job_report import span
 
     def share(value: float | None) -> str:
         return "" if value is None else f"{value:.0f} %"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from podwright.api import Pod
-from podwright.cli import _json, _vipu_line
+from podwright.cli import _json, _vipu_queue
 from podwright.cli._arguments import complain
 from podwright.cli._server import chosen
 from podwright.cli._vipu_show import (
@@ -46,7 +46,7 @@ _Protocol = Callable[[_Arguments, Client], int]
 def _create_partition(arguments: _Arguments, client: Client) -> int:
     spec, duration = partition_spec(arguments), arguments.duration
     if arguments.wait:
-        made = _vipu_line.wait_for(client, spec, priority=arguments.priority, duration=duration)
+        made = _vipu_queue.wait_for(client, spec, priority=arguments.priority, duration=duration)
     else:
         with waiting(f"create partition ({arguments.name})"):
             made = client.create_partition(spec, duration=duration)
@@ -182,7 +182,7 @@ def _get_allocation(arguments: _Arguments, pod: Pod) -> int:
 
 
 def _explain(arguments: _Arguments, client: Client) -> int:
-    return _vipu_line.explain(arguments, client, partition_spec)
+    return _vipu_queue.explain(arguments, client, partition_spec)
 
 
 def _missing(what: str, name: str, known: list[str]) -> NotFound:
@@ -315,7 +315,7 @@ _BY_POD: dict[str, _Action] = {
     "list_devices": _list_devices,
     "list_leases": _list_leases,
     "list_attributes": _list_attributes,
-    "list_waiters": _vipu_line.list_waiters,
+    "list_waiters": _vipu_queue.list_waiters,
     "get_partition": _get_partition,
     "get_cluster": _get_cluster,
     "get_allocation": _get_allocation,
@@ -323,8 +323,8 @@ _BY_POD: dict[str, _Action] = {
 _BY_PROTOCOL: dict[str, _Protocol] = {
     "create_partition": _create_partition,
     "remove_lease": _remove_lease,
-    "remove_waiter": _vipu_line.remove_waiter,
+    "remove_waiter": _vipu_queue.remove_waiter,
     "list_quotas": list_quotas,
     "explain": _explain,
-    "events": _vipu_line.events,
+    "events": _vipu_queue.events,
 }

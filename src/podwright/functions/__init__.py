@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podwright.functions._call import dump_call
-    from podwright.functions._files import private_folder
-    from podwright.functions._outcome import CallOutcome, finished, read_outcome
+    from podwright.functions._call_outcome import CallOutcome, finished, read_outcome
+    from podwright.functions._trusted_files import private_folder
 
 #: In the environment of an instance: the file with the call, and where to write the outcome.
 PAYLOAD_VARIABLE = "PODWRIGHT_PAYLOAD"
@@ -30,8 +30,8 @@ __all__ = [
 ]
 _LATER = {
     "_call": ("dump_call",),
-    "_files": ("private_folder",),
-    "_outcome": ("CallOutcome", "finished", "read_outcome"),
+    "_trusted_files": ("private_folder",),
+    "_call_outcome": ("CallOutcome", "finished", "read_outcome"),
 }
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from podwright.functions import PAYLOAD_VARIABLE, RESULT_VARIABLE
 from podwright.functions._call import load_call
-from podwright.functions._files import open_own
-from podwright.functions._outcome import raised, returned
+from podwright.functions._call_outcome import raised, returned
+from podwright.functions._trusted_files import open_own
 
 
 def main() -> int:

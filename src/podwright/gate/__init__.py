@@ -5,6 +5,7 @@ whose Unix socket and web port answer beside it, sees finished calls alone. What
 loaded by that process, not by this package's door.
 """
 
+from podwright.gate._gate_process import Setup, spawn, words
 from podwright.gate._link import (
     Cancel,
     Done,
@@ -18,7 +19,6 @@ from podwright.gate._link import (
     from_server,
     to_server,
 )
-from podwright.gate._process import Setup, spawn, words
 
 __all__ = [
     "Cancel",

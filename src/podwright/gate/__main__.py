@@ -12,8 +12,8 @@ import msgspec
 import uvloop
 
 from podwright.gate._front import Gate
+from podwright.gate._gate_process import Setup, limit
 from podwright.gate._link import to_server
-from podwright.gate._process import Setup, limit
 
 
 async def _serve(setup: Setup) -> None:

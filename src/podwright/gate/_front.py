@@ -25,6 +25,7 @@ from podwright.errors import (
     error_from_json,
 )
 from podwright.gate._forward import Forwarder, Hidden
+from podwright.gate._gate_process import Setup
 from podwright.gate._handlers import Handler, handlers
 from podwright.gate._link import (
     Cancel,
@@ -36,7 +37,6 @@ from podwright.gate._link import (
     Question,
     ShownService,
 )
-from podwright.gate._process import Setup
 from podwright.gate._services import GateHealth, add_services
 from podwright.gate._tls import server_credentials
 from podwright.gate._virm_handlers import Asker

@@ -15,10 +15,10 @@ What a guest must say about its jobs is `Guest`. No module here knows any guest.
 from podwright.guests._attempts import HELD, FailedStart, attempts, failed
 from podwright.guests._book import Book, Holding
 from podwright.guests._guest import Guest
+from podwright.guests._guest_server import CALL_TIMEOUT, GuestServer, ThreadedServer
 from podwright.guests._locks import Freed, Locks
 from podwright.guests._pod_line import PodLine
 from podwright.guests._room import Room, Waits
-from podwright.guests._server import CALL_TIMEOUT, GuestServer, ThreadedServer
 from podwright.guests._sweep import sweep
 
 __all__ = [

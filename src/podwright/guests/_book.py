@@ -12,9 +12,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from podwright.guests._guest_server import GuestServer
 from podwright.guests._pod_line import PodLine
-from podwright.guests._server import GuestServer
-from podwright.placement.line import Blocks, block
+from podwright.placement.buddy_blocks import Blocks, block
 from podwright.wire import PartitionInfo
 
 K = TypeVar("K", bound=Hashable)

@@ -1,4 +1,4 @@
-"""The devices of a pod as places on a line, as `placement.line` has them, and back."""
+"""The devices of a pod as places on a line, as `placement.buddy_blocks` has them, and back."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from podwright.guests._book import Book
-from podwright.placement.line import fit, soonest
+from podwright.placement.buddy_blocks import fit, soonest
 
 _log = logging.getLogger("podwright.guests")
 _DOUBLED = 6  # times at most

@@ -49,7 +49,7 @@ from podwright.hosts._processes import (
     reap,
     see_end,
 )
-from podwright.hosts._remote_commands import Said, ask_all
+from podwright.hosts._remote_commands import RemoteAnswer, ask_all
 from podwright.hosts._run_cgroup import (
     enter_group,
     group_is_empty,
@@ -59,7 +59,7 @@ from podwright.hosts._run_cgroup import (
     make_group,
     remove_group,
 )
-from podwright.hosts._slurm import job_hosts, srun_command
+from podwright.hosts._srun import job_hosts, srun_command
 from podwright.hosts._ssh import explain, ssh_command
 from podwright.hosts._switches import scattered
 from podwright.hosts._systemd import tell_ready
@@ -112,7 +112,7 @@ __all__ = [
     "Peer",
     "Process",
     "RecordedCgroups",
-    "Said",
+    "RemoteAnswer",
     "Subnet",
     "Vouched",
     "Vouches",

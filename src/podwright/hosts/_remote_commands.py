@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
-class Said(NamedTuple):
+class RemoteAnswer(NamedTuple):
     """What a command said, and its exit code: None where it did not end in time.
 
     before, after: seconds since 1970 when it was started, and when its end was noticed.
@@ -23,7 +23,7 @@ class Said(NamedTuple):
 
 def ask_all(
     commands: Sequence[Sequence[str]], environ: Mapping[str, str], limit: float
-) -> list[Said]:
+) -> list[RemoteAnswer]:
     """What each command said. limit: seconds that all of them have together. Raises OSError.
 
     None is left running, whatever happens.
@@ -55,7 +55,7 @@ def ask_all(
                 # What it has started may hold its output open for as long as it likes.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     out, err = process.communicate(timeout=0.1)
-            said.append(Said(out, err, code, before, time.time()))
+            said.append(RemoteAnswer(out, err, code, before, time.time()))
         return said
     finally:
         for process, _ in running:

@@ -4,8 +4,8 @@ The server's Unix socket and web port, and the hooks of Slurm's service. Who nee
 door of another kind finds `Visitors` here, too.
 """
 
-from podwright.http._door import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._http_server import HttpServer, listen, more_descriptors
+from podwright.http._listener import Handler, HttpRequest, Limits, Listener, Reply
 from podwright.http._metrics_front import Figure, MetricsFront, metrics_text
 from podwright.http._visitors import Full, Visitor, Visitors
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-    from podwright.http._door import Listener
+    from podwright.http._listener import Listener
 
 #: Seconds, and bytes, for which one that was refused is heard: closing with unread data would
 #: take back what it was told.

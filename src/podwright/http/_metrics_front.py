@@ -12,8 +12,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from podwright.http._door import HttpRequest, Limits, Reply
 from podwright.http._http_server import HttpServer
+from podwright.http._listener import HttpRequest, Limits, Reply
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

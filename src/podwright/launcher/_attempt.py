@@ -13,7 +13,7 @@ from podwright.launcher._folder import RunFolder, make_folder
 from podwright.launcher._guardian import ENGINE, START, wait_for_end
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import give
-from podwright.launcher._lease_keeper import Kept, Means, start_keeper
+from podwright.launcher._lease_keeper import KeeperProcess, Means, start_keeper
 
 if TYPE_CHECKING:
     from podwright.launcher._fork_server import ForkServer
@@ -25,7 +25,7 @@ Fixed = Environment | tuple[tuple[str, str], ...]
 class Attempt:
     """What one start has made. words: what the guardian's children say before they are watched.
 
-    shim, program, owned: how an instance is started here, and which ranks are.
+    wrapper, program, owned: how an instance is started here, and which ranks are.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Attempt:
         self.words, theirs = os.pipe()
         os.set_blocking(self.words, False)
         close = [self.words, *handles]
-        self.kept: Kept
+        self.kept: KeeperProcess
         self.folder: RunFolder
         self.kept, self.folder = start_keeper(
             made, theirs, keeper, close=close, held=held, server=server
         )
         os.close(theirs)
         self.remotes: Remotes = NOWHERE
-        self.shim: list[str] = []
+        self.wrapper: list[str] = []
         self.program: list[str] = []
         self.owned: Sequence[int] = ()
         self.early = False
@@ -81,7 +81,7 @@ class Attempt:
             ranks = [rank for rank in remote.ranks if command.plain]
             remote.line.send(START, ranks, environment, far)
         starts: list[tuple[int, list[str], dict[str, str]]]
-        starts = [(rank, [*self.shim, str(rank), *self.program], {}) for rank in self.owned]
+        starts = [(rank, [*self.wrapper, str(rank), *self.program], {}) for rank in self.owned]
         if not command.plain:
             starts = [(ENGINE, list(command.argv), {})]
         self.kept.guardian.send(START, starts, environment)

@@ -51,7 +51,7 @@ class Command(NamedTuple):
 
 
 class Engine(Protocol):
-    """Makes the command that starts all instances of a plan, each as `shim RANK program`.
+    """Makes the command that starts all instances of a plan, each as `wrapper RANK program`.
 
     For the rank stands BY_MPIRUN where mpirun knows it.
     """
@@ -60,7 +60,7 @@ class Engine(Protocol):
         self,
         plan: Plan,
         folder: RunFolder,
-        shim: Sequence[str],
+        wrapper: Sequence[str],
         program: Sequence[str],
         remotes: Remotes = NOWHERE,
     ) -> Command:
@@ -68,7 +68,7 @@ class Engine(Protocol):
 
 
 class FakeEngine:
-    """Runs one command, whatever the plan; for tests. In it, {shim} and {folder} are filled in."""
+    """Runs one command, whatever the plan; for tests. {wrapper} and {folder} are filled in."""
 
     def __init__(self, *argv: str) -> None:
         self.argv = argv
@@ -77,12 +77,12 @@ class FakeEngine:
         self,
         plan: Plan,
         folder: RunFolder,
-        shim: Sequence[str],
+        wrapper: Sequence[str],
         program: Sequence[str],
         remotes: Remotes = NOWHERE,
     ) -> Command:
         """The command, word by word."""
-        fill = {"{shim}": " ".join(shim), "{folder}": folder.path}
+        fill = {"{wrapper}": " ".join(wrapper), "{folder}": folder.path}
         words = list(self.argv)
         for name, value in fill.items():
             words = [word.replace(name, value) for word in words]
@@ -96,7 +96,7 @@ class Local:
         self,
         plan: Plan,
         folder: RunFolder,
-        shim: Sequence[str],
+        wrapper: Sequence[str],
         program: Sequence[str],
         remotes: Remotes = NOWHERE,
     ) -> Command:
@@ -120,7 +120,7 @@ class Mpirun:
         self,
         plan: Plan,
         folder: RunFolder,
-        shim: Sequence[str],
+        wrapper: Sequence[str],
         program: Sequence[str],
         remotes: Remotes = NOWHERE,
     ) -> Command:
@@ -149,7 +149,7 @@ class Mpirun:
             _, local, dropped = local_arguments(instance.mpi_arguments)
             notes += [note for note in dropped if note not in notes]
             far = remotes.words(instance.rank, plan.program)
-            words = [*local, *(far or [*shim, BY_MPIRUN, *program])]
+            words = [*local, *(far or [*wrapper, BY_MPIRUN, *program])]
             contexts.append((instance.host if remotes else "", words))
         for (host, words), alike in groupby(contexts):
             count = len(list(alike))

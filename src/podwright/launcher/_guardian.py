@@ -197,7 +197,7 @@ def is_script(pid: int) -> bool:
             words = file.read(4096).split(b"\0")
     except OSError:
         return False
-    return len(words) > 1 and words[1].endswith(b"/shim") and b"/podwright-run-" in words[1]
+    return len(words) > 1 and words[1].endswith(b"/wrapper") and b"/podwright-run-" in words[1]
 
 
 def is_daemon(process: Process) -> bool:

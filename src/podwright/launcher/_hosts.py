@@ -99,7 +99,7 @@ class Remotes:
         remote = self._by_rank.get(rank)
         if remote is None:
             return None
-        return [*remote.shim, BY_MPIRUN, *remote.restore, *program]
+        return [*remote.wrapper, BY_MPIRUN, *remote.restore, *program]
 
     def carry(self, payload: bytes) -> None:
         """Give every host the payload, before anything is started there. Raises HostsUnusable."""

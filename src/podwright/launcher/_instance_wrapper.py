@@ -93,7 +93,7 @@ class Own(NamedTuple):
     words: Sequence[str] = ()
 
 
-def make_shim(
+def make_wrapper(
     folder: RunFolder,
     owns: Mapping[int, Own],
     instead: Mapping[str, str] | None = None,
@@ -122,8 +122,8 @@ def make_shim(
         f'[ -z "${name}" ] || {name}={shlex.quote(v)}\n' for name, v in (instead or {}).items()
     ]
     script.append(f"PODWRIGHT_STREAMS={shlex.quote(folder.shared_memory)}\n")
-    _write(folder.here(folder.file("shim")), "".join([*script, _SCRIPT]).encode())
-    return ["/bin/sh", folder.file("shim")]
+    _write(folder.here(folder.file("wrapper")), "".join([*script, _SCRIPT]).encode())
+    return ["/bin/sh", folder.file("wrapper")]
 
 
 def _own_lines(own: Own) -> str:

@@ -25,9 +25,9 @@ from podwright.launcher._gpus import InstancePlacement, simulated
 from podwright.launcher._host_sweep import sweep_hosts
 from podwright.launcher._hosts import Remotes
 from podwright.launcher._instance_binding import bind
-from podwright.launcher._instance_wrapper import make_shim, restore
+from podwright.launcher._instance_wrapper import make_wrapper, restore
 from podwright.launcher._join_cgroup import may_confine
-from podwright.launcher._lease_keeper import Kept
+from podwright.launcher._lease_keeper import KeeperProcess
 from podwright.launcher._meeting import meet, meeting_point
 from podwright.launcher._mpi_arguments import local_arguments, own_variables
 from podwright.launcher._output import Output
@@ -143,7 +143,7 @@ class _Run:
         self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
         self._lease: Lease | Borrowed | None = None
-        self._kept: Kept | None = None
+        self._kept: KeeperProcess | None = None
         self._forks: ForkServer | None = None
         #: Hosts on which something may be left.
         self._unsure: list[str] = []
@@ -205,7 +205,7 @@ class _Run:
         owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
         owned = bind(owns, plan.placement, self._environ, plan.gpus)
         attempt.owned = list(owns)
-        attempt.shim = make_shim(folder, owned, returns=self._exchange is not None)
+        attempt.wrapper = make_wrapper(folder, owned, returns=self._exchange is not None)
         if self._exchange:
             append(folder.here(folder.file("payload")), self._exchange.payload)
             remotes.carry(self._exchange.payload)
@@ -214,7 +214,7 @@ class _Run:
     def _command(self, attempt: Attempt) -> Command:
         """What starts the instances."""
         command = self._engine.command(
-            self._plan, attempt.folder, attempt.shim, attempt.program, attempt.remotes
+            self._plan, attempt.folder, attempt.wrapper, attempt.program, attempt.remotes
         )
         for note in command.notes if not self._restarts else ():
             self._output.warn(note)
@@ -309,7 +309,7 @@ class _Run:
         if self._lease:
             self._lease.reason = over(code, message)
 
-    def _tell_hosts(self, kept: Kept) -> None:
+    def _tell_hosts(self, kept: KeeperProcess) -> None:
         """After a restart: instances may run on other hosts. Those that are unsure count on."""
         from podwright.launcher._lease import Lease, hosts_of
 

@@ -64,7 +64,7 @@ class Means(Protocol):
         ...
 
 
-class Kept(NamedTuple):
+class KeeperProcess(NamedTuple):
     """What poprun has of a run's watchers: the keeper's pid, the line to it, the guardian's.
 
     inner: the guardian's pid, and what holds its instances.
@@ -99,7 +99,7 @@ def start_keeper(
     close: Sequence[int] = (),
     held: bool = True,
     server: ForkServer | None = None,
-) -> tuple[Kept, RunFolder]:
+) -> tuple[KeeperProcess, RunFolder]:
     """Fork the keeper of a run, and the guardian below it; and where the run's folder is now.
 
     output: where mpirun's own words go. close: poprun's alone. held: a PID namespace is wanted.
@@ -124,7 +124,7 @@ def start_keeper(
             os._exit(code)
     theirs.close()
     guardians.close()
-    kept = Kept(pid, ours, ours_too)
+    kept = KeeperProcess(pid, ours, ours_too)
     if said := ours.one():
         kept = kept._replace(inner=HeldChild(*said[1:]))
         folder = folder._replace(group=kept.inner.group)

@@ -52,7 +52,7 @@ from podwright.launcher._guardian import (
 from podwright.launcher._instance_binding import bind
 from podwright.launcher._instance_wrapper import (
     Own,
-    make_shim,
+    make_wrapper,
     open_status,
     open_stream,
     read_events,
@@ -192,7 +192,7 @@ class _Relay:
         line.send(
             READY,
             {
-                "shim": [*self._shim],
+                "wrapper": [*self._wrapper],
                 "restore": [*self._restore],
                 "subnets": [list(subnet) for subnet in subnets()],
                 "port": free_port(""),
@@ -215,7 +215,7 @@ class _Relay:
     def _begin(self) -> None:
         folder = self._folder
         instead = memory_settings(folder)
-        self._shim = make_shim(folder, self._bind(), instead, returns=self._returns)
+        self._wrapper = make_wrapper(folder, self._bind(), instead, returns=self._returns)
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
@@ -341,7 +341,9 @@ class _Relay:
         own |= {n: v for n, v in memory_settings(self._folder).items() if n in environ}
         theirs = {n: v for n, v in environ.items() if n not in self._mine}
         self._started = {**theirs, **self._environ_of_host(), **own}
-        words = [[rank, [*self._shim, str(rank), *self._restore, *program], {}] for rank in ranks]
+        words = [
+            [rank, [*self._wrapper, str(rank), *self._restore, *program], {}] for rank in ranks
+        ]
         self._channel.send(START, words, self._started)
 
     def _environ_of_host(self) -> dict[str, str]:

@@ -35,7 +35,7 @@ Starter = Callable[[str, Sequence[str]], list[str]]
 class Remote:
     """One other host. ranks: its instances. ended: nothing of the run is left there, or it is lost.
 
-    shim, restore: words in front of an instance's rank, and of its program, on that host.
+    wrapper, restore: words in front of an instance's rank, and of its program, on that host.
     run: what the run is called there. sweeper: the command that sees to its end (_host_sweep).
     """
 
@@ -43,7 +43,7 @@ class Remote:
         self.number, self.host, self.ranks = number, host, tuple(ranks)
         self.run = ""
         self.sweeper: list[str] = []
-        self.shim: list[str] = []
+        self.wrapper: list[str] = []
         self.restore: list[str] = []
         self.subnets: tuple[Subnet, ...] = ()
         self.port = 0
@@ -116,7 +116,7 @@ class Remote:
         for kind, *values in self.line.receive():
             if kind == READY:
                 told = values[0]
-                self.shim, self.restore = told["shim"], told["restore"]
+                self.wrapper, self.restore = told["wrapper"], told["restore"]
                 self.subnets = tuple(Subnet(*words) for words in told["subnets"])
                 self.port = told["port"]
                 self.ready = True

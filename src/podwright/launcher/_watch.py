@@ -36,7 +36,7 @@ from podwright.launcher._guardian import (
 )
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import Event, open_status, open_stream, read_events
-from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, Kept
+from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, KeeperProcess
 from podwright.launcher._logs import Logs, allow_open_files
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
@@ -75,7 +75,7 @@ class Watch:
     def __init__(
         self,
         folder: RunFolder,
-        kept: Kept,
+        kept: KeeperProcess,
         output: Output,
         *,
         words: int,

@@ -19,12 +19,12 @@ import msgspec
 from podwright.errors import Denied, InvalidRequest, NotFound, PodwrightError, Unauthenticated
 from podwright.http import HttpRequest, Reply
 from podwright.page._behind import Minutes, PageBackend, Who
-from podwright.page._files import Files
 from podwright.page._live import Live
 from podwright.page._proxy import SiteProxy
 from podwright.page._sessions import Sessions
 from podwright.page._snapshot import FRAGMENT_TOPICS, take
 from podwright.page._span import minute_of, name_of, span_of
+from podwright.page._static_files import Files
 
 COOKIE: Final = "podwright_session"
 #: What the page shows beside its stream, as JSON.

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from podwright.fabric import Family
-from podwright.placement.line import Blocks
+from podwright.placement.buddy_blocks import Blocks
 
 
 class SizeFit(NamedTuple):

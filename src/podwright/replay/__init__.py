@@ -7,13 +7,13 @@ from podwright.replay._figures import distance, figures
 from podwright.replay._ground import Ground
 from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, SimulationFailed, run_all
-from podwright.replay._pod import POLICIES
+from podwright.replay._pod_ground import POLICIES
 from podwright.replay._read import read_lines, read_trace
 from podwright.replay._recorded import recorded
 from podwright.replay._report import Report, replay
 from podwright.replay._sacct import COMMAND as SACCT_COMMAND
 from podwright.replay._simulate import Chances, simulate
-from podwright.replay._slurm import SIMPLER, SlurmModel, from_conf
+from podwright.replay._slurm_settings import SIMPLER, SlurmModel, from_conf
 from podwright.replay._trace import BadLine, Skipped, Status, Trace, TraceJob
 from podwright.replay._ways import HostKind, ReplayWay, gpu_ways, pod_size, pod_ways
 

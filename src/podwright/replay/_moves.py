@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from podwright.placement.line import Blocks, block
+from podwright.placement.buddy_blocks import Blocks, block
 
 
 class MovePlan(NamedTuple):

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from podwright.errors import PodwrightError
 from podwright.replay._outcome import Outcome
 from podwright.replay._simulate import Chances, simulate
-from podwright.replay._slurm import SlurmModel
+from podwright.replay._slurm_settings import SlurmModel
 from podwright.replay._trace import Trace
 from podwright.replay._ways import ReplayWay
 

@@ -6,7 +6,7 @@ lower goes first; without weights it is the time at which a job could first have
 
 from __future__ import annotations
 
-from podwright.replay._slurm import SlurmModel
+from podwright.replay._slurm_settings import SlurmModel
 
 Key = tuple[float, int]
 

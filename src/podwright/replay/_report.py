@@ -13,7 +13,7 @@ from podwright.replay._outcome import Outcome
 from podwright.replay._parallel import ReplayTask, run_all
 from podwright.replay._recorded import recorded
 from podwright.replay._simulate import Chances
-from podwright.replay._slurm import SIMPLER, SlurmModel
+from podwright.replay._slurm_settings import SIMPLER, SlurmModel
 from podwright.replay._trace import Trace
 from podwright.replay._ways import ReplayWay
 

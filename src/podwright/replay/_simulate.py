@@ -18,12 +18,12 @@ from heapq import heapify, heappop, heappush
 
 from podwright.replay._backfill import Profile
 from podwright.replay._ground import Ground, StartAnswer, Unfit
-from podwright.replay._hosts import Hosts
+from podwright.replay._host_resources import Hosts
 from podwright.replay._moves import plan_moves
 from podwright.replay._outcome import Outcome, Series
-from podwright.replay._pod import Counted, PodGround
+from podwright.replay._pod_ground import Counted, PodGround
 from podwright.replay._priority import Priorities
-from podwright.replay._slurm import SlurmModel
+from podwright.replay._slurm_settings import SlurmModel
 from podwright.replay._trace import Trace
 
 Progress = Callable[[int, int], None]

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from podwright.errors import InvalidRequest
 from podwright.fabric import IPU, Attachment, Cluster
 from podwright.replay._fixed import Mapping, StaticPartitions
-from podwright.replay._gpus import GpuNodes
+from podwright.replay._gpu_nodes import GpuNodes
 from podwright.replay._ground import Ground
-from podwright.replay._hosts import Hosts
-from podwright.replay._pod import POLICIES, Counted, PodGround
+from podwright.replay._host_resources import Hosts
+from podwright.replay._pod_ground import POLICIES, Counted, PodGround
 
 POD_WAYS = (
     "native",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from podwright.controller import Caller
 from podwright.errors import Denied, Internal, PodwrightError, Unavailable
-from podwright.server._figures import Figures
+from podwright.server._call_counts import Figures
 from podwright.server._identity import Identity
 from podwright.server._standby import Standby
 from podwright.server._traces import Traces

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from podwright._version import __version__
 from podwright.errors import Unavailable
 from podwright.http import metrics_text
-from podwright.server._figures import BOUNDS, Figures
+from podwright.server._call_counts import BOUNDS, Figures
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -23,7 +23,7 @@ from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
 from podwright.server._metrics import KIND, Gauge, Metrics
-from podwright.server._page import make_page
+from podwright.server._page_backend import make_page
 from podwright.server._recorder import Recorder
 from podwright.store import History
 from podwright.wire import METHODS, ListRequest, Value, plain

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from podwright.errors import InvalidRequest
 from podwright.functions import dump_call, private_folder
-from podwright.slurm.jobs._commands import HERE, Commands, checked
-from podwright.slurm.jobs._job import SlurmJob, link
+from podwright.slurm.jobs._job_commands import HERE, Commands, checked
+from podwright.slurm.jobs._slurm_job import SlurmJob, link
 
 R = TypeVar("R")
 

@@ -27,7 +27,7 @@ from podwright.slurm.gpus.health._gate import (
     over,
     read_rows,
 )
-from podwright.slurm.gpus.health._slurm import carry_out
+from podwright.slurm.gpus.health._gate_commands import carry_out
 
 ILL = "podwright: GPU 3 XID 79"
 

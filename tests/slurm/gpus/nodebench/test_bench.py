@@ -17,14 +17,14 @@ from podwright.cli.podwright import main
 from podwright.slurm.gpus.nodebench import bench, changes, keep, rates
 from podwright.slurm.gpus.nodebench._bench import read_step
 from podwright.slurm.gpus.nodebench._expected import expected
-from podwright.slurm.gpus.nodebench._rank import MARK
-from podwright.slurm.gpus.nodebench._ways import (
+from podwright.slurm.gpus.nodebench._measures import (
     Meeting,
     pair_tcp,
     pair_torch,
     read_nccl_tests,
     within,
 )
+from podwright.slurm.gpus.nodebench._rank import MARK
 from tests.ports import free_ports
 
 NODES = [f"n{k}" for k in range(1, 9)]

@@ -15,17 +15,18 @@ _RUN = """
 import os, sys, logging
 from pathlib import Path
 from podwright.slurm.gpus.lint import Site
-from podwright.slurm.gpus.submission import _serve
+from podwright.slurm.gpus.submission import _lint_service
 if sys.argv[2] == "endless":
-    real = _serve.answer
+    real = _lint_service.answer
     def answer(text, site):
         while "#endless" in text: pass
         assert "#fault" not in text
         return real(text, site)
-    _serve.answer, _serve._SECONDS = answer, 1
+    _lint_service.answer, _lint_service._SECONDS = answer, 1
     logging.basicConfig(stream=sys.stderr)
 who = frozenset() if sys.argv[2] == "nobody" else frozenset({os.geteuid()})
-_serve.serve(Path(sys.argv[1]), Site(), who, workers=1, ready=lambda: print("up", flush=True))
+up = lambda: print("up", flush=True)
+_lint_service.serve(Path(sys.argv[1]), Site(), who, workers=1, ready=up)
 """
 CLEAN = "\n\n#!/bin/bash\nhostname\n"
 

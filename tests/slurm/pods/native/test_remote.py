@@ -18,7 +18,7 @@ from podwright.hosts import FakeMunge, MungeError
 from podwright.http import Reply
 from podwright.slurm.pods.service._hook_identity import CLOCKS_S, KeyProofs, Proofs, read_key, sign
 from podwright.slurm.pods.service._hook_server import REMOTE, Front
-from podwright.slurm.pods.service._standby import StandbyRole, ask_role
+from podwright.slurm.pods.service._service_standby import StandbyRole, ask_role
 from tests.whole.hostile import Hand
 
 SLURM = 64030

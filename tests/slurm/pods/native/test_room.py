@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from podwright.slurm.pods.service import Service, Site
-from podwright.slurm.pods.service._node_failure import Fallen
+from podwright.slurm.pods.service._node_failure import NodeFailures
 from podwright.slurm.pods.service._queue import Listed
 from podwright.slurm.pods.service._queue_room import QueueRoom
 from podwright.slurm.pods.service._queue_sweep import sentence
@@ -108,7 +108,7 @@ async def test_a_partition_that_moved_is_where_it_went(service: Service, server:
     await service.begins(ask(1, 4))
     server.down = {0}
     await service.refresh()
-    await Fallen(service).look()
+    await NodeFailures(service).look()
     await service.refresh()
     # 1 to 3 and 4 to 11 are free, 0 is down, 12 to 15 are the job's.
     book = service.books["pod16"]

@@ -15,7 +15,13 @@ from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import RetryLimit
-from podwright.slurm.pods.service._standby import ASK_S, SILENT_S, Peers, StandbyRole, role_of
+from podwright.slurm.pods.service._service_standby import (
+    ASK_S,
+    SILENT_S,
+    Peers,
+    StandbyRole,
+    role_of,
+)
 from podwright.slurm.site.commands import FakeSlurm
 from tests.ports import free_ports
 

@@ -8,10 +8,10 @@ from podwright.slurm.gpus.efficiency._at_end import (
     keep,
     work,
 )
+from podwright.slurm.gpus.efficiency._job_report import Advice, Efficiency, report
+from podwright.slurm.gpus.efficiency._job_show import advice, facts, gpu_rows, line, plot, tree
 from podwright.slurm.gpus.efficiency._month import MonthRow, month
-from podwright.slurm.gpus.efficiency._report import Advice, Efficiency, report
 from podwright.slurm.gpus.efficiency._samples import GpuUse, Sampled, read_samples
-from podwright.slurm.gpus.efficiency._show import advice, facts, gpu_rows, line, plot, tree
 
 __all__ = [
     "AccountedJob",

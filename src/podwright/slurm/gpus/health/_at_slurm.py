@@ -17,8 +17,8 @@ import msgspec
 
 from podwright.slurm.gpus.health._findings import HealthFinding, NodeReport, reason
 from podwright.slurm.gpus.health._gate import GateOutcome, NodeGate
+from podwright.slurm.gpus.health._gate_commands import Run, carry_out, runner, tell
 from podwright.slurm.gpus.health._settings import Settings
-from podwright.slurm.gpus.health._slurm import Run, carry_out, runner, tell
 from podwright.slurm.gpus.health._state import FOLDER, forgotten
 from podwright.slurm.gpus.health._table import run
 

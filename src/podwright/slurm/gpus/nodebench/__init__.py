@@ -2,8 +2,8 @@
 
 from podwright.slurm.gpus.nodebench._bench import Bench, Slow, bench, srun_step
 from podwright.slurm.gpus.nodebench._history import Change, changes, keep, rates
+from podwright.slurm.gpus.nodebench._measures import PAIRS, ways
 from podwright.slurm.gpus.nodebench._rounds import BenchVerdict, judge, most_rounds, next_round
-from podwright.slurm.gpus.nodebench._ways import PAIRS, ways
 
 __all__ = [
     "PAIRS",

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from podwright.slurm.gpus.nodebench import _ways as ways
+from podwright.slurm.gpus.nodebench import _measures as ways
 
 #: In front of the line, so that what else a step prints is told from it.
 MARK = "podwright-bench "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 
 from podwright.slurm.gpus.requests._node_capacity import NodeRoom, has_gpus, room
+from podwright.slurm.gpus.requests._node_choices import least_loaded, spread_in_order, spread_out
 from podwright.slurm.gpus.requests._search import Search, least_cpus
 from podwright.slurm.gpus.requests._side import side_by_side
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 from podwright.slurm.gpus.requests._tree import by_switches
 from podwright.slurm.gpus.requests._values import SlurmCluster
-from podwright.slurm.gpus.requests._ways import least_loaded, spread_in_order, spread_out
 
 
 def choose(

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, numbers
-from podwright.slurm.gpus.requests._partition import read_partitions, sized
+from podwright.slurm.gpus.requests._read_partition import read_partitions, sized
 from podwright.slurm.gpus.requests._request import SHARED
 from podwright.slurm.gpus.requests._topologies import read_topologies, with_topologies
 from podwright.slurm.gpus.requests._units import names

@@ -20,7 +20,7 @@ from podwright.hosts import MungeError
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
 from podwright.slurm.pods.service._hook_identity import HookIdentity
 from podwright.slurm.pods.service._job_request import HookJob, hook_job
-from podwright.slurm.pods.service._standby import PATH as ROLE
+from podwright.slurm.pods.service._service_standby import PATH as ROLE
 
 _log = logging.getLogger("podwright.slurm")
 #: A hook asks once and goes. Slurm's hooks of a whole machine may come at once, all as one user.

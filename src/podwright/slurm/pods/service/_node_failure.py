@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("podwright.slurm")
 
 
-class Fallen:
+class NodeFailures:
     """Jobs whose machine failed, each dealt with once while it is broken."""
 
     def __init__(self, service: Service) -> None:

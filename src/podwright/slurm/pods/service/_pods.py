@@ -189,8 +189,6 @@ def load(path: Path) -> Site:
         data: dict[str, Any] = tomllib.loads(path.read_text())
         for one, many in _TABLES.items():
             data[many] = data.pop(one, [])
-        if "unsaid" in data:  # as it was called before
-            data["default_ipus"] = data.pop("unsaid")
         site = msgspec.convert(data, type=Site)
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         said = error.strerror if isinstance(error, OSError) else error

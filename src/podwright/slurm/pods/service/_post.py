@@ -11,7 +11,7 @@ from typing import Any
 from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._retry_limit import RetryLimit
-from podwright.slurm.pods.service._standby import Peers, StandbyRole
+from podwright.slurm.pods.service._service_standby import Peers, StandbyRole
 from podwright.slurm.pods.service._work import Work
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from podwright.errors import PodwrightError
 from podwright.guests import sweep
 from podwright.slurm.pods.service._bare import Bare
-from podwright.slurm.pods.service._node_failure import Fallen
+from podwright.slurm.pods.service._node_failure import NodeFailures
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._queue_report import QueueReport, WaitingJob
@@ -40,7 +40,7 @@ class Sweep:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._fallen = Fallen(service)
+        self._fallen = NodeFailures(service)
         self._room = QueueRoom(service)
         self._said: dict[int, str] = {}
         self._bare = Bare(service)

@@ -32,7 +32,7 @@ from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._post import Post
 from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.pods.service._server_address import reach
-from podwright.slurm.pods.service._standby import Peers, StandbyRole, ask_role
+from podwright.slurm.pods.service._service_standby import Peers, StandbyRole, ask_role
 from podwright.slurm.pods.service._work import Make, Work, native_work
 from podwright.slurm.site.commands import SlurmCommands
 

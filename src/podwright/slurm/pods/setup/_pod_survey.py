@@ -8,7 +8,7 @@ from podwright.client import Client
 from podwright.errors import InvalidRequest
 from podwright.fabric import Family, family_named
 from podwright.guests import PodLine
-from podwright.placement.line import Blocks
+from podwright.placement.buddy_blocks import Blocks
 from podwright.slurm.pods.service import Fixed, Mapped, SlurmPod
 from podwright.wire import ClusterInfo, PartitionInfo
 

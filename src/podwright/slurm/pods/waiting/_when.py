@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from podwright.guests import PodLine
-from podwright.placement.line import block
+from podwright.placement.buddy_blocks import block
 from podwright.slurm.pods.service import Listed
 from podwright.slurm.pods.service._pod_book import job_of
 from podwright.wire import DeviceInfo

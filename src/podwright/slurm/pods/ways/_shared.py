@@ -15,7 +15,7 @@ from typing import Any
 
 from podwright.errors import Held, NotFound, PodwrightError, Unavailable, WrongState
 from podwright.guests import GuestServer, ThreadedServer
-from podwright.placement.line import Blocks, bits
+from podwright.placement.buddy_blocks import Blocks, bits
 from podwright.slurm.pods.service import HookJob, Service, Site, comment
 from podwright.slurm.pods.service._job_start import Life
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from podwright.errors import LaunchFailed, NotFound
 from podwright.functions import CallOutcome, finished, private_folder, read_outcome
-from podwright.slurm.jobs._commands import HERE, Commands, checked
-from podwright.slurm.jobs._states import FORGOTTEN, OVER, UNKNOWN, States, recorded, states_of
+from podwright.slurm.jobs._job_commands import HERE, Commands, checked
+from podwright.slurm.jobs._job_states import FORGOTTEN, OVER, UNKNOWN, States, recorded, states_of
 
 R = TypeVar("R")
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from podwright.cli._vipu_line import command
+from podwright.cli._vipu_queue import command
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer
 from podwright.errors import Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.sax.saxutils import escape
 
-from podwright.slurm.gpus.efficiency._report import Efficiency, mib, span
+from podwright.slurm.gpus.efficiency._job_report import Efficiency, mib, span
 
 #: Lines of a plot, told apart also by those who do not tell all colours apart (Okabe and Ito).
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#000000")

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podwright.placement.line import Blocks, bits, block, every, fit, soonest
+from podwright.placement.buddy_blocks import Blocks, bits, block, every, fit, soonest
 
 LINE = 128
 #: Pods with machines missing: any set of groups of four.

@@ -13,7 +13,7 @@ import traceback
 from typing import Any, BinaryIO, NamedTuple
 
 from podwright.errors import InstanceFailed, PodwrightError, PythonMismatch
-from podwright.functions._files import open_own
+from podwright.functions._trusted_files import open_own
 
 _LONGEST_LINE = 1 << 24
 

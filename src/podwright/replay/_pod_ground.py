@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from podwright.fabric import IPU
-from podwright.placement.line import Blocks, block, every, fit, soonest
+from podwright.placement.buddy_blocks import Blocks, block, every, fit, soonest
 from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
 #: How a block is chosen. `best-fit` is native mode's own rule.

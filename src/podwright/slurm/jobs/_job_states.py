@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 
 from podwright.errors import Unavailable
-from podwright.slurm.jobs._commands import Commands
+from podwright.slurm.jobs._job_commands import Commands
 
 #: Seconds between two questions: at first, and after a while.
 SOONEST, LATEST = 0.5, 15.0

@@ -1,4 +1,4 @@
-"""Keeps a lease for a program: `python -m podwright.api._keeper`, told on its standard input.
+"""Keeps a program's lease: `python -m podwright.api._lease_renewal`, told on its standard input.
 
 It renews the lease every few seconds. When its input closes, since the program wants that or is no
 more, it waits until no launch within the lease is left, gives the lease back, and says how that
@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from podwright.api._server import open_client
+from podwright.api._server_variables import open_client
 from podwright.client import Client
 from podwright.errors import Fenced, NotFound, PodwrightError, TimedOut, Unavailable
 
