@@ -115,6 +115,23 @@ def test_a_token_travels_as_metadata() -> None:
     assert seen[0]["authorization"] == "Bearer t0k3n"
 
 
+def test_a_server_that_cancels_calls_as_it_ends_is_gone() -> None:
+    """gRPC's own end says CANCELLED: other servers than ours, and older ones, end by it."""
+    from podwright.client import GrpcTransport
+
+    def cancel(data: bytes, context: Any) -> bytes:
+        context.abort(grpc.StatusCode.CANCELLED, "CANCELLED")
+        raise AssertionError
+
+    handler = grpc.unary_unary_rpc_method_handler(cancel)
+    with (
+        serving({method_path("GetServerInfo"): handler}) as address,
+        Client(GrpcTransport(*address)) as client,
+        pytest.raises(Unavailable, match="unable to connect to VIRM/V-IPU Controller at 127"),
+    ):
+        client.get_server_info()
+
+
 def test_a_server_that_hangs_and_one_that_has_gone() -> None:
     import threading
 

@@ -178,7 +178,7 @@ class GrpcChannel:
                 would_work="use a name that it has, or let an administrator add this one: "
                 f"vipu-server --tls-renew --name {self._host}, with the others",
             )
-        if code == "UNAVAILABLE":
+        if code in ("UNAVAILABLE", "CANCELLED"):  # we gave nothing up: a server that ends says so
             return unreachable(self.where, details or "the connection ended")
         if code == "DEADLINE_EXCEEDED":
             return TimedOut(

@@ -100,6 +100,7 @@ class Forwarder:
         self._tasks: set[asyncio.Task[None]] = set()
         self._look: asyncio.TimerHandle | None = None
         self._ended = False
+        self._empty = asyncio.Event()
 
     def start(self) -> None:
         """Let them come."""
@@ -111,6 +112,16 @@ class Forwarder:
         """Nobody more; those who are here stay."""
         self._ended = True
         self._loop.remove_reader(self._listener)
+        self._listener.close()
+
+    async def hang_up(self, within: float) -> None:
+        """Hear nobody any more. What gRPC has said still arrives, within so many seconds."""
+        for visitor in self.visitors:
+            cast("_Visit", visitor).hear_no_more()
+        self._empty = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within if len(self.visitors) else 0):
+                await self._empty.wait()
 
     def _resume(self) -> None:
         if not self._ended:
@@ -183,6 +194,8 @@ class Forwarder:
     def over(self, visit: _Visit) -> None:
         """A connection has ended."""
         self.visitors.gone(visit)
+        if not len(self.visitors):
+            self._empty.set()
         if self._visits.get(visit.name) is visit:  # the kernel may have given its name away
             del self._visits[visit.name]
 
@@ -234,6 +247,15 @@ class _Visit:
                 half.transport.abort()
         self.over()
 
+    def hear_no_more(self) -> None:
+        """gRPC sees its end of the connection ended, says what it had to say, and closes it."""
+        self.outside.deaf = True
+        if (there := self.inside.transport) is None:
+            self.leave()
+        elif not there.is_closing():
+            with contextlib.suppress(OSError, RuntimeError):
+                there.write_eof()
+
     def flooded(self) -> None:
         """Cut it off: it sent too much."""
         self._forwarder.cut["flood"] += 1
@@ -252,6 +274,7 @@ class _Half(asyncio.Protocol):
     def __init__(self, visit: _Visit, *, counts: bool = False) -> None:
         self._visit, self._counts = visit, counts
         self.transport: asyncio.Transport | None = None
+        self.deaf = False
         self._early = b""  # for us, from the other end, before we were there
         self._gone = False
 
@@ -263,6 +286,8 @@ class _Half(asyncio.Protocol):
             self.transport.write(self._early)
 
     def data_received(self, data: bytes) -> None:
+        if self.deaf:
+            return None
         visit = self._visit
         visit.silent_since = time.monotonic()
         if self._counts:

@@ -53,6 +53,7 @@ MAX_CALLS, MAX_CALLS_EACH = 1024, 512
 #: may take.
 MAX_UNFINISHED, UNFINISHED_EACH, UNFINISHED_S = 4096, 32, 10.0
 _TELL_S = 1.0  #: seconds between two words about the connections
+_LAST_S = 0.5  #: seconds at an end for refusals to be written, and for connections to be closed
 _SHOWN = frozenset({"authorization", USER_KEY, ACCESS_KEY, "traceparent"})
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
@@ -91,6 +92,8 @@ class Gate:
         self._listening: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._health: GateHealth | None = None
+        self._answering: set[asyncio.Task[Any]] = set()
+        self._stopping: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._handlers = handlers()
 
@@ -123,16 +126,40 @@ class Gate:
         await self._ended.wait()
 
     async def stop(self, grace: float) -> None:
-        """Accept no more; calls under way have so many seconds."""
+        """Accept no more; calls under way have so many seconds.
+
+        Whoever is not answered by then, and whoever calls meanwhile, is told UNAVAILABLE: a call
+        that gRPC's own end meets would be told CANCELLED (1.85), as if its caller had given up.
+        So gRPC ends when nobody can reach it any more.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, grace: float) -> None:
         self._forwarder.refuse()
         if self._telling is not None:
             self._telling.cancel()
         if self._health is not None:
             await self._health.end()
-        await self._server.stop(grace)
+        for part in self._unfinished:
+            part.leave()
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=grace)
+        self._give_up()
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=_LAST_S)
+        await self._forwarder.hang_up(_LAST_S)
+        await self._server.stop(0)
         self._forwarder.stop()
         self._link.close()
         self._ended.set()
+
+    def _give_up(self) -> None:
+        """Nobody is answered any more."""
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(_gone())
 
     # -- the server ----------------------------------------------------------------------------
 
@@ -149,12 +176,8 @@ class Gate:
                 future.set_result(word.reply)
             else:
                 future.set_exception(error_from_json(word.error))
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(Unavailable("the server has gone", would_work="try again"))
-        if ending is not None:
-            await ending
-        self._ended.set()  # the server has gone, or we have
+        self._give_up()
+        await self.stop(0)  # the server has gone, or we have
 
     async def _ask(self, method: str, request: bytes, shown: ShownService) -> bytes:
         number = next(self._numbers)
@@ -165,7 +188,7 @@ class Gate:
             reply: bytes = await future
             return reply
         except OSError:
-            raise Unavailable("the server has gone", would_work="try again") from None
+            raise _gone() from None
         finally:
             if self._asked.pop(number, None) is not None:
                 self._link.say(Cancel(number))
@@ -223,8 +246,13 @@ class Gate:
     ) -> bytes:
         name = str(context.peer()).removeprefix("unix-abstract:")
         peer, who = self._forwarder.peer(name)
-        call = _Call()
+        call, task = _Call(), asyncio.current_task()
+        assert task is not None
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
         try:
+            if self._stopping is not None:
+                raise _gone()
             data = await self._whole(messages, name)
             self._forwarder.earned(name, len(data))
             self._calls.enter(call, who)
@@ -257,6 +285,8 @@ class Gate:
         except asyncio.CancelledError:
             if not part.sent_away:
                 raise
+            if self._stopping is not None:
+                raise _gone() from None
             raise Full(UNFINISHED_EACH, "unfinished requests") from None
         finally:
             self._unfinished.gone(part)
@@ -270,6 +300,10 @@ class Gate:
         common = [name.decode() for name in proven.get("x509_common_name", ())]
         found = user_of(names, common[0] if common else "")
         return ShownService(metadata=said, peer=peer, certificate=found)
+
+
+def _gone() -> Unavailable:
+    return Unavailable("the server has ended", would_work="try again")
 
 
 class _Call:
