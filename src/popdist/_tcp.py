@@ -23,18 +23,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 from zlib import crc32
 
+from popdist._arrivals import GREET_WITHIN, STRANGERS, Arrivals
 from popdist._errors import BackendError
 
-#: Seconds until all instances must have met, and that one greeting may take.
+#: Seconds until all instances must have met.
 MEET_WITHIN = 300.0
-_GREET_WITHIN = 5.0
+#: Seconds until a link stands. Strangers may fill an instance's queue while it computes.
+LINK_WITHIN = 60.0
 _MAC = 32
 _NONCE = 16
 _HEAD = 12  # group (4 bytes), length (8 bytes)
 _MOST = 1 << 24  # bytes of a list of all instances
 
-#: Connections that may wait to be taken or sent away.
-_STRANGERS = 128
 #: Where an instance listens: address, port, and the number that links to it must answer for.
 Place: TypeAlias = tuple[str, int, str]
 
@@ -125,6 +125,7 @@ class _Net:
         self.rank = rank
         self._places, self._listener, self._secret = places, listener, secret
         self._links: dict[int, socket.socket] = {}
+        self._arrivals = Arrivals(listener, lambda _: 4 + _MAC, expected=len(places))
 
     def swap(self, group: int, outs: dict[int, memoryview], intos: dict[int, memoryview]) -> None:
         """Send and receive at the same time: one message to each, one from each."""
@@ -138,24 +139,28 @@ class _Net:
             if peer < self.rank and peer not in self._links:
                 self._links[peer] = self._connect(peer)
         while sending or receiving:
-            poll = select.poll()
+            poll, patience = select.poll(), None
+            numbers: dict[int, int] = {}
+            came: set[int] = set()
             if any(peer not in self._links for peer in (*sending, *receiving)):
-                poll.register(self._listener, select.POLLIN)
-            numbers = {}
+                self._arrivals.register(poll)
+                patience = self._arrivals.patience()
             for peer, link in self._links.items():
                 wanted = select.POLLOUT * (peer in sending) | select.POLLIN * (peer in receiving)
                 if wanted:
                     numbers[link.fileno()] = peer
                     poll.register(link, wanted)
-            for number, event in poll.poll():
-                if number == self._listener.fileno():
-                    self._accept()
+            for number, event in poll.poll(patience):
+                if number not in numbers:
+                    came.add(number)
                     continue
                 peer = numbers[number]
                 if peer in sending and event & (select.POLLOUT | select.POLLERR):
                     self._send(peer, sending)
                 if peer in receiving and event & (select.POLLIN | select.POLLERR | select.POLLHUP):
                     self._receive(peer, receiving, heads[peer], group, len(intos[peer]))
+            if came or patience is not None:
+                self._take_links(came)
 
     def _send(self, peer: int, sending: dict[int, list[memoryview]]) -> None:
         parts = sending[peer]
@@ -205,28 +210,27 @@ class _Net:
     def _connect(self, peer: int) -> socket.socket:
         host, port, number = self._places[peer]
         with self._alive(peer):
-            link = socket.create_connection((host, port), _GREET_WITHIN)
+            link = socket.create_connection((host, port), LINK_WITHIN)
             name = self.rank.to_bytes(4, "big")
             link.sendall(name + _answer(self._secret, b"link", bytes.fromhex(number), name))
         return _ready(link)
 
-    def _accept(self) -> None:
-        """A link from a higher instance; whoever cannot answer for it is sent away."""
-        link, _ = self._listener.accept()
-        with contextlib.suppress(OSError):
-            link.settimeout(_GREET_WITHIN)
-            name, answer = _take(link, 4), _take(link, _MAC)
+    def _take_links(self, numbers: set[int]) -> None:
+        """Links from higher instances; whoever cannot answer for one is sent away."""
+        number = bytes.fromhex(self._places[self.rank][2])
+        for link, _, said in self._arrivals.hear(numbers):
+            name, answer = said[:4], said[4:]
             peer = int.from_bytes(name, "big")
-            number = bytes.fromhex(self._places[self.rank][2])
             if hmac.compare_digest(answer, _answer(self._secret, b"link", number, name)) and (
                 self.rank < peer < len(self._places) and peer not in self._links
             ):
                 self._links[peer] = _ready(link)
-                return
-        link.close()
+            else:
+                link.close()
 
     def close(self) -> None:
         """Hang up."""
+        self._arrivals.close()
         for link in (*self._links.values(), self._listener):
             link.close()
 
@@ -271,7 +275,7 @@ def _invite(size: int, address: str, port: int, secret: bytes, number: str, unti
 
 def _listen(address: str, port: int, kind: int, size: int) -> socket.socket:
     # Room for strangers too: a full queue would keep the other instances out.
-    return socket.create_server((address, port), family=kind, backlog=max(size, _STRANGERS))
+    return socket.create_server((address, port), family=kind, backlog=max(size, STRANGERS))
 
 
 def _guests(
@@ -279,37 +283,48 @@ def _guests(
 ) -> dict[int, tuple[Place, socket.socket]]:
     """All others, by rank, once all have come. Raises BackendError."""
     guests: dict[int, tuple[Place, socket.socket]] = {}
-    while len(guests) < size - 1:
-        door.settimeout(max(until - time.monotonic(), 0.001))
-        try:
-            guest, _ = door.accept()
-        except TimeoutError:
-            for _, guest in guests.values():
-                guest.close()
-            missing = sorted(set(range(1, size)) - set(guests))
-            raise BackendError(f"these instances never came: {missing}") from None
-        said = _greet(guest, secret)
-        if said is None or said["size"] != size or said["rank"] in (0, *guests):
-            guest.close()
-        else:
-            guests[said["rank"]] = ((said["host"], said["port"], said["number"]), guest)
+    arrivals = Arrivals(door, _greeting, lambda: os.urandom(_NONCE), expected=size)
+    with contextlib.closing(arrivals):
+        while len(guests) < size - 1:
+            left = until - time.monotonic()
+            if left <= 0:
+                for _, guest in guests.values():
+                    guest.close()
+                missing = sorted(set(range(1, size)) - set(guests))
+                raise BackendError(f"these instances never came: {missing}")
+            poll = select.poll()
+            arrivals.register(poll)
+            patience = arrivals.patience()
+            waited = left * 1000 if patience is None else min(left * 1000, patience)
+            came = {number for number, _ in poll.poll(waited)}
+            for guest, fresh, text in arrivals.hear(came):
+                said = _greeted(fresh, text, secret, size)
+                if said is None or said[0] in guests:
+                    guest.close()
+                else:
+                    guest.settimeout(max(until - time.monotonic(), GREET_WITHIN))
+                    guests[said[0]] = (said[1], guest)
     return guests
 
 
-def _greet(guest: socket.socket, secret: bytes) -> dict[str, Any] | None:
-    """What an instance says of itself, if it knows the secret."""
-    try:
-        guest.settimeout(_GREET_WITHIN)
-        fresh = os.urandom(_NONCE)
-        guest.sendall(fresh)
-        answer = _take(guest, _MAC)
-        text = _take(guest, int.from_bytes(_take(guest, 2), "big"))
-        if not hmac.compare_digest(answer, _answer(secret, b"here", fresh, text)):
-            return None
-        said: dict[str, Any] = json.loads(text)
-    except (OSError, ValueError):
+def _greeting(said: bytes) -> int:
+    """Bytes of a greeting: an answer to a number, a length, and so many bytes of JSON."""
+    head = _MAC + 2
+    return head if len(said) < head else head + int.from_bytes(said[_MAC:head], "big")
+
+
+def _greeted(fresh: bytes, greeting: bytes, secret: bytes, size: int) -> tuple[int, Place] | None:
+    """Which instance this is, and where it listens, if it knows the secret."""
+    answer, text = greeting[:_MAC], greeting[_MAC + 2 :]
+    if not hmac.compare_digest(answer, _answer(secret, b"here", fresh, text)):
         return None
-    return said
+    try:
+        said = json.loads(text)
+        place = (str(said["host"]), int(said["port"]), bytes.fromhex(said["number"]).hex())
+        rank = int(said["rank"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (rank, place) if said["size"] == size and 0 < rank < size else None
 
 
 def _come(
@@ -317,20 +332,20 @@ def _come(
 ) -> _Net:
     while True:
         try:
-            door = socket.create_connection((address, port), _GREET_WITHIN)
+            door = socket.create_connection((address, port), GREET_WITHIN)
             break
         except OSError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.02)
     with door, contextlib.ExitStack() as closing:
+        door.settimeout(max(until - time.monotonic(), 0.001))
         host = door.getsockname()[0]
         listener = closing.enter_context(_listen(host, 0, door.family, size))
         said = {"rank": rank, "size": size, "host": host, "number": number}
         text = json.dumps({**said, "port": listener.getsockname()[1]}).encode()
         answer = _answer(secret, b"here", _take(door, _NONCE), text)
         door.sendall(answer + len(text).to_bytes(2, "big") + text)
-        door.settimeout(max(until - time.monotonic(), 0.001))
         answer = _take(door, _MAC)
         whole = _take(door, min(int.from_bytes(_take(door, 8), "big"), _MOST))
         if not hmac.compare_digest(answer, _answer(secret, b"list", bytes.fromhex(number), whole)):
