@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from podwright.hosts._run_cgroup import enter_group, make_group, remove_group
 
 # linux/sched.h, linux/mount.h, linux/prctl.h
-_NEWNS, _NEWUSER, _NEWPID = 0x00020000, 0x10000000, 0x20000000
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _NOSUID, _NODEV, _NOEXEC, _REC, _SLAVE = 2, 4, 8, 16384, 1 << 19
 _PR_SET_NAME = 15
 #: Folders that are on most hosts, and are looked into by hardly any program: POSIX message queues
@@ -122,6 +122,21 @@ def mount_private(name: str) -> str:
             os.mkdir(path, 0o700)
             return path
     return ""
+
+
+def hide_shared_memory() -> None:
+    """From here on /dev/shm and what System V and POSIX IPC make are this namespace's alone: empty,
+    and gone with its last process.
+
+    For the same process as `mount_private`. Raises OSError where it cannot be.
+    """
+    if os.getpid() != 1:
+        raise OSError(errno.ENOTSUP, "there is no PID namespace")
+    libc = _libc()
+    if libc.unshare(_NEWIPC):
+        raise _error(libc, "unshare")
+    if libc.mount(b"podwright", b"/dev/shm", b"tmpfs", _NOSUID | _NODEV, b"mode=1777"):
+        raise _error(libc, "mount /dev/shm")
 
 
 def outside(root: int, inside: int) -> int:

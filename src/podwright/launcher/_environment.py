@@ -17,6 +17,8 @@ SERVER_TIMEOUT = 120.0
 TIMEOUT_VARIABLE = "IPUOF_VIPU_API_TIMEOUT"
 TARGET_VARIABLE = "POPLAR_TARGET_OPTIONS"
 SIMULATED_VARIABLE = "PODWRIGHT_SIMULATED"
+#: Whose shared memory the instances use: the host's, or that of their launch alone.
+IPC_VARIABLE, IPC_HOST, IPC_PRIVATE = "PODWRIGHT_IPC", "host", "private"
 #: Unset for all instances: it would lead the IPUoF library past the server (PopRun guide, 2.4.3).
 #: The others are of the launch that poprun itself is an instance of, if it is one.
 UNSET = (
@@ -50,6 +52,17 @@ def common_environment(
         "WORLD_SIZE": str(instances),
         "LOCAL_WORLD_SIZE": str(instances),
     }
+
+
+def whose_ipc(told: str | None, environ: Mapping[str, str]) -> str:
+    """IPC_HOST, IPC_PRIVATE, or nothing where neither was said. Raises InvalidRequest."""
+    said = environ.get(IPC_VARIABLE, "") if told is None else told
+    if said not in ("", IPC_HOST, IPC_PRIVATE):
+        raise InvalidRequest(
+            f"{IPC_VARIABLE}={said!r} is not {IPC_HOST} or {IPC_PRIVATE}",
+            would_work=f"Use --ipc={IPC_PRIVATE}, or unset it",
+        )
+    return said
 
 
 def instance_environment(index: int, local_index: int, replicas: int) -> dict[str, str]:

@@ -23,6 +23,7 @@ be. poprun says START, SIGNAL, END, RELEASE; it says STARTED, GONE, QUIET, ENDED
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import select
@@ -38,6 +39,7 @@ from podwright.hosts import (
     fork_held,
     group_is_empty,
     has_children,
+    hide_shared_memory,
     in_group,
     kill_all,
     kill_group,
@@ -48,6 +50,7 @@ from podwright.hosts import (
     remove_group,
 )
 from podwright.launcher._channel import Channel
+from podwright.launcher._environment import IPC_PRIVATE, IPC_VARIABLE
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._join_cgroup import enter_partition
 
@@ -229,8 +232,9 @@ def fork_guardian(
             os.close(handle)
         os.setsid()
         name_process("podwright-guard")
-        channel.send(PLACED, mount_private(folder.name))
-        return _Guardian(channel, folder, output, spawn, leash).run()
+        inside = mount_private(folder.name)
+        channel.send(PLACED, inside)
+        return _Guardian(channel, folder, output, spawn, leash, private=bool(inside)).run()
 
     inner = fork_held(run, wanted=held, group=folder.name)
     if inner.group:
@@ -267,7 +271,11 @@ class _Guardian:
         spawn: Spawn,
         leash: int,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        private: bool = False,
     ) -> None:
+        """private: the run's folder is not in /dev/shm."""
+        self.private = private
         self.clock = clock
         self.channel = channel
         self.leash = leash
@@ -277,7 +285,7 @@ class _Guardian:
         self.engine, self.group = 0, ""
         self.children: dict[int, int] = {}
         self.daemons: set[int] = set()
-        self.quiet = self.ended = False
+        self.quiet = self.ended = self.apart = False
         self.ending: Ending | None = None
 
     def run(self) -> int:
@@ -363,7 +371,7 @@ class _Guardian:
         environ: Mapping[str, str],
     ) -> None:
         """Start commands: what each is, its words, and its variables beside those of all."""
-        refused = "" if self.children else enter_partition(environ)
+        refused = "" if self.children else self._apart(environ) or enter_partition(environ)
         if refused:
             for what, _, _ in commands:
                 self.channel.send(GONE, what, None, refused)
@@ -380,6 +388,20 @@ class _Guardian:
             if what == ENGINE:
                 self.engine = pid
                 self.channel.send(STARTED, pid)
+
+    def _apart(self, environ: Mapping[str, str]) -> str:
+        """Shared memory of the launch's own where that is wanted; or why there is none."""
+        if environ.get(IPC_VARIABLE) != IPC_PRIVATE or self.apart:
+            return ""
+        try:
+            if not self.private and os.getpid() == 1:
+                raise OSError(errno.ENOTSUP, "no folder in memory can be mounted")
+            hide_shared_memory()
+        except OSError as error:
+            why = error.strerror or str(error)
+            return f"--ipc=private cannot be had on this host: {why}"
+        self.apart = True
+        return ""
 
     def _end(self, patience: float, grace: float, held: bool) -> None:
         if self.ending:

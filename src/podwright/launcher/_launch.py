@@ -14,6 +14,7 @@ from podwright.launcher._attempt import Attempt
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launcher._engine import Command, Engine, Local, Mpirun
 from podwright.launcher._environment import (
+    IPC_VARIABLE,
     check_hosts,
     partition_environment,
     visible_gpus,
@@ -68,6 +69,8 @@ def launch(
     exchange: what instances are given, and give back, beside arguments and output.
     """
     output = output or Output(verbosity=plan.verbosity, environ=environ)
+    if plan.ipc:
+        environ = {**environ, IPC_VARIABLE: plan.ipc}
     for note in plan.notes:
         output.warn(note)
     try:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from podwright import plugins
 from podwright.errors import InvalidRequest
+from podwright.launcher._environment import IPC_HOST, IPC_PRIVATE
 from podwright.launcher._offline import TARGETS
 from podwright.launcher._placement import STRATEGIES
 
@@ -252,6 +253,14 @@ OPTIONS: tuple[Option, ...] = (
         meaning=f"a time in seconds, from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
     ),
     _yes_no("--pid-namespace", _LAUNCH, "of their own for a host's instances, if it may be (yes)"),
+    Option(
+        "--ipc",
+        _LAUNCH,
+        "shared memory of the host's, or of the launch's own: it goes with it (host)",
+        value="host|private",
+        read=_one_of(IPC_HOST, IPC_PRIVATE),
+        meaning=_choice((IPC_HOST, IPC_PRIVATE)),
+    ),
     Option(
         "--dry-run",
         _LAUNCH,

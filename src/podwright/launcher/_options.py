@@ -49,6 +49,7 @@ class Options(NamedTuple):
     max_restarts: int = 0
     fence_after: float | None = None
     pid_namespace: bool = True
+    ipc: str | None = None
     host: str | None = None
     hostfile: str | None = None
     host_subnet: str | None = None

@@ -21,6 +21,7 @@ from podwright.launcher._environment import (
     common_environment,
     instance_environment,
     local_index_environment,
+    whose_ipc,
 )
 from podwright.launcher._gpus import visibility
 from podwright.launcher._host_selection import choose_hosts
@@ -104,6 +105,7 @@ class Plan(NamedTuple):
     grace: float = GRACE
     max_restarts: int = 0
     pid_namespace: bool = True
+    ipc: str = ""
     notes: tuple[str, ...] = ()
     launcher: str = "mpirun"
     by_slurm: bool = False
@@ -294,6 +296,7 @@ def make_plan(
         grace=_grace(options, environ),
         max_restarts=options.max_restarts,
         pid_namespace=options.pid_namespace,
+        ipc=whose_ipc(options.ipc, environ),
         notes=tuple(notes),
         launcher="mpirun" if options.launcher == "auto" else options.launcher,
         by_slurm=where.by_slurm,
