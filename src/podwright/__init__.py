@@ -25,12 +25,17 @@ if TYPE_CHECKING:
     from podwright import slurm as slurm
     from podwright.api import Job, Partition, Pod, connect, launch, partition, run, run_async
     from podwright.errors import PodwrightError
+    from podwright.wire import GatewayRouting, PartitionSpec, Routing, SyncType
 
 __all__ = [
+    "GatewayRouting",
     "Job",
     "Partition",
+    "PartitionSpec",
     "Pod",
     "PodwrightError",
+    "Routing",
+    "SyncType",
     "__version__",
     "connect",
     "errors",
@@ -40,6 +45,7 @@ __all__ = [
     "run_async",
     "slurm",
 ]
+_OF_WIRE = ("GatewayRouting", "PartitionSpec", "Routing", "SyncType")
 _OF_API = ("Job", "Partition", "Pod", "connect", "launch", "partition", "run", "run_async")
 
 
@@ -48,6 +54,8 @@ def __getattr__(name: str) -> object:
 
     if name in _OF_API:
         return getattr(importlib.import_module("podwright.api"), name)
+    if name in _OF_WIRE:
+        return getattr(importlib.import_module("podwright.wire"), name)
     if name in ("errors", "slurm"):
         return importlib.import_module(f"podwright.{name}")
     if name == "PodwrightError":

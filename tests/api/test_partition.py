@@ -14,7 +14,15 @@ from collections.abc import Callable
 import pytest
 
 import podwright
-from podwright.errors import Fenced, Held, InvalidRequest, NoCapacity, NotFound
+from podwright.errors import (
+    AlreadyExists,
+    Fenced,
+    Held,
+    InvalidRequest,
+    NoCapacity,
+    NotFound,
+    PodwrightError,
+)
 from tests.whole.conftest import Pod as Server
 
 #: A program that holds a partition and says so, then does what it was told.
@@ -166,6 +174,65 @@ def test_multiprocessing_is_not_in_the_way(server: Server) -> None:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             assert pool.map(abs, [-1]) == [1]
         assert partition.held
+
+
+def test_a_partition_that_nobody_holds_stays(server: Server) -> None:
+    """As `vipu create`; and what `vipu` shows of it, each in words of its own."""
+    with podwright.connect() as pod:
+        since = max((event.number for event in pod.events()), default=0)
+        made = pod.create(podwright.PartitionSpec(name="stays", size=16), duration=600.0)
+        assert (made.ready_state.value, made.leases) == ("ACTIVE", [])
+        with pytest.raises(AlreadyExists):
+            pod.create(podwright.PartitionSpec(name="stays", size=2))
+        (told,) = [event for event in pod.events(since=since) if event.outcome == "OK"]
+        assert (told.what, told.about) == ("CreatePartition", "stays")
+        assert "stays" in pod.explain("stays").asked
+        assert not pod.explain(podwright.PartitionSpec(name="", size=4)).starts_now
+        assert pod.quotas() == []
+        with pytest.raises(NotFound, match="there is no lease 'l9'"):
+            pod.end_lease("l9")
+        pod.remove("stays")
+        with pod.partition(4) as held:
+            (lease,) = pod.leases()
+            assert pod.end_lease(lease.id, force=True).partition == held.name
+            assert pod.leases() == []
+            with pytest.raises((NotFound, Fenced)):
+                held.close()
+
+
+def test_who_waits_is_told_and_keeps_nobody_else_waiting(server: Server) -> None:
+    """Over a connection of its own: this one removes what is in the way, and takes one out."""
+    heard: list[str] = []
+    made: list[object] = []
+    with podwright.connect() as pod:
+        first = pod.create(podwright.PartitionSpec(name="first", size=16))
+        wanted = podwright.PartitionSpec(name="second", size=2)
+
+        def wait() -> None:
+            try:
+                made.append(pod.create(wanted, wait=True, progress=heard.append))
+            except PodwrightError as error:
+                made.append(error)
+
+        since = max(event.number for event in pod.events())
+        events = pod.events(since=since, follow=True)
+        for ended in (False, True):
+            thread = threading.Thread(target=wait)
+            thread.start()
+            _until(lambda: len(pod.waiters()) == 1)
+            (waiter,) = pod.waiters()
+            if ended:
+                pod.remove(first.name)
+                assert next(e for e in events if e.what == "RemovePartition").about == "first"
+            else:
+                pod.leave(waiter.id)
+            thread.join(120)
+            assert heard[-1].startswith(("place 1 in the waiting line", "it is our turn"))
+        events.close()
+        gone, second = made
+        assert isinstance(gone, NotFound)
+        assert getattr(second, "name", gone) == "second"
+        pod.remove("second")
 
 
 def test_what_vipu_does_with_partitions(server: Server) -> None:

@@ -83,8 +83,8 @@ def test_wait_until_it_is_there(vipu: Told) -> None:
     assert vipu(line, waits(2), waits(2), waits(1, 90.0), DONE) == 0
     assert vipu.out == "create partition (p1): success.\n"
     assert vipu.err.splitlines() == [
-        "w1: place 2 in the waiting line, for p0 to end.",
-        "w1: place 1 in the waiting line, for p0 to end; about 90 s more.",
+        "place 2 in the waiting line (w1), for p0 to end.",
+        "place 1 in the waiting line (w1), for p0 to end; about 90 s more.",
     ]
     wanted = CreateRequest(spec=PartitionSpec(name="p1", size=4), duration=60.0)
     assert vipu.calls[0] == ("Wait", WaitRequest(create=wanted, priority=-2))

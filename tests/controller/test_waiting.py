@@ -200,6 +200,19 @@ async def test_leaving_frees_what_was_kept(world: World, queue: Queue) -> None:
     complete(caught.value)
 
 
+async def test_who_is_taken_out_hears_of_it_at_once(world: World, queue: Queue) -> None:
+    """By somebody else, while a question is being answered."""
+    await world.create("all", 16)
+    await queue.join("p1", 4)
+    asked = world.controller.wait(ROOT, WaitRequest(id=queue.ids["p1"], timeout=20))
+    asking = asyncio.create_task(asyncio.wait_for(asked, 1))
+    await asyncio.sleep(0)
+    await queue.leave("p1")
+    with pytest.raises(NotFound) as caught:
+        await asking
+    complete(caught.value)
+
+
 async def test_who_stops_asking_has_left(world: World, queue: Queue) -> None:
     await world.create("a", 16)
     await queue.join("p1", 16)

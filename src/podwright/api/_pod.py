@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from _thread import allocate_lock  # threading would cost each command two milliseconds
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from podwright.api._server_variables import open_client, server_variables, with_variables
+from podwright.api._server_variables import server_variables, with_variables
 from podwright.client import TIMEOUT, Client, FoundServer, ServerOptions, find_server
+from podwright.errors import NotFound
 from podwright.wire import (
     AcquireReply,
     AcquireRequest,
+    CreateRequest,
+    EventsRequest,
     PartitionSpec,
     SyncType,
     WaitRequest,
@@ -27,15 +30,14 @@ if TYPE_CHECKING:
         AllocationInfo,
         ClusterInfo,
         DeviceInfo,
+        EventInfo,
         Explanation,
         LeaseInfo,
         PartitionInfo,
+        QuotaInfo,
         ServerInfo,
         WaiterInfo,
     )
-
-#: Seconds that one question for a place in line may take: Ctrl-C is heard in between.
-_QUESTION = 2.0
 
 
 def connect(
@@ -171,34 +173,72 @@ class Pod:
         with self.client() as client:
             if not wait:
                 return client.acquire(request)
-            reply = client.wait(WaitRequest(acquire=request))
-            told = ""
-            try:
-                while reply.lease is None or reply.partition is None:
-                    line = _standing(reply.waiter)
-                    if progress and line != told:
-                        progress(line)
-                    told = line
-                    reply = client.wait(WaitRequest(id=reply.waiter.id, timeout=_QUESTION))
-            except BaseException:
-                client.leave(reply.waiter.id)
-                raise
-        return AcquireReply(lease=reply.lease, partition=reply.partition, created=reply.created)
+            from podwright.client import acquire_in_line
+
+            return acquire_in_line(client, request, progress or _unheard)
+
+    def create(
+        self,
+        spec: PartitionSpec,
+        *,
+        wait: bool = False,
+        priority: int = 0,
+        duration: float = 0.0,
+        progress: Callable[[str], None] | None = None,
+    ) -> PartitionInfo:
+        """Create a partition that nobody holds; it stays until `remove`. How it stands then.
+
+        It is ACTIVE, or in ERROR, and `errors` says why. wait, duration, progress: as `partition`
+        has them. priority: in the line; the higher goes first, above 0 for administrators alone.
+
+        Raises `AlreadyExists`, `NoCapacity`, and `InvalidRequest` for what can never be.
+        """
+        if not wait:
+            with self._lock:
+                return self._client.create_partition(spec, duration=duration)
+        from podwright.client import wait_in_line
+
+        wanted = WaitRequest(create=CreateRequest(spec=spec, duration=duration), priority=priority)
+        with self.client() as client:
+            made = wait_in_line(client, wanted, progress or _unheard).partition
+        assert made is not None
+        return made
 
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A connection of one's own for several calls; `client.call` is the whole protocol."""
-        client = open_client(self.environment())
-        try:
+        with self._client.another() as client:
             yield client
-        finally:
-            client.close()
 
-    def explain(self, size: int, *, gcds: int = 0) -> Explanation:
-        """Why a partition of that size cannot be had now, and what could. Changes nothing."""
+    def explain(
+        self, what: int | str | PartitionSpec, *, gcds: int = 0, duration: float = 0.0
+    ) -> Explanation:
+        """Why a partition cannot be had now, and what could; or how something stands.
+
+        what: a size, with gcds; a whole request; or the name of a partition, a lease or a waiter.
+        duration: seconds for which it would be needed. Changes nothing.
+        """
+        if isinstance(what, int):
+            what = PartitionSpec(name="", size=what, num_gcds=gcds)
         with self._lock:
-            spec = PartitionSpec(name="", size=size, num_gcds=gcds)
-            return self._client.explain(spec=spec)
+            if isinstance(what, str):
+                return self._client.explain(what)
+            return self._client.explain(spec=what, duration=duration)
+
+    def events(self, *, since: int = 0, follow: bool = False) -> Generator[EventInfo, None, None]:
+        """Who did what, when, from where, and how it ended: oldest first.
+
+        since: only events after that number. follow: go on with what happens, without end.
+        """
+        from podwright.client import QUESTION
+
+        with self.client() as client:
+            more = True
+            while follow or more:
+                request = EventsRequest(since=since, timeout=QUESTION if follow else 0.0)
+                found = client.list_events(request)
+                yield from found.events
+                more, since = bool(found.events) and found.last > since, found.last
 
     def partitions(self, *, cluster: str = "", allocation: str = "") -> list[PartitionInfo]:
         """The partitions that we may see, by name; of one cluster or allocation alone."""
@@ -225,10 +265,39 @@ class Pod:
         with self._lock:
             return self._client.list_leases()
 
+    def end_lease(self, lease: str, *, force: bool = False) -> LeaseInfo:
+        """End a lease; as it was, or as it stands where its devices are not free yet (FENCING).
+
+        force: as an administrator who knows that nothing of it runs: wait for nobody.
+        Raises `NotFound`.
+        """
+        with self._lock:
+            found = self._lease(lease)
+            self._client.release(found.id, found.epoch, confirmed=False, force=force)
+            return next((one for one in self._client.list_leases() if one.id == lease), found)
+
+    def _lease(self, name: str) -> LeaseInfo:
+        leases = self._client.list_leases()
+        if found := next((one for one in leases if one.id == name), None):
+            return found
+        there_are = f"there are: {', '.join(one.id for one in leases)}"
+        would_work = there_are if leases else "there is no lease at all"
+        raise NotFound(f"there is no lease {name!r}", would_work=would_work)
+
     def waiters(self) -> list[WaiterInfo]:
         """The server's waiting line, the first one first."""
         with self._lock:
             return self._client.list_waiters()
+
+    def leave(self, waiter: str) -> None:
+        """Take a waiter out of the line, by its id. Raises `NotFound`."""
+        with self._lock:
+            self._client.leave(waiter)
+
+    def quotas(self, *, allocation: str = "") -> list[QuotaInfo]:
+        """The quotas that we may see; of one allocation alone."""
+        with self._lock:
+            return self._client.list_quotas(allocation=allocation)
 
     def get(self, name: str) -> PartitionInfo:
         """A partition as it stands now. Raises `NotFound`."""
@@ -274,8 +343,5 @@ class Pod:
         return f"<podwright.Pod at {self.address}{simulated}>"
 
 
-def _standing(info: WaiterInfo) -> str:
-    if info.state != "WAITING":
-        return "it is our turn: the partition is being made"
-    text = f"place {info.place} in the waiting line, for {info.needs}"
-    return f"{text}; about {info.estimate:.0f} s more" if info.estimate else text
+def _unheard(line: str) -> None:
+    """Nobody wants to know how it goes."""

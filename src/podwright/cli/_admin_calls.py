@@ -11,8 +11,6 @@ from podwright.client import Client
 from podwright.errors import NotFound
 from podwright.wire import (
     AgentInfo,
-    AllocationInfo,
-    ClusterInfo,
     ListRequest,
     UserInfo,
     UserList,
@@ -20,7 +18,7 @@ from podwright.wire import (
 )
 
 _V = TypeVar("_V", bound=Value)
-_N = TypeVar("_N", AgentInfo, ClusterInfo, AllocationInfo, UserInfo)
+_N = TypeVar("_N", AgentInfo, UserInfo)
 
 
 def call(client: Client, method: str, request: Value, reply: type[_V]) -> _V:

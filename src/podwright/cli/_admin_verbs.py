@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
+from podwright.api import Pod
 from podwright.cli import _admin_care, _json
 from podwright.cli._admin_calls import call, names, one_of, show, success, users, wants_json
 from podwright.cli._admin_show import (
@@ -23,13 +24,8 @@ from podwright.cli._admin_users import (
     revoke_certificate,
 )
 from podwright.cli._arguments import complain
-from podwright.cli._vipu import list_quotas
-from podwright.cli._vipu_show import (
-    allocation_card,
-    allocation_table,
-    cluster_card,
-    cluster_table,
-)
+from podwright.cli._server import chosen
+from podwright.cli._vipu import ACTIONS as OF_VIPU
 from podwright.cli._waiting import waiting
 from podwright.client import Client, FoundServer
 from podwright.errors import WrongState
@@ -130,16 +126,6 @@ def _list_users(arguments: _Arguments, client: Client) -> int:
     return show(arguments, found, lambda: user_table(found))
 
 
-def _list_clusters(arguments: _Arguments, client: Client) -> int:
-    found = client.list_clusters()
-    return show(arguments, [_json.cluster(c) for c in found], lambda: cluster_table(found))
-
-
-def _list_allocations(arguments: _Arguments, client: Client) -> int:
-    found = client.list_allocations()
-    return show(arguments, [_json.allocation(a) for a in found], lambda: allocation_table(found))
-
-
 def _get_agent(arguments: _Arguments, client: Client) -> int:
     one = one_of("agent", _agents(client), arguments)
     return show(arguments, one, lambda: agent_card(one))
@@ -148,16 +134,6 @@ def _get_agent(arguments: _Arguments, client: Client) -> int:
 def _get_user(arguments: _Arguments, client: Client) -> int:
     one = one_of("user", users(client), arguments)
     return show(arguments, one, lambda: user_card(one))
-
-
-def _get_cluster(arguments: _Arguments, client: Client) -> int:
-    one = one_of("cluster", client.list_clusters(), arguments)
-    return show(arguments, _json.cluster(one), lambda: cluster_card(one))
-
-
-def _get_allocation(arguments: _Arguments, client: Client) -> int:
-    one = one_of("allocation", client.list_allocations(), arguments)
-    return show(arguments, _json.allocation(one), lambda: allocation_card(one))
 
 
 def _discover_agents(arguments: _Arguments, client: Client) -> int:
@@ -185,10 +161,12 @@ def perform(arguments: _Arguments, connect: _Connect) -> int:
     if arguments.verb == "create" and getattr(arguments, "agent", False):
         return agent_certificate(arguments)  # the server need not know that machine yet
     found = connect(arguments)
-    with found.client:
+    with Pod(found, chosen(arguments)) as pod:
         if arguments.server_version:
             print(f"version: {found.info.version}\nhost: {found.address}")
             return 0
+        if same := OF_VIPU.get(arguments.action):  # lists and cards of what users see as well
+            return same(arguments, pod)
         return _ACTIONS[arguments.action](arguments, found.client)
 
 
@@ -204,12 +182,8 @@ _ACTIONS: dict[str, _Action] = {
     "remove_allocation": _remove("RemoveAllocation", "allocation"),
     "remove_user": _remove("RemoveUser", "user"),
     "list_agents": _list_agents,
-    "list_clusters": _list_clusters,
-    "list_allocations": _list_allocations,
     "list_users": _list_users,
     "get_agent": _get_agent,
-    "get_cluster": _get_cluster,
-    "get_allocation": _get_allocation,
     "get_user": _get_user,
     "discover_agents": _discover_agents,
     "test_cluster": _test_cluster,
@@ -220,6 +194,5 @@ _ACTIONS: dict[str, _Action] = {
     "resume_machine": _admin_care.resume_machine,
     "set_quota": _admin_care.set_quota,
     "remove_quota": _admin_care.remove_quota,
-    "list_quotas": list_quotas,
     "backup_store": _admin_care.backup_store,
 }

@@ -24,7 +24,7 @@ from podwright.cli._vipu_show import (
     quota_table,
 )
 from podwright.cli._waiting import waiting
-from podwright.client import Client, FoundServer
+from podwright.client import FoundServer
 from podwright.errors import InvalidRequest, NotFound
 from podwright.wire import (
     GatewayRouting,
@@ -39,22 +39,25 @@ from podwright.wire import (
 _Arguments = argparse.Namespace
 _Connect = Callable[[_Arguments], FoundServer]
 _Action = Callable[[_Arguments, Pod], int]
-#: What the interface for programs does not offer: the line, events, what stays after its maker.
-_Protocol = Callable[[_Arguments, Client], int]
 
 
-def _create_partition(arguments: _Arguments, client: Client) -> int:
+def _create_partition(arguments: _Arguments, pod: Pod) -> int:
     spec, duration = partition_spec(arguments), arguments.duration
     if arguments.wait:
-        made = _vipu_queue.wait_for(client, spec, priority=arguments.priority, duration=duration)
+        priority = arguments.priority
+        made = pod.create(spec, wait=True, priority=priority, duration=duration, progress=_sentence)
     else:
         with waiting(f"create partition ({arguments.name})"):
-            made = client.create_partition(spec, duration=duration)
+            made = pod.create(spec, duration=duration)
     if made.ready_state is ReadyState.ACTIVE and not arguments.no_ipuof_files:
         from podwright.cli import _vipu_files  # tempfile, pathlib: most commands write none
 
         _vipu_files.write(made, system_wide=arguments.system_wide)
     return _outcome("create", made, arguments)
+
+
+def _sentence(line: str) -> None:
+    complain(f"{line}.")
 
 
 def _reset_partition(arguments: _Arguments, pod: Pod) -> int:
@@ -76,17 +79,12 @@ def _remove_partition(arguments: _Arguments, pod: Pod) -> int:
     return _success(f"remove partition ({arguments.name})", {"name": arguments.name}, arguments)
 
 
-def _remove_lease(arguments: _Arguments, client: Client) -> int:
-    leases = client.list_leases()
-    lease = next((lease for lease in leases if lease.id == arguments.name), None)
-    if lease is None:
-        raise _missing("lease", arguments.name, [lease.id for lease in leases])
-    client.release(lease.id, lease.epoch, confirmed=False, force=arguments.force)
-    left = next((one for one in client.list_leases() if one.id == lease.id), None)
-    if left is not None and left.state == "FENCING":
+def _remove_lease(arguments: _Arguments, pod: Pod) -> int:
+    lease = pod.end_lease(arguments.name, force=arguments.force)
+    if lease.state == "FENCING":
         complain(
             f"lease {lease.id} is over, and partition {lease.partition} is FENCING: nobody gets "
-            f"its devices before {' and '.join(left.waits_for)} did their part. "
+            f"its devices before {' and '.join(lease.waits_for)} did their part. "
             f"Look: vipu explain {lease.partition}"
         )
     return _success(f"remove lease ({lease.id})", lease, arguments)
@@ -131,9 +129,8 @@ def _list_leases(arguments: _Arguments, pod: Pod) -> int:
     return _show(arguments, found, lambda: lease_table(found))
 
 
-def list_quotas(arguments: _Arguments, client: Client) -> int:
-    """`list quotas`, of `vipu` and `vipu-admin`."""
-    found = client.list_quotas(allocation=arguments.allocation)
+def _list_quotas(arguments: _Arguments, pod: Pod) -> int:
+    found = pod.quotas(allocation=arguments.allocation)
     return _show(arguments, found, lambda: quota_table(found))
 
 
@@ -181,8 +178,8 @@ def _get_allocation(arguments: _Arguments, pod: Pod) -> int:
     return _show(arguments, _json.allocation(info), lambda: allocation_card(info))
 
 
-def _explain(arguments: _Arguments, client: Client) -> int:
-    return _vipu_queue.explain(arguments, client, partition_spec)
+def _explain(arguments: _Arguments, pod: Pod) -> int:
+    return _vipu_queue.explain(arguments, pod, partition_spec)
 
 
 def _missing(what: str, name: str, known: list[str]) -> NotFound:
@@ -301,12 +298,11 @@ def perform(arguments: _Arguments, connect: _Connect) -> int:
         partition_spec(arguments)  # what is wrong in itself needs no server
     found = connect(arguments)
     with Pod(found, chosen(arguments)) as pod:
-        if by_hand := _BY_PROTOCOL.get(arguments.action):
-            return by_hand(arguments, found.client)
-        return _BY_POD[arguments.action](arguments, pod)
+        return ACTIONS[arguments.action](arguments, pod)
 
 
-_BY_POD: dict[str, _Action] = {
+#: Of `vipu`; what administrators see alike, `vipu-admin` shows by these, too.
+ACTIONS: dict[str, _Action] = {
     "reset_partition": _reset_partition,
     "remove_partition": _remove_partition,
     "list_partitions": _list_partitions,
@@ -319,12 +315,10 @@ _BY_POD: dict[str, _Action] = {
     "get_partition": _get_partition,
     "get_cluster": _get_cluster,
     "get_allocation": _get_allocation,
-}
-_BY_PROTOCOL: dict[str, _Protocol] = {
     "create_partition": _create_partition,
     "remove_lease": _remove_lease,
     "remove_waiter": _vipu_queue.remove_waiter,
-    "list_quotas": list_quotas,
+    "list_quotas": _list_quotas,
     "explain": _explain,
     "events": _vipu_queue.events,
 }

@@ -1,4 +1,4 @@
-"""`vipu` and the waiting line: wait for a partition, see who waits, why, and what happened."""
+"""`vipu` and the waiting line: see who waits, why, and what happened."""
 
 from __future__ import annotations
 
@@ -8,78 +8,16 @@ from collections.abc import Callable
 
 from podwright.api import Pod
 from podwright.cli import _json
-from podwright.cli._arguments import complain
 from podwright.cli._tables import table
 from podwright.client import Client
-from podwright.errors import InvalidRequest, Unavailable
-from podwright.wire import (
-    CreateRequest,
-    EventInfo,
-    EventsRequest,
-    Explanation,
-    PartitionInfo,
-    PartitionSpec,
-    WaiterInfo,
-    WaitReply,
-    WaitRequest,
-)
-
-QUESTION = 20.0  #: seconds that one question may wait for its answer
-OUTAGE = 25  #: times that a server may fail to answer, a second apart, before we give up
-
-
-def wait_for(
-    client: Client,
-    spec: PartitionSpec,
-    *,
-    priority: int,
-    duration: float,
-) -> PartitionInfo:
-    """A partition, made when it can be. Ctrl-C leaves the line; a server may restart meanwhile."""
-    wanted = CreateRequest(spec=spec, duration=duration)
-    reply = client.wait(WaitRequest(create=wanted, priority=priority))
-    waiter = reply.waiter.id
-    shown = ""
-    try:
-        while reply.partition is None:
-            line = _standing(reply.waiter)
-            if line != shown:
-                complain(line)
-                shown = line
-            reply = _ask(client, WaitRequest(id=waiter, timeout=QUESTION))
-    except KeyboardInterrupt:
-        client.leave(waiter)
-        complain(f"{waiter} has left the waiting line.")
-        raise
-    return reply.partition
-
-
-def _ask(client: Client, request: WaitRequest) -> WaitReply:
-    for left in reversed(range(OUTAGE)):
-        try:
-            return client.wait(request)
-        except Unavailable:
-            if not left:
-                raise
-            time.sleep(1.0)
-    raise AssertionError("the last try returns or raises")
-
-
-def _standing(info: WaiterInfo) -> str:
-    if info.state != "WAITING":
-        return f"{info.id}: starting."
-    text = f"{info.id}: place {info.place} in the waiting line, for {info.needs}"
-    return f"{text}; about {_span(info.estimate)} more." if info.estimate else f"{text}."
-
-
-def _span(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+from podwright.errors import InvalidRequest
+from podwright.wire import EventInfo, Explanation, PartitionSpec, WaiterInfo
 
 
 def waiter_table(waiters: list[WaiterInfo]) -> str:
     """The waiting line for people. Our columns: V-IPU has no waiting line."""
+    from podwright.client import span
+
     return table(
         ("Place", "Waiter", "Owner", "Priority", "State", "For", "Kept", "Estimate"),
         (
@@ -91,7 +29,7 @@ def waiter_table(waiters: list[WaiterInfo]) -> str:
                 w.state,
                 w.asked,
                 w.reserved,
-                _span(w.estimate) if w.estimate else "",
+                span(w.estimate) if w.estimate else "",
             )
             for w in waiters
         ),
@@ -105,9 +43,9 @@ def list_waiters(arguments: argparse.Namespace, pod: Pod) -> int:
     return 0
 
 
-def remove_waiter(arguments: argparse.Namespace, client: Client) -> int:
+def remove_waiter(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu remove waiter ID`: leave the line."""
-    client.leave(arguments.name)
+    pod.leave(arguments.name)
     done = {"id": arguments.name}
     print(
         _json.text(done)
@@ -119,12 +57,13 @@ def remove_waiter(arguments: argparse.Namespace, client: Client) -> int:
 
 def explain(
     arguments: argparse.Namespace,
-    client: Client,
+    pod: Pod,
     to_spec: Callable[[argparse.Namespace], PartitionSpec],
 ) -> int:
     """`vipu explain`: of a request, or of something that has a name. Exit code 75: not now."""
     if arguments.job:
-        found = _of_job(arguments, client)
+        with pod.client() as client:
+            found = _of_job(arguments, client)
         print(_json.text(found) if _wants_json(arguments) else explanation(found))
         return 0 if found.starts_now else 75
     asked = arguments.what == "partition" and not arguments.name
@@ -134,9 +73,9 @@ def explain(
             would_work="vipu explain partition --size N, vipu explain NAME, or --job ID",
         )
     if asked:
-        found = client.explain(spec=to_spec(arguments), duration=arguments.duration)
+        found = pod.explain(to_spec(arguments), duration=arguments.duration)
     else:
-        found = client.explain(arguments.name or arguments.what)
+        found = pod.explain(arguments.name or arguments.what)
     print(_json.text(found) if _wants_json(arguments) else explanation(found))
     return 75 if asked and not found.starts_now else 0
 
@@ -187,18 +126,12 @@ def command(spec: PartitionSpec) -> str:
     return " ".join(words)
 
 
-def events(arguments: argparse.Namespace, client: Client) -> int:
+def events(arguments: argparse.Namespace, pod: Pod) -> int:
     """`vipu events`: what happened, oldest first; with --follow what happens, until Ctrl-C."""
-    since, follow, as_json = arguments.since, arguments.follow, _wants_json(arguments)
-    while True:
-        timeout = QUESTION if follow else 0.0
-        found = client.list_events(EventsRequest(since=since, timeout=timeout))
-        for event in found.events:
-            print(_json.line(event) if as_json else event_line(event), flush=follow)
-        more = bool(found.events) and found.last > since
-        since = found.last
-        if not follow and not more:
-            return 0
+    follow, as_json = arguments.follow, _wants_json(arguments)
+    for event in pod.events(since=arguments.since, follow=follow):
+        print(_json.line(event) if as_json else event_line(event), flush=follow)
+    return 0
 
 
 def event_line(event: EventInfo) -> str:

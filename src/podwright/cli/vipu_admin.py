@@ -77,7 +77,9 @@ def build_parser() -> Parser:
     getting = verb("get", "Show one agent, cluster, allocation or user.")
     removing = verb("remove", "Remove an agent, cluster, allocation or user.", "delete")
     for name in ("agent", "cluster", "allocation", "user"):
-        listing(name, f"list_{name}s", f"List {name}s.", named=False)
+        listed = listing(name, f"list_{name}s", f"List {name}s.", named=False)
+        if name == "allocation":
+            listed.add_argument("--cluster", default="", metavar="C", help="only those of this one")
         getting(name, f"get_{name}", f"Show one {name}.")
         gone = removing(name, f"remove_{name}", f"Remove one {name}, if nothing uses it.")
         if name == "cluster":

@@ -1,6 +1,7 @@
 """One typed client of the server: finds it, identifies itself, asks what it can do.
 
-GrpcTransport and VirmTransport import grpc (0.13 s), and so are loaded when they are asked for.
+GrpcTransport and VirmTransport import grpc (0.13 s), and so are loaded when they are asked for;
+what waits in line is, since few do.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
     from podwright.client._grpc_transport import GrpcTransport
+    from podwright.client._in_line import QUESTION, acquire_in_line, span, wait_in_line
     from podwright.client._port_forward import PortForwarder
     from podwright.client._virm_transport import VirmTransport
 
@@ -32,6 +34,7 @@ __all__ = [
     "HOST_VARIABLE",
     "PATIENCE",
     "PORT_VARIABLE",
+    "QUESTION",
     "TIMEOUT",
     "Address",
     "Client",
@@ -46,10 +49,13 @@ __all__ = [
     "Transport",
     "UnixTransport",
     "VirmTransport",
+    "acquire_in_line",
     "find_server",
     "parse_addresses",
     "server_for_proxy",
+    "span",
     "start_server",
+    "wait_in_line",
 ]
 
 
@@ -66,4 +72,8 @@ def __getattr__(name: str) -> Any:
         from podwright.client._port_forward import PortForwarder
 
         return PortForwarder
+    if name in ("QUESTION", "acquire_in_line", "span", "wait_in_line"):
+        from podwright.client import _in_line
+
+        return getattr(_in_line, name)
     raise AttributeError(name)

@@ -78,6 +78,10 @@ class Client:
         """The server's place, as messages name it."""
         return self.transport.where
 
+    def another(self) -> Client:
+        """A client of the same server with a connection of its own: for another thread, say."""
+        return Client(self.transport.another(), timeout=self.timeout)
+
     def close(self) -> None:
         """Let go of the connection."""
         self.transport.close()

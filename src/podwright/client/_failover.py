@@ -103,6 +103,10 @@ class FailoverTransport:
                     raise self._nobody(failures)
                 self._sleep(_PAUSE)
 
+    def another(self) -> FailoverTransport:
+        """To the same servers, over connections of its own."""
+        return FailoverTransport(self._openers, self._all, clock=self._clock, sleep=self._sleep)
+
     def close(self) -> None:
         """Let go of the connection; a later call opens a new one."""
         if self._current is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -102,6 +103,7 @@ class GrpcChannel:
         several: bool = False,
     ) -> None:
         self.where, self._host = str(address), address.host
+        self._again = partial(GrpcChannel, address, token, credentials, several=several)
         self._metadata: tuple[tuple[str, str], ...] = ()
         self._wish = "no" if token or credentials.key else credentials.munge
         self._munge: Vouches | None = None
@@ -156,6 +158,10 @@ class GrpcChannel:
         except grpc.RpcError as error:
             raise self._refusal(error, path, timeout) from None
 
+    def another(self) -> GrpcChannel:
+        """To the same server, with the same credentials."""
+        return self._again()
+
     def close(self) -> None:
         """Close the connection for good."""
         self._channel.close()
@@ -206,6 +212,7 @@ class GrpcTransport:
         *,
         several: bool = False,
     ) -> None:
+        self._again = partial(GrpcTransport, host, port, token, credentials, several=several)
         self.channel = GrpcChannel(Address(host, port), token, credentials, several=several)
         self.where = self.channel.where
 
@@ -220,6 +227,10 @@ class GrpcTransport:
         )
         assert isinstance(reply, Value)
         return reply
+
+    def another(self) -> GrpcTransport:
+        """To the same server, over a connection of its own."""
+        return self._again()
 
     def close(self) -> None:
         """Close the connection for good."""

@@ -18,6 +18,9 @@ class Transport(Protocol):
     def call(self, method: Method, request: Value, timeout: float) -> Value:
         """The reply of one call, within `timeout` seconds."""
 
+    def another(self) -> Transport:
+        """To the same server, over a connection of its own."""
+
     def close(self) -> None:
         """Let go of the connection; a later call opens a new one."""
 
@@ -42,6 +45,10 @@ class FakeTransport:
         reply = self._handler(method.name, request)
         assert isinstance(reply, method.reply), f"{method.name} answers {method.reply}"
         return reply
+
+    def another(self) -> FakeTransport:
+        """Itself: it keeps all calls."""
+        return self
 
     def close(self) -> None:
         """Nothing to let go of."""

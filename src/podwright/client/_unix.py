@@ -75,6 +75,10 @@ class UnixTransport:
                 else "a longer --timeout waits for it, if it is only busy",
             ) from None
 
+    def another(self) -> UnixTransport:
+        """To the same server, over a connection of its own."""
+        return UnixTransport(self.where)
+
     def close(self) -> None:
         """Close the connection."""
         if self._socket is not None:

@@ -52,6 +52,10 @@ class VirmTransport:
         """One of our calls, as one or several of the vendor's."""
         return _Call(self._channel, self._pause, time.monotonic() + timeout).do(method, request)
 
+    def another(self) -> VirmTransport:
+        """To the same server, over a connection of its own."""
+        return VirmTransport(self._channel.another(), self._pause)
+
     def close(self) -> None:
         """Close the connection for good."""
         self._channel.close()

@@ -126,6 +126,8 @@ class Waiting:
         elif waiter.partition and not waiter.delivered:
             await self._give_back(waiter)
         self._forget(waiter)
+        if waiter.asking and not waiter.ended:  # somebody else took it out
+            waiter.fail(self._nobody(name))
         self.line.look()
 
     def sweep(self) -> None:
@@ -277,14 +279,17 @@ class Waiting:
     def _find(self, caller: Caller, name: str) -> Waiter:
         waiter = self._waiters.get(name)
         if waiter is None:
-            raise NotFound(
-                f"nobody waits as {name[:80]}",
-                asked="wait",
-                would_work="join again: who does not ask for "
-                f"{GONE_AFTER:g} s has left the waiting line",
-            )
+            raise self._nobody(name)
         check_change(caller, waiter.record.name, f"wait as {name}")
         return waiter
+
+    def _nobody(self, name: str) -> NotFound:
+        return NotFound(
+            f"nobody waits as {name[:80]}",
+            asked="wait",
+            would_work="join again: who does not ask for "
+            f"{GONE_AFTER:g} s has left the waiting line",
+        )
 
     def _forget(self, waiter: Waiter) -> None:
         if self._waiters.pop(waiter.id, None) is not None:

@@ -24,6 +24,8 @@ from podwright.wire import AcquireReply, AcquireRequest, PartitionInfo, holder_w
 _CALL_TIMEOUT = 3.0
 #: Seconds for which a server that is down is asked to take a lease back, and between two tries.
 _LAST_TIMEOUT, _RETRY = 8.0, 0.5
+#: Seconds that one question in the waiting line may take: hosts that were met hear from us between.
+_QUESTION = 4.0
 _LEASE, _PARTITION = "lease", "partition"
 #: Programs that run others, which are what a person would call by name.
 _INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
@@ -72,7 +74,7 @@ def acquire(
 ) -> Lease | Borrowed:
     """The lease on a partition that is ACTIVE; what will not become so is tried again.
 
-    tell, between: as `acquire_in_turn` has them, where the plan says to wait. run: the name of the
+    tell, between: as `acquire_in_line` has them, where the plan says to wait. run: the name of the
     run, which all its processes have in their environment.
     """
     client, attempts = found.client, plan.attempts
@@ -86,9 +88,10 @@ def acquire(
 
                 return Borrowed(client, *borrow(client, request), keep=request.keep)
             if plan.waits:
-                from podwright.launcher._wait_for_partition import acquire_in_turn
+                from podwright.client import acquire_in_line
 
-                return Lease(client, acquire_in_turn(client, request, tell, between))
+                reply = acquire_in_line(client, request, tell, between=between, question=_QUESTION)
+                return Lease(client, reply)
             return Lease(client, client.acquire(request))
         except (WrongState, TimedOut, Internal) as error:
             if attempts <= 0:
