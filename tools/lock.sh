@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 compile() { uv pip compile --quiet --universal --python-version 3.11 --generate-hashes "$@"; }
 lock() { compile --no-emit-index-url --no-emit-find-links --no-header --no-annotate "$@"; }
 demo=(--extra demo --group build)
-release=(--extra pods --extra postgres --extra nvidia)
+release=(--extra pods --extra postgres --extra nvidia --extra kubernetes)
 lock pyproject.toml "${demo[@]}" -o requirements/demo.lock
 lock pyproject.toml "${demo[@]}" --group dev -c requirements/demo.lock -o requirements/dev.lock
 lock pyproject.toml "${release[@]}" -c requirements/dev.lock -o requirements/release.lock

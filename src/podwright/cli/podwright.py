@@ -20,7 +20,18 @@ the other commands: vipu (partitions by hand), poprun (launch programs), vipu-se
 
 
 #: The verbs that have a module of their own.
-_MODULES = ("doctor", "inventory", "metrics", "node", "proxy", "replay", "slurm", "top", "web")
+_MODULES = (
+    "doctor",
+    "inventory",
+    "kubernetes",
+    "metrics",
+    "node",
+    "proxy",
+    "replay",
+    "slurm",
+    "top",
+    "web",
+)
 
 
 def build_parser(words: Sequence[str] = ()) -> Parser:

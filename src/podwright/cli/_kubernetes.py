@@ -1,0 +1,244 @@
+"""`podwright kubernetes …`: IPUJobs on a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from podwright.cli._arguments import positive
+
+_EXAMPLES = """\
+examples:
+  podwright kubernetes manifests --controllers pod1:8090 | kubectl apply -f -
+  podwright kubernetes manifests --simulated pod16 | kubectl apply -f -
+  podwright kubernetes manifests --for 1.20 --crd | kubectl apply -f -
+  podwright kubernetes chart ./podwright-operator
+  podwright kubernetes plan train          what the operator would do now for a job
+
+It needs podwright[kubernetes]."""
+
+
+def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
+    """Add `kubernetes` and its verbs."""
+    parser = verbs.add_parser(
+        "kubernetes",
+        help="IPUJobs on a Kubernetes cluster: manifests, chart, operator",
+        description="Run IPUJobs (graphcore.ai/v1alpha1) on partitions of V-IPU controllers.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verb = parser.add_subparsers(
+        metavar="VERB", dest="kubernetes_verb", required=True, prog="podwright kubernetes"
+    )
+    _manifests(verb)
+    _chart(verb)
+    _operator(verb)
+    _plan(verb)
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Run the verb that was parsed. Returns the exit code."""
+    try:
+        code: int = arguments.run_kubernetes(arguments)
+        return code
+    except ImportError as error:
+        from podwright.errors import Unavailable
+
+        raise Unavailable(
+            f"{error.name} is not installed",
+            asked="podwright kubernetes",
+            would_work="pip install 'podwright[kubernetes]'",
+        ) from None
+
+
+def _manifests(verbs: Any) -> None:
+    words = verbs.add_parser("manifests", help="print what a cluster needs, as YAML")
+    words.add_argument(
+        "--for",
+        dest="version",
+        metavar="VERSION",
+        default="1.25",
+        help="the cluster's Kubernetes, 1.16 or newer; from 1.25 on (the default) the API server "
+        "itself checks what the schema cannot say",
+    )
+    words.add_argument("--crd", action="store_true", help="the definition of IPUJob alone")
+    words.add_argument(
+        "--controllers", metavar="LIST", default="", help="V-IPU controllers, as for operator"
+    )
+    words.add_argument(
+        "--simulated", metavar="PRESET", default="", help="simulated devices instead: pod16, say"
+    )
+    words.add_argument("--image", help="of the operator")
+    words.add_argument("--namespace", default="podwright", help="of the operator, podwright")
+    words.add_argument(
+        "--credentials-secret",
+        metavar="NAME",
+        default="",
+        help="a secret of that namespace with vipu-cli.hcl, and what that names",
+    )
+    words.set_defaults(run_kubernetes=_print_manifests)
+
+
+def _print_manifests(arguments: argparse.Namespace) -> int:
+    from podwright.errors import InvalidRequest
+    from podwright.kubernetes import Setting, as_yaml, crd, manifests, minor_of, read_sites
+
+    minor = minor_of(arguments.version)
+    if arguments.crd:
+        sys.stdout.write(as_yaml([crd(minor)]))
+        return 0
+    if bool(arguments.controllers) == bool(arguments.simulated):
+        raise InvalidRequest(
+            "where partitions come from is not said",
+            asked="podwright kubernetes manifests",
+            would_work="--controllers HOST:PORT, or --simulated pod16",
+        )
+    if arguments.controllers:
+        read_sites(arguments.controllers)
+    setting = Setting(
+        namespace=arguments.namespace,
+        controllers=arguments.controllers,
+        simulated=arguments.simulated,
+        credentials=arguments.credentials_secret,
+    )
+    if arguments.image:
+        setting = setting._replace(image=arguments.image)
+    sys.stdout.write(as_yaml(manifests(setting, minor)))
+    return 0
+
+
+def _chart(verbs: Any) -> None:
+    words = verbs.add_parser(
+        "chart", help="write a Helm chart of the same objects, with Graphcore's values"
+    )
+    words.add_argument("folder", metavar="FOLDER", help="it must be empty or missing")
+    words.set_defaults(run_kubernetes=_write_chart)
+
+
+def _write_chart(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from podwright.errors import AlreadyExists
+    from podwright.kubernetes import chart
+
+    folder = Path(arguments.folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise AlreadyExists(f"{folder} is not empty", would_work="another folder")
+    for path, text in chart().items():
+        at = folder / path
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text(text, encoding="utf-8")
+    print(f"helm install podwright {folder} --set global.vipuControllers=HOST:PORT")
+    return 0
+
+
+def _cluster(words: Any) -> None:
+    words.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="how to reach the cluster from outside"
+    )
+
+
+def _operator(verbs: Any) -> None:
+    words = verbs.add_parser(
+        "operator",
+        help="run IPUJobs; in a cluster, or beside it",
+        description="Watches IPUJobs, gets their partitions, and makes their pods. One at a time "
+        "acts, by a lease in the cluster.",
+    )
+    _cluster(words)
+    words.add_argument(
+        "--controllers",
+        metavar="LIST",
+        required=True,
+        help="V-IPU controllers: HOST:PORT[:LABEL=VALUE], with commas between; the label is that "
+        "of the nodes that reach its IPUs. Or unix:PATH",
+    )
+    words.add_argument("--vipu-cluster", metavar="NAME", default="", help="only this one's IPUs")
+    words.add_argument("--allocation", metavar="NAME", default="", help="only this one's IPUs")
+    words.add_argument(
+        "--config", metavar="FILE", default="", help="key or certificates, as vipu-cli.hcl has them"
+    )
+    words.add_argument(
+        "--seen-as",
+        metavar="HOST:PORT",
+        default="",
+        help="where programs in pods reach the controller, if not there",
+    )
+    words.add_argument(
+        "--cluster-name",
+        metavar="NAME",
+        default="",
+        help="what this cluster is called in partitions; the uid of its kube-system by default",
+    )
+    words.add_argument("--watch-namespace", metavar="NAME", default="", help="only jobs of this")
+    words.add_argument(
+        "--lease",
+        metavar="NAMESPACE/NAME",
+        default="podwright/podwright-operator",
+        help="who holds it acts",
+    )
+    words.add_argument(
+        "--identity", metavar="NAME", default="", help="who holds it; this host's name by default"
+    )
+    words.add_argument(
+        "--host-network",
+        choices=("true", "false"),
+        default="true",
+        help="whether workers are on their node's own network, as real IPUs need it; true",
+    )
+    words.add_argument(
+        "--launcher-image", metavar="IMAGE", default="", help="of launchers; the workers' otherwise"
+    )
+    words.add_argument(
+        "--sweep-seconds", type=positive, metavar="S", default=60, help="between two full looks, 60"
+    )
+    words.set_defaults(run_kubernetes=_run_operator)
+
+
+def _run_operator(arguments: argparse.Namespace) -> int:
+    import asyncio
+    import logging
+
+    from podwright.kubernetes import PodOptions, Serving, read_sites, serve
+
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    serving = Serving(
+        sites=read_sites(arguments.controllers, arguments.seen_as),
+        kubeconfig=arguments.kubeconfig,
+        credentials=arguments.config,
+        vipu_cluster=arguments.vipu_cluster,
+        allocation=arguments.allocation,
+        cluster_name=arguments.cluster_name,
+        namespace=arguments.watch_namespace,
+        lease=arguments.lease,
+        identity=arguments.identity or socket.gethostname() or f"pid-{os.getpid()}",
+        options=PodOptions(arguments.host_network == "true", arguments.launcher_image),
+        sweep_s=float(arguments.sweep_seconds),
+    )
+    return asyncio.run(serve(serving))
+
+
+def _plan(verbs: Any) -> None:
+    words = verbs.add_parser(
+        "plan", help="print what the operator would do now for a job; nothing is changed"
+    )
+    _cluster(words)
+    words.add_argument("job", metavar="JOB")
+    words.add_argument("-n", "--namespace", default="default", help="default")
+    words.set_defaults(run_kubernetes=_print_plan)
+
+
+def _print_plan(arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    from podwright.kubernetes import planned
+
+    lines = asyncio.run(planned(arguments.kubeconfig, arguments.namespace, arguments.job))
+    print("\n".join(lines))
+    return 0

@@ -1,0 +1,122 @@
+"""Who acts: one operator at a time, by a Lease of the cluster.
+
+It saves work and noise and no more than that: two that act at once would make the same names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from podwright.errors import NotFound, PodwrightError, WrongState
+
+_log = logging.getLogger("podwright.kubernetes")
+
+#: Seconds for which the lease is held; and between two renewals.
+DURATION: Final = 15
+_RENEW_S: Final = 5.0
+_RETRY_S: Final = 2.0
+
+
+class Leases(Protocol):
+    """Where the lease is."""
+
+    async def lease(self, namespace: str, name: str) -> dict[str, Any]:
+        """It. Raises NotFound."""
+        ...
+
+    async def put_lease(
+        self, namespace: str, name: str, body: dict[str, Any], *, new: bool
+    ) -> None:
+        """Write it. Raises WrongState where somebody else did."""
+        ...
+
+
+class Leader:
+    """One candidate. wall: seconds since 1970. One that is started anew under the same identity
+    goes on at once."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        namespace: str,
+        name: str,
+        identity: str,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._leases, self._namespace, self._name = leases, namespace, name
+        self._identity, self._wall = identity, wall
+        self._seen: tuple[str, float] = ("", 0.0)
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours."""
+        told = ""
+        while True:
+            try:
+                if await self._try():
+                    return
+            except PodwrightError as error:
+                if str(error) != told:
+                    _log.warning("lease: %s", error)
+                told = str(error)
+            await asyncio.sleep(_RETRY_S)
+
+    async def hold(self) -> None:
+        """Renew it; return when it is lost."""
+        last = self._wall()
+        while self._wall() - last < DURATION:
+            await asyncio.sleep(_RENEW_S)
+            try:
+                if not await self._try():
+                    return
+                last = self._wall()
+            except PodwrightError as error:
+                _log.warning("lease: %s", error)
+
+    async def _try(self) -> bool:
+        """Take or renew it. A holder is believed to live as long as its renewals change, by our
+        clock: clocks of others are not compared."""
+        now = self._wall()
+        try:
+            lease = await self._leases.lease(self._namespace, self._name)
+        except NotFound:
+            await self._put({"metadata": {"name": self._name}}, now, 0, new=True)
+            return True
+        spec = lease.get("spec") or {}
+        holder, renewed = str(spec.get("holderIdentity") or ""), str(spec.get("renewTime") or "")
+        if holder not in ("", self._identity):
+            if self._seen[0] != f"{holder} {renewed}":
+                self._seen = (f"{holder} {renewed}", now)
+            if now - self._seen[1] < float(spec.get("leaseDurationSeconds") or DURATION):
+                return False
+        try:
+            count = int(spec.get("leaseTransitions") or 0)
+            await self._put(lease, now, count + (holder != self._identity))
+        except WrongState:
+            return False
+        return True
+
+    async def _put(
+        self, lease: dict[str, Any], now: float, count: int, *, new: bool = False
+    ) -> None:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
+        old = lease.get("spec") or {}
+        same = old.get("holderIdentity") == self._identity
+        spec = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": DURATION,
+            "acquireTime": old.get("acquireTime") if same else at,
+            "renewTime": at,
+            "leaseTransitions": count,
+        }
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": lease["metadata"],
+            "spec": spec,
+        }
+        await self._leases.put_lease(self._namespace, self._name, body, new=new)

@@ -1,0 +1,74 @@
+"""An operator on a cluster in memory, beside a controller of 16 simulated IPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from podwright.kubernetes import DevicePlace, FakeKube, Operator, Partitions, Site
+from tests.operator.controllers import Controller
+
+
+class World:
+    """What there is. `start` and `kill` may be called as often as one likes."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.controller = Controller()
+        self.operator: Operator | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """An operator, which knows nothing."""
+        place = DevicePlace(Site("vipu", 8090), self.controller, "c")
+        partitions = Partitions("lab", [place], time.monotonic, retry_s=0.05)
+        self.operator = Operator(
+            self.kube,
+            partitions,
+            wall=time.time,
+            clock=time.monotonic,
+            refresh_s=0.02,
+            sweep_s=0.1,
+        )
+        self._running = asyncio.create_task(self.operator.run())
+
+    async def kill(self) -> None:
+        """It does nothing more, from where it stands on."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._running
+
+    async def until(self, true: Callable[[], Any], what: str = "") -> None:
+        """Wait for it."""
+        end = time.monotonic() + 30
+        while not true():
+            if time.monotonic() > end or (self._running and self._running.done()):
+                raise AssertionError(f"{what}: {self.kube.writes} {self.controller.did}")
+            await asyncio.sleep(0.005)
+
+    def status(self, name: str = "job", namespace: str = "team") -> dict[str, Any]:
+        """A job's."""
+        found: dict[str, Any] = self.kube.objects["IPUJob", namespace, name].get("status") or {}
+        return found
+
+    async def becomes(self, state: str, name: str = "job") -> None:
+        """Wait for a job's state."""
+        await self.until(lambda: self.status(name).get("launcherStatus") == state, state)
+
+    async def pods(self, *names: str) -> None:
+        """Wait for these pods and no others."""
+        await self.until(lambda: self.kube.names() == sorted(names), f"{names}")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    made.start()
+    yield made
+    await made.kill()

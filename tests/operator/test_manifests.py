@@ -1,0 +1,162 @@
+"""What the operator puts into a cluster, as objects: nothing here asks one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from podwright.cli.podwright import main
+from podwright.errors import InvalidRequest
+from podwright.kubernetes import (
+    RULES,
+    VALUES,
+    Setting,
+    chart,
+    crd,
+    filled,
+    manifests,
+    minor_of,
+    read_sites,
+)
+
+#: SHA-256 of the schema of Graphcore's chart 1.2.0, as JSON with sorted keys and sorted `required`,
+#: without its descriptions.
+CHART_1_2_0 = "83994c49c825c657c1d326ddf20bd533179df72a029a71fa70182f1052193cd7"
+
+
+def bare(schema: Any) -> Any:
+    """A schema without what is there for people."""
+    if isinstance(schema, list):
+        return [bare(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = {
+        name: bare(value)
+        for name, value in schema.items()
+        if name != "description" or isinstance(value, dict)
+    }
+    if isinstance(out.get("required"), list):
+        out["required"] = sorted(out["required"])
+    return out
+
+
+def version_of(minor: int) -> Any:
+    """Its only version."""
+    return crd(minor)["spec"]["versions"][0]
+
+
+def test_the_schema_is_that_of_chart_1_2_0_and_suspend() -> None:
+    schema = bare(version_of(20)["schema"]["openAPIV3Schema"])
+    assert schema["properties"]["spec"]["properties"].pop("suspend") == {"type": "boolean"}
+    text = json.dumps(schema, sort_keys=True)
+    assert hashlib.sha256(text.encode()).hexdigest() == CHART_1_2_0
+
+
+def test_columns_scale_and_status_are_that_charts() -> None:
+    version = version_of(20)
+    columns = [
+        (one["name"], one["type"], one["jsonPath"]) for one in version["additionalPrinterColumns"]
+    ]
+    assert columns == [
+        ("status", "string", ".status.launcherStatus"),
+        ("current", "integer", ".status.currentReplicas"),
+        ("desired", "integer", ".status.desiredReplicas"),
+        ("LastMessage", "string", ".status.lastMessage"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ]
+    assert version["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.jobInstances",
+            "statusReplicasPath": ".status.desiredReplicas",
+        },
+    }
+
+
+@pytest.mark.parametrize(("minor", "rules"), [(20, 0), (24, 0), (25, len(RULES)), (36, len(RULES))])
+def test_cel_where_servers_have_it(minor: int, rules: int) -> None:
+    spec = version_of(minor)["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert len(spec.get("x-kubernetes-validations", [])) == rules
+
+
+@pytest.mark.parametrize(
+    ("text", "minor"), [("1.20", 20), ("v1.34.2", 34), ("1.29.1+k3s1", 29), ("1.25-gke.4", 25)]
+)
+def test_versions(text: str, minor: int) -> None:
+    assert minor_of(text) == minor
+
+
+@pytest.mark.parametrize("text", ["", "2.0", "1.15", "1.x", "latest"])
+def test_no_versions(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        minor_of(text)
+
+
+def test_the_operator_may_do_little_and_nothing_with_secrets() -> None:
+    roles = [one for one in manifests(Setting(controllers="pod1:8090")) if "rules" in one]
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert len(roles) == 2
+    for rule in rules:
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert not {"secrets", "pods/exec", "configmaps"} & set(rule["resources"])
+
+
+def test_the_chart_makes_the_same_objects() -> None:
+    values = VALUES | {"global": VALUES["global"] | {"vipuControllers": "pod1:8090:vipu-ctrl=pod1"}}
+    files = chart()
+    assert yaml.safe_load(files["values.yaml"]) == VALUES
+    assert yaml.safe_load(files["crds/ipujobs.yaml"]) == crd(25)
+    made: list[Any] = []
+    for name in ("templates/rights.yaml", "templates/operator.yaml"):
+        made += yaml.safe_load_all(filled(files[name], values, "podwright"))
+    wanted = manifests(Setting(controllers="pod1:8090:vipu-ctrl=pod1"))[2:]
+    command = wanted[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    said = made[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    empty = ["--cluster-name=", "--launcher-image=", "--host-network=true"]
+    assert [word for word in said if word not in empty] == command
+    made[-1]["spec"]["template"]["spec"]["containers"][0]["command"] = command
+    assert made == wanted
+
+
+def test_the_commands_print_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kubernetes", "manifests", "--simulated", "pod16", "--for", "1.20"]) == 0
+    objects = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [one["kind"] for one in objects] == [
+        "Namespace",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "Deployment",
+    ]
+    assert main(["kubernetes", "manifests", "--crd"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == crd(25)
+
+
+@pytest.mark.parametrize("words", [[], ["--controllers", "a:1", "--simulated", "pod16"]])
+def test_where_partitions_come_from_must_be_said(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["kubernetes", "manifests", *words]) == 2
+    assert "--controllers HOST:PORT" in capsys.readouterr().err
+
+
+def test_several_controllers_by_label() -> None:
+    one, two, three = read_sites("pod5:8090:vipu-ctrl=pod5, pod6:8091, unix:/run/x.sock")
+    assert (one.host, one.port, one.selector) == ("pod5", 8090, {"vipu-ctrl": "pod5"})
+    assert (two.host, two.port, two.selector) == ("pod6", 8091, {})
+    assert three.socket == "/run/x.sock"
+    assert [one.fits({"vipu-ctrl": at}) for at in ("pod5", "pod6")] == [True, False]
+    assert one.fits({})
+
+
+@pytest.mark.parametrize("text", ["", ":8090", "a:x", "a:0", "a:1:label", "a:1:=b", "a:70000"])
+def test_no_controllers(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        read_sites(text)
