@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podwright.kubernetes import DevicePlace, FakeKube, Operator, Partitions, Site
+from podwright.kubernetes import DevicePlace, FakeKube, Operator, Partitions, VipuSite
 from tests.operator.controllers import Controller
 
 
@@ -25,7 +25,7 @@ class World:
 
     def start(self) -> None:
         """An operator, which knows nothing."""
-        place = DevicePlace(Site("vipu", 8090), self.controller, "c")
+        place = DevicePlace(VipuSite("vipu", 8090), self.controller, "c")
         partitions = Partitions("lab", [place], time.monotonic, retry_s=0.05)
         self.operator = Operator(
             self.kube,

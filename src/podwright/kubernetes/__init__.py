@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.kubernetes._chart import VALUES, chart, filled
 from podwright.kubernetes._controllers import JobServer, VipuController, reach
 from podwright.kubernetes._crd import API_VERSION, RULES, crd
-from podwright.kubernetes._job import FINALIZER, IpuJob, JobKey, read_job
+from podwright.kubernetes._ipu_job import FINALIZER, IpuJob, JobKey, read_job
 from podwright.kubernetes._job_partitions import DevicePlace, Partitions
 from podwright.kubernetes._kube import Kube
 from podwright.kubernetes._manifests import Setting, as_yaml, manifests, minor_of
@@ -23,11 +23,11 @@ from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
 from podwright.kubernetes._reconcile import JobPlan, plan
 from podwright.kubernetes._sightings import Holds, PodView, read_pod
-from podwright.kubernetes._sites import Site, read_sites
+from podwright.kubernetes._sites import VipuSite, read_sites
 
 if TYPE_CHECKING:
     from podwright.kubernetes._kube_api import KubeApi, connect
-    from podwright.kubernetes._serve import Serving, planned, serve
+    from podwright.kubernetes._operator_process import Serving, planned, serve
 
 __all__ = [
     "API_VERSION",
@@ -49,8 +49,8 @@ __all__ = [
     "PodView",
     "Serving",
     "Setting",
-    "Site",
     "VipuController",
+    "VipuSite",
     "as_yaml",
     "chart",
     "connect",
@@ -74,7 +74,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(_kube_api, name)
     if name in ("Serving", "planned", "serve"):
-        from podwright.kubernetes import _serve
+        from podwright.kubernetes import _operator_process
 
-        return getattr(_serve, name)
+        return getattr(_operator_process, name)
     raise AttributeError(name)

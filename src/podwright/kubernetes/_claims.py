@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from podwright.guests import Book, Holding
-from podwright.kubernetes._job import JobKey
+from podwright.kubernetes._ipu_job import JobKey
 from podwright.wire import PartitionInfo
 
 _NAME: Final = re.compile(r"p-.*-\d+-[0-9a-f]{8}")

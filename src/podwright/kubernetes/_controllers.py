@@ -6,7 +6,7 @@ from typing import Protocol
 
 from podwright.client import Client, ServerOptions, UnixTransport, find_server
 from podwright.guests import CALL_TIMEOUT, GuestServer, ThreadedServer
-from podwright.kubernetes._sites import Site
+from podwright.kubernetes._sites import VipuSite
 from podwright.wire import (
     ClusterList,
     ExplainRequest,
@@ -51,7 +51,7 @@ class VipuController(ThreadedServer):
         return await self.call("ResetPartition", ResetRequest(name=name, force=True), PartitionInfo)
 
 
-def reach(site: Site, credentials: str = "") -> VipuController:
+def reach(site: VipuSite, credentials: str = "") -> VipuController:
     """A controller. credentials: a file in the form of vipu-cli.hcl, or empty."""
 
     def connect() -> Client:

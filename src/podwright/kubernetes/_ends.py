@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from podwright.kubernetes._job import IpuJob
+from podwright.kubernetes._ipu_job import IpuJob
 from podwright.kubernetes._sightings import LAUNCHER, WORKER, Holds, PodView
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from podwright.guests import Waits
 from podwright.kubernetes._claims import Claim, ClaimBook, Owner
-from podwright.kubernetes._job import JobKey
+from podwright.kubernetes._ipu_job import JobKey
 from podwright.placement.line import Blocks, fit
 
 

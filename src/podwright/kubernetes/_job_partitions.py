@@ -17,10 +17,10 @@ from podwright.errors import InvalidRequest, PodwrightError, Unavailable
 from podwright.guests import Room
 from podwright.kubernetes._claims import Claim, ClaimBook
 from podwright.kubernetes._controllers import JobServer
-from podwright.kubernetes._job import IpuJob, JobKey
+from podwright.kubernetes._ipu_job import IpuJob, JobKey
 from podwright.kubernetes._job_line import Granted, Line, QueuedJob, never
 from podwright.kubernetes._sightings import Holds
-from podwright.kubernetes._sites import Site
+from podwright.kubernetes._sites import VipuSite
 from podwright.wire import (
     JobInfo,
     OperationState,
@@ -40,7 +40,7 @@ _NOBODY: Final = 65534
 class DevicePlace(NamedTuple):
     """Devices that jobs may get: of one cluster of one controller's."""
 
-    site: Site
+    site: VipuSite
     server: JobServer
     cluster: str
     allocation: str = ""
@@ -171,7 +171,7 @@ class Partitions:
         """Something is about to use it."""
         self._fresh.get(uid, set()).discard(instance)
 
-    def site_of(self, partition: str) -> tuple[Site, bool]:
+    def site_of(self, partition: str) -> tuple[VipuSite, bool]:
         """Where it is, and whether its devices are simulated."""
         name = next(name for name, book in self.books.items() if partition in book.holdings)
         info = self._infos.get(partition)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from podwright.errors import PodwrightError, WrongState
 from podwright.guests import Locks, Room
 from podwright.kubernetes._crd import KIND
-from podwright.kubernetes._job import FINALIZER, IpuJob, JobKey, read_job
+from podwright.kubernetes._ipu_job import FINALIZER, IpuJob, JobKey, read_job
 from podwright.kubernetes._job_line import Granted
 from podwright.kubernetes._job_partitions import Partitions
 from podwright.kubernetes._kube import Kube, Object

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from podwright.kubernetes._crd import API_VERSION, KIND
-from podwright.kubernetes._job import IpuJob
+from podwright.kubernetes._ipu_job import IpuJob
 from podwright.kubernetes._reconcile import MakePod, pod_name
 from podwright.kubernetes._sightings import (
     ATTEMPT_LABEL,

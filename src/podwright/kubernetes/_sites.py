@@ -13,7 +13,7 @@ from podwright.errors import InvalidRequest
 _WOULD_WORK = "HOST:PORT or HOST:PORT:LABEL=VALUE, several with commas between; or unix:PATH"
 
 
-class Site(NamedTuple):
+class VipuSite(NamedTuple):
     """A controller. host, port: where it answers; or socket: on this machine. label, value: of the
     nodes that reach its devices; empty: all do. seen_as: its address for programs in pods, where
     that is another."""
@@ -40,12 +40,12 @@ class Site(NamedTuple):
         return not self.label or selector.get(self.label, self.value) == self.value
 
 
-def read_sites(text: str, seen_as: str = "") -> tuple[Site, ...]:
+def read_sites(text: str, seen_as: str = "") -> tuple[VipuSite, ...]:
     """The controllers that such a line names. Raises InvalidRequest."""
     out = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if part.startswith("unix:"):
-            out.append(Site(socket=part.removeprefix("unix:"), seen_as=seen_as))
+            out.append(VipuSite(socket=part.removeprefix("unix:"), seen_as=seen_as))
             continue
         pieces = part.split(":", 2)
         label, _, value = (pieces[2] if len(pieces) > 2 else "").partition("=")
@@ -54,13 +54,13 @@ def read_sites(text: str, seen_as: str = "") -> tuple[Site, ...]:
             value
         ):
             raise InvalidRequest(f"{part[:80]!r} names no V-IPU controller", would_work=_WOULD_WORK)
-        out.append(Site(pieces[0], int(port), label, value, seen_as=seen_as))
+        out.append(VipuSite(pieces[0], int(port), label, value, seen_as=seen_as))
     if not out:
         raise InvalidRequest("no V-IPU controller is named", would_work=_WOULD_WORK)
     return tuple(out)
 
 
-def program_environment(site: Site, partition: str, *, simulated: bool) -> dict[str, str]:
+def program_environment(site: VipuSite, partition: str, *, simulated: bool) -> dict[str, str]:
     """What tells a program in a pod where its devices are."""
     host, _, port = site.seen_as.rpartition(":") if site.seen_as else (site.host, "", "")
     out = {"IPUOF_VIPU_API_PARTITION_ID": partition}

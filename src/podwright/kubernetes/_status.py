@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from podwright.kubernetes._job import IpuJob, stamp
+from podwright.kubernetes._ipu_job import IpuJob, stamp
 from podwright.kubernetes._sightings import LAUNCHER, WORKER, Holds, PodView
 
 #: Conditions, one of each at most; the state that each stands for.

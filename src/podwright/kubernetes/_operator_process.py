@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.kubernetes._controllers import VipuController, reach
-from podwright.kubernetes._job import read_job
+from podwright.kubernetes._ipu_job import read_job
 from podwright.kubernetes._job_partitions import DevicePlace, Partitions
 from podwright.kubernetes._kube_api import KubeApi, connect
 from podwright.kubernetes._leader import Leader
@@ -20,7 +20,7 @@ from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
 from podwright.kubernetes._reconcile import plan
 from podwright.kubernetes._sightings import Holds, read_pod
-from podwright.kubernetes._sites import Site
+from podwright.kubernetes._sites import VipuSite
 
 _log = logging.getLogger("podwright.kubernetes")
 _RETRY_S = 1.0
@@ -31,7 +31,7 @@ _OPTIONS = PodOptions()
 class Serving(NamedTuple):
     """What the command was told. See its options."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[VipuSite, ...]
     kubeconfig: str = ""
     credentials: str = ""
     vipu_cluster: str = ""
@@ -70,7 +70,7 @@ async def serve(told: Serving) -> int:
             controller.close()
 
 
-async def _serve(told: Serving, kube: KubeApi, controllers: dict[Site, VipuController]) -> int:
+async def _serve(told: Serving, kube: KubeApi, controllers: dict[VipuSite, VipuController]) -> int:
     name = told.cluster_name or await _patiently(kube.cluster_uid)
     namespace, _, lease = told.lease.partition("/")
     if not (namespace and lease):
@@ -105,7 +105,7 @@ async def _serve(told: Serving, kube: KubeApi, controllers: dict[Site, VipuContr
         await asyncio.gather(works, holds, return_exceptions=True)
 
 
-async def _places(told: Serving, site: Site, controller: VipuController) -> list[DevicePlace]:
+async def _places(told: Serving, site: VipuSite, controller: VipuController) -> list[DevicePlace]:
     clusters = [told.vipu_cluster]
     while not clusters[0]:
         clusters = await _patiently(controller.clusters) or [""]
