@@ -13,7 +13,7 @@ from typing import NamedTuple
 from podwright.guests import Waits
 from podwright.kubernetes._claims import Claim, ClaimBook, Owner
 from podwright.kubernetes._ipu_job import JobKey
-from podwright.placement.line import Blocks, fit
+from podwright.placement.buddy_blocks import Blocks, fit
 
 
 @dataclass(frozen=True, slots=True)
