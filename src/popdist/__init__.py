@@ -43,6 +43,7 @@ from popdist._errors import (
 from popdist._profiling import setEngineOptions
 from popdist._record import record
 from popdist._scope import execute_on_instances
+from popdist._trace import mark
 
 __all__ = [
     "BackendError",
@@ -72,6 +73,7 @@ __all__ = [
     "initializeBackend",
     "isBackendInitialized",
     "isPopdistEnvSet",
+    "mark",
     "record",
     "setEngineOptions",
     "shard",

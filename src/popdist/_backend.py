@@ -22,6 +22,7 @@ from popdist import _environment as environment
 from popdist import _meeting, _profiling
 from popdist._errors import BackendError, BadEnvironment, NotInitialized, WorldMismatch
 from popdist._record import record_uncaught
+from popdist._trace import open_records
 
 #: An MPI communicator of mpi4py, which ships no types that hold without it; or a _tcp.World.
 Communicator = Any
@@ -63,6 +64,8 @@ def initializeBackend() -> None:
     """Join the other instances; the caller sees to finalizeBackend(). Raises as init()."""
     if _state.initialized:
         return
+    records = open_records()
+    began = records.begin() if records else 0
     _profiling.set_profiling()
     record_uncaught()
     total, local = environment.getNumTotalReplicas(), environment.getNumLocalReplicas()
@@ -77,6 +80,8 @@ def initializeBackend() -> None:
         _check_world(MPI, world.allgather((offset, local, total)))
         _state.world = world
     _state.initialized = True
+    if records:
+        records.joined(_how(), began)
 
 
 def isBackendInitialized() -> bool:
@@ -89,6 +94,21 @@ def finalizeBackend() -> None:
     if not _state.initialized:
         return
     _state.initialized = False
+    records = open_records()
+    if records:
+        records.flush()
+        began, how = records.begin(), _how()
+    _leave()
+    if records:
+        records.left(how, began)
+
+
+def _how() -> bytes:
+    """What joins the instances, for the trace of a launch."""
+    return b"nothing" if _state.world is None else b"TCP" if _state.tcp else b"MPI"
+
+
+def _leave() -> None:
     for end in _state.ends:
         end()
     world, _state.world = _state.world, None

@@ -23,10 +23,13 @@ from zlib import crc32
 from popdist._backend import Communicator
 from popdist._errors import BadUse
 from popdist._scope import Group, group
+from popdist._trace import open_records
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
+
+    from popdist._records import Records
 
 #: What can become an array; or a tensor of torch, which has no types where it is not installed.
 Values: TypeAlias = "ArrayLike | Any"
@@ -44,8 +47,13 @@ def allReduceSum(values: Values) -> Any:
     here = group()
     if here.communicator is None:
         return like(array.copy())
+    records = open_records()
+    began = records.begin() if records else 0
     _agree(here.communicator, "allReduceSum", array)
-    return like(_sum_in_order(here.communicator, array))
+    total = _sum_in_order(here.communicator, array)
+    if records:
+        _record(records, b"allReduceSum", began, here, array.nbytes)
+    return like(total)
 
 
 def allGather(values: Values) -> Any:
@@ -61,9 +69,13 @@ def allGather(values: Values) -> Any:
     here = group()
     if here.communicator is None:
         return like(array[np.newaxis].copy())
+    records = open_records()
+    began = records.begin() if records else 0
     _agree(here.communicator, "allGather", array)
     out = np.empty((here.communicator.size, *array.shape), array.dtype)
     here.communicator.Allgather(_raw(array), _raw(out))
+    if records:
+        _record(records, b"allGather", began, here, array.nbytes)
     return like(out)
 
 
@@ -82,8 +94,12 @@ def broadcast(values: Values, root: int | None = None) -> Any:
     rank = _rank_of(root, here)
     if here.communicator is None:
         return like(array)
+    records = open_records()
+    began = records.begin() if records else 0
     _agree(here.communicator, f"broadcast from {root}", array)
     here.communicator.Bcast(_raw(array), rank)
+    if records:
+        _record(records, b"broadcast", began, here, array.nbytes)
     return like(array)
 
 
@@ -91,7 +107,17 @@ def barrier() -> None:
     """Wait until all instances are here. Raises NotInitialized."""
     here = group()
     if here.communicator is not None:
+        records = open_records()
+        began = records.begin() if records else 0
         here.communicator.Barrier()
+        if records:
+            _record(records, b"barrier", began, here, 0)
+
+
+def _record(records: Records, name: bytes, began: int, here: Group, size: int) -> None:
+    assert here.communicator is not None
+    some = 0 if here.instances is None else crc32(repr(here.instances).encode())
+    records.collective(name, began, size, some, here.communicator.size)
 
 
 def _sum_in_order(communicator: Communicator, array: NDArray[Any]) -> NDArray[Any]:

@@ -26,12 +26,13 @@ from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
     from podwright.client._grpc_transport import GrpcTransport
-    from podwright.client._in_line import QUESTION, acquire_in_line, span, wait_in_line
+    from podwright.client._in_line import OUR_TURN, QUESTION, acquire_in_line, span, wait_in_line
     from podwright.client._port_forward import PortForwarder
     from podwright.client._virm_transport import VirmTransport
 
 __all__ = [
     "HOST_VARIABLE",
+    "OUR_TURN",
     "PATIENCE",
     "PORT_VARIABLE",
     "QUESTION",
@@ -72,7 +73,7 @@ def __getattr__(name: str) -> Any:
         from podwright.client._port_forward import PortForwarder
 
         return PortForwarder
-    if name in ("QUESTION", "acquire_in_line", "span", "wait_in_line"):
+    if name in ("OUR_TURN", "QUESTION", "acquire_in_line", "span", "wait_in_line"):
         from podwright.client import _in_line
 
         return getattr(_in_line, name)

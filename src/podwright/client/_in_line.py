@@ -14,6 +14,8 @@ from podwright.wire import AcquireReply, AcquireRequest, WaiterInfo, WaitReply, 
 QUESTION = 20.0
 #: Times that a server may fail to answer, a second apart, before we give up.
 _OUTAGE = 25
+#: How the line begins that tells the end of the waiting.
+OUR_TURN = "it is our turn"
 
 
 def _nothing() -> None:
@@ -80,7 +82,7 @@ def _ask(client: Client, request: WaitRequest, between: Callable[[], None]) -> W
 
 def _standing(info: WaiterInfo) -> str:
     if info.state != "WAITING":
-        return f"it is our turn ({info.id}): the partition is being made"
+        return f"{OUR_TURN} ({info.id}): the partition is being made"
     text = f"place {info.place} in the waiting line ({info.id}), for {info.needs}"
     return f"{text}; about {span(info.estimate)} more" if info.estimate else text
 

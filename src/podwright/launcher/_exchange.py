@@ -19,6 +19,8 @@ from podwright.functions import RESULT_VARIABLE as RESULT_VARIABLE
 #: The streams of an instance, by their numbers on a line between hosts.
 STREAMS = ("out", "err")
 RESULT_STREAM = "result"
+#: What an instance says for the launch's timeline, and the variable that names the pipe (popdist).
+TRACE_STREAM, TRACE_VARIABLE = "trace", "POPDIST_TRACE"
 _PIECE = 3 << 20  # three bytes are four characters of base64
 
 
@@ -29,9 +31,11 @@ class Exchange(NamedTuple):
     folder: str
 
 
-def streams(*, returns: bool) -> tuple[str, ...]:
-    """The names of an instance's streams, in the order of their numbers."""
-    return (*STREAMS, RESULT_STREAM) if returns else STREAMS
+def streams(*, returns: bool, traces: bool = False) -> dict[str, int]:
+    """The names of an instance's streams, and their numbers."""
+    names = (*STREAMS, RESULT_STREAM, TRACE_STREAM)
+    wanted = (True, True, returns, traces)
+    return {name: n for n, name in enumerate(names) if wanted[n]}
 
 
 def pieces(payload: bytes) -> Iterator[str]:

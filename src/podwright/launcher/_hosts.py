@@ -9,21 +9,23 @@ from __future__ import annotations
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from podwright.launcher._exchange import STREAMS, pieces
+from podwright.launcher._exchange import pieces, streams
 from podwright.launcher._exit_cause import Cause, described
 from podwright.launcher._folder import RunFolder
 from podwright.launcher._guardian import DAEMON, END, GONE, ORPHAN_GRACE, SIGNAL
 from podwright.launcher._instance_wrapper import BY_MPIRUN, Event
 from podwright.launcher._relay import (
     BEAT_EVERY,
+    CLOCK,
     EVENTS,
     LAUNCH,
     LOST,
     PAUSE,
     PAYLOAD,
+    REPORT,
     SAID,
     SILENCE,
     SYNC,
@@ -35,8 +37,11 @@ from podwright.launcher._relays import SLACK, Remote, beat
 
 #: A run that lost a host may do better the next time.
 LOST_HOST = 75
+_NUMBERS = frozenset(streams(returns=True, traces=True).values())
 #: Seconds that hosts have to hear of a pause.
 _PAUSE = 1.0
+#: How often each host is asked for its time at first; then with each beat.
+_ASKED = 8
 #: Seconds after the last word from a host until it has ended its instances, if it still runs.
 FENCE = BEAT_EVERY + SILENCE + ORPHAN_GRACE + 1.0
 
@@ -54,6 +59,10 @@ class RemoteListener(Protocol):
 
     def said(self, index: int, text: str) -> None:
         """What an instance wrote of its end."""
+        ...
+
+    def reported(self, index: int, folder: str, files: Sequence[Any], more: int) -> None:
+        """Where an instance put its profile, and what is there (_profiling.listed)."""
         ...
 
     def engine_said(self, data: bytes) -> None:
@@ -81,6 +90,8 @@ class Remotes:
         self._ending_at = 0.0
         self._unstepped: set[Remote] = set()
         self._watch: RemoteListener | None = None
+        self._timed: Callable[[str, int, int, int], None] | None = None
+        self._asked: dict[Remote, int] = {}
         #: When the last instance on a lost host has been ended by its own relay; by monotonic().
         self.fenced_at = 0.0
 
@@ -123,6 +134,24 @@ class Remotes:
         for remote in self._all:
             remote.heard = time.monotonic()
 
+    def keep_time(self, timed: Callable[[str, int, int, int], None]) -> None:
+        """From now on ask all hosts for their time. timed: is told of a host, when it was asked,
+        the time there, and when that was heard; nanoseconds of CLOCK_BOOTTIME."""
+        self._timed = timed
+        self._ask_time(self._all)
+
+    def _ask_time(self, remotes: Sequence[Remote]) -> None:
+        for remote in remotes:
+            if self._timed and not remote.ended:
+                remote.line.send(CLOCK, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+    def _time_said(self, remote: Remote, asked: int, there: int) -> None:
+        if self._timed:
+            self._timed(remote.host, asked, there, time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+        self._asked[remote] = self._asked.get(remote, 0) + 1
+        if self._asked[remote] < _ASKED:
+            self._ask_time([remote])
+
     def idle(self) -> None:
         """Between meeting and starting, every few seconds. Raises HostsUnusable for one lost."""
         now = time.monotonic()
@@ -135,8 +164,10 @@ class Remotes:
 
     def tick(self) -> float:
         """Do what is due; seconds until something is due again."""
-        now = time.monotonic()
+        now, before = time.monotonic(), self._beat
         self._beat = beat(self._all, self._beat)
+        if self._beat != before:
+            self._ask_time(self._all)
         for remote in self._all:
             if remote.silent(now):
                 self._lose(remote, "it does not answer any more")
@@ -166,12 +197,16 @@ class Remotes:
         assert self._watch
         if kind == OUTPUT:
             index, stream, data = values
-            if index in remote.ranks and stream <= len(STREAMS):
+            if index in remote.ranks and stream in _NUMBERS:
                 self._watch.wrote(index, stream, data)
         elif kind == EVENTS:
             self._watch.happened([Event(*e) for e in values[0] if e[0] in remote.ranks])
         elif kind == SAID and values[0] in remote.ranks:
             self._watch.said(values[0], values[1])
+        elif kind == CLOCK:
+            self._time_said(remote, *values)
+        elif kind == REPORT and values[0] in remote.ranks:
+            self._watch.reported(*values)
         elif kind == WORDS:
             self._watch.engine_said(values[0].encode())
         elif kind == GONE and values[0] == DAEMON:

@@ -29,6 +29,8 @@ from podwright.launcher._exchange import (
     PAYLOAD_VARIABLE,
     RESULT_STREAM,
     RESULT_VARIABLE,
+    TRACE_STREAM,
+    TRACE_VARIABLE,
     streams,
 )
 from podwright.launcher._folder import RunFolder
@@ -99,14 +101,16 @@ def make_wrapper(
     instead: Mapping[str, str] | None = None,
     *,
     returns: bool = False,
+    traces: bool = False,
 ) -> list[str]:
     """Put script and streams into the folder; the words in front of an instance's rank, or of `-`.
 
-    owns: by the rank of each instance of this host. returns: each has a stream for its result.
+    owns: by the rank of each instance of this host. returns: each has a stream for its result;
+    traces: and one for what it says of itself.
     instead: values of variables that are other ones on this host than on poprun's, if set at all.
     """
     for rank, own in owns.items():
-        for stream in streams(returns=returns):
+        for stream in streams(returns=returns, traces=traces):
             os.mkfifo(folder.here(folder.stream(f"{stream}.{rank}")), 0o600)
         if returns:
             exchanged = {
@@ -114,6 +118,9 @@ def make_wrapper(
                 RESULT_VARIABLE: folder.stream(f"{RESULT_STREAM}.{rank}"),
             }
             own = own._replace(variables={**own.variables, **exchanged})
+        if traces:
+            pipe = {TRACE_VARIABLE: folder.stream(f"{TRACE_STREAM}.{rank}")}
+            own = own._replace(variables={**own.variables, **pipe})
         lines = _own_lines(own).encode(errors="surrogateescape")
         _write(folder.here(folder.stream(f"own.{rank}")), lines)
     os.mkfifo(folder.here(folder.stream("status")), 0o600)

@@ -37,6 +37,7 @@ from podwright.launcher._program import check_program
 from podwright.launcher._relay_protocol import HostsUnusable
 from podwright.launcher._signals import Interrupted, Signals, signals
 from podwright.launcher._watch import TIMED_OUT, Watch
+from podwright.timeline import OFF, TraceWriter, clock, open_file
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
 #: What joins the instances: mpi or tcp (popdist).
 BACKEND_VARIABLE = "POPDIST_BACKEND"
+
+
+#: What the start of instances is called: with mpirun, and without.
+_STARTS = ("MPI start", "start")
 
 
 class OutOfTime(TimedOut):
@@ -116,15 +121,40 @@ def _launch(
         from podwright.launcher._prepare import prepare
 
         key = prepare(plan.preparation, plan.hosts, environ, output)
-    run = _Run(plan, environ, output, engine, find, signals, key, exchange)
+    trace = TraceWriter(open_file(plan.trace), len(plan.instances)) if plan.trace else OFF
+    trace.begin("launch", **_described(plan, environ))
+    ended: dict[str, str | int] = {"cause": "poprun was ended"}
+    run = _Run(plan, environ, output, engine, find, signals, key, exchange, trace)
     try:
         cause = run.attempt()
         while run.starts_again(cause):
             cause = run.attempt()
-        return run.report(cause)
+        code = run.report(cause)
+        ended = {"code": code, **({"cause": cause.text} if cause else {})}
+        return code
+    except PodwrightError as error:
+        ended = {"cause": error.message}
+        raise
     finally:
         signals.ignore()
         run.release()
+        trace.close(**ended)
+        if trace.on and trace.problem:
+            output.warn(f"--trace: {plan.trace}: {trace.problem}; the timeline is not whole")
+
+
+def _described(plan: Plan, environ: Mapping[str, str]) -> dict[str, str | int]:
+    """What a launch is, for whoever reads its timeline."""
+    here = os.uname().nodename
+    hosts = [here if host == "localhost" else host for host in plan.hosts]
+    found: dict[str, str | int] = {
+        "program": " ".join(plan.program)[:400],
+        "instances": len(plan.instances),
+        "hosts": ",".join(hosts),
+    }
+    if "SLURM_JOB_ID" in environ:
+        found["slurm_job"] = environ["SLURM_JOB_ID"]
+    return found
 
 
 class _Run:
@@ -140,8 +170,9 @@ class _Run:
         signals: Signals,
         key: str = "",
         exchange: Exchange | None = None,
+        trace: TraceWriter = OFF,
     ) -> None:
-        self._key, self._exchange = key, exchange
+        self._key, self._exchange, self._trace = key, exchange, trace
         self._asked = self._plan = plan
         self._environ, self._output = environ, output
         self._engine, self._find, self._signals = engine, find, signals
@@ -155,10 +186,13 @@ class _Run:
         self._last_words: list[bytes] = []
         self._restarts = 0
         self._fenced_at = 0.0
+        #: When the waiting for devices was over, if that was told.
+        self._turn_at = 0
         self._end = time.monotonic() + plan.timeout if plan.timeout else None
 
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
+        self._trace.attempt(self._restarts + 1)
         attempt = self._begin()
         try:
             looked = self._look()
@@ -170,7 +204,10 @@ class _Run:
             own = self._own_variables(attempt, command)
             asks = not (self._lease or self._plan.offline or self._plan.gpus)
             if asks and self._may_begin_early(attempt, command):
+                self._trace.starting(_STARTS[command.plain])
                 attempt.start_engine(command, self._plan.environment, own)
+            if self._trace.on:
+                self._trace.open()
             become_subreaper()
             if asks:
                 self._hold(attempt)
@@ -178,9 +215,13 @@ class _Run:
             attempt.give(late)
             watch = self._watch(attempt)
             plan = self._plan
+            if not attempt.early:
+                self._trace.starting(_STARTS[command.plain])
             attempt.start(command, plan.environment, own, late, plan.program)
             return self._see_through(attempt, watch)
         finally:
+            self._trace.started()
+            self._trace.end_to(1)
             attempt.close()
 
     def _begin(self) -> Attempt:
@@ -189,7 +230,7 @@ class _Run:
             self._kept.close()  # it would clear away what is made now
             self._kept = None
         held = self._asked.pid_namespace
-        close = [*self._signals.handles]
+        close = [*self._signals.handles, *([self._trace.handle] if self._trace.on else ())]
         if self._asked.max_restarts:
             self._forks = self._forks or self._fork_server()
             close.append(self._forks.handle)
@@ -208,7 +249,8 @@ class _Run:
         owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
         owned = bind(owns, plan.placement, self._environ, plan.gpus)
         attempt.owned = list(owns)
-        attempt.wrapper = make_wrapper(folder, owned, returns=self._exchange is not None)
+        returns, traces = self._exchange is not None, self._trace.on
+        attempt.wrapper = make_wrapper(folder, owned, returns=returns, traces=traces)
         if self._exchange:
             append(folder.here(folder.file("payload")), self._exchange.payload)
             remotes.carry(self._exchange.payload)
@@ -258,9 +300,16 @@ class _Run:
             remotes=attempt.remotes,
             spare=attempt.spare(),
             results=Results(self._exchange.folder) if self._exchange else None,
+            trace=self._trace,
+            variables=self._variables,
         )
         attempt.watched()
         return watch
+
+    def _variables(self, rank: int) -> dict[str, str]:
+        """The environment of an instance, as far as options and the user have it."""
+        plan = self._plan
+        return {**self._environ, **dict(plan.environment), **own_variables(plan.instances[rank])}
 
     def _see_through(self, attempt: Attempt, watch: Watch) -> Cause | None:
         """Watch until all have ended, and make sure of hosts that were lost."""
@@ -330,12 +379,15 @@ class _Run:
         """Meet the hosts; of those of a restart, the ones that can be had."""
         self._plan = plan = self._asked
         healthy: list[str] = []
+        given = {"returns": self._exchange is not None, "traces": self._trace.on}
+        self._trace.begin("hosts")
         while True:
             try:
-                returns = self._exchange is not None
-                return meet(
-                    self._plan, folder, self._environ, self._output, self._key, returns=returns
-                )
+                remotes = meet(self._plan, folder, self._environ, self._output, self._key, **given)
+                for remote in sorted(remotes, key=lambda remote: remote.reached):
+                    self._trace.happened("host reached", remote.reached, host=remote.host)
+                self._trace.end()
+                return remotes
             except HostsUnusable as error:
                 there = healthy or [*plan.hosts, *plan.spares]
                 healthy = [host for host in there if host not in error.data["hosts"]]
@@ -344,14 +396,26 @@ class _Run:
                 self._plan = plan.over(healthy)
                 hosts = ", ".join(self._plan.hosts)
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
+                self._trace.happened("other hosts", hosts=hosts, cause=error.problem)
 
     def _hold(self, attempt: Attempt) -> None:
         """The lease, which the keeper renews."""
-        self._lease = self._acquire(attempt.remotes, attempt.folder.name)
+        trace, asked = self._trace, clock()
+        trace.begin("partition")
+        trace.begin("waiting")
+        self._turn_at = 0
+        self._lease = lease = self._acquire(attempt.remotes, attempt.folder.name)
+        turn = self._turn_at or (_made_at(lease.partition.created_at) if lease.created else asked)
+        turn = min(max(turn, asked), clock())
+        trace.end(turn)
+        trace.past("fabric", turn, clock(), made=lease.created)
+        partition = lease.partition
+        trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
         if self._lease.holding:
             attempt.kept.hold(self._lease.holding)
 
     def _acquire(self, remotes: Remotes, run: str) -> Lease | Borrowed:
+        from podwright.client import OUR_TURN
         from podwright.launcher._lease import acquire, find  # while mpirun is starting
 
         plan, output = self._plan, self._output
@@ -359,6 +423,9 @@ class _Run:
         output.log("I", f"server {found.address} ({found.how})")
 
         def tell(line: str) -> None:
+            if line.startswith(OUR_TURN):
+                self._turn_at = clock()
+            self._trace.happened("waiting line", told=line)
             output.say(f"POPRUN: {line}")
             output.flush()
 
@@ -432,6 +499,7 @@ class _Run:
         if self._restarts >= self._plan.max_restarts:
             return False
         self._restarts += 1
+        self._trace.happened("restart", number=self._restarts, cause=cause.text)
         self._output.warn(
             f"{cause.text}; starting all instances again "
             f"({self._restarts} of {self._plan.max_restarts})"
@@ -477,9 +545,18 @@ class _Run:
                 f"nobody knows whether instances still run on {hosts}: "
                 "the devices are fenced before anybody else gets them"
             )
+        if lease:
+            self._trace.begin("giving back")
         problem = lease.release(self._sure()) if lease else None
+        if lease:
+            self._trace.end()
         if lease and problem:
             self._output.warn(f"{lease.not_back}: {problem.message}")
+
+
+def _made_at(seconds: float) -> int:
+    """A time since 1970 on CLOCK_BOOTTIME, in nanoseconds."""
+    return clock() - int((time.time() - seconds) * 1e9)
 
 
 def _make_folder(option: str, path: str) -> None:

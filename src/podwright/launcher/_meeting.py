@@ -35,11 +35,12 @@ def meet(
     key: str = "",
     *,
     returns: bool = False,
+    traces: bool = False,
 ) -> Remotes:
     """Start relays on all hosts of a plan but this one. Raises HostsUnusable, NotFound.
 
     key: leads there by ssh, before those of the user's configuration. returns: instances give
-    something back (_exchange).
+    something back (_exchange); traces: and say what they do.
     """
     hosts = dict.fromkeys(instance.host for instance in plan.instances)
     if tuple(hosts) == ("localhost",):
@@ -67,6 +68,7 @@ def meet(
             "session": folder.path,
             "held": plan.pid_namespace,
             **({"returns": True} if returns else {}),
+            **({"traces": True} if traces else {}),
         }
 
     def starter(host: str, words: Sequence[str]) -> list[str]:

@@ -396,6 +396,7 @@ OPTIONS: tuple[Option, ...] = (
         optional=True,
     ),
     _flag("--debug", _OUTPUT, "-vv, and where in Podwright an error comes from"),
+    _file("--trace", _OUTPUT, "the launch as a timeline, for Perfetto and podwright trace"),
     _file("--log-dir", _OUTPUT, "two files for each instance, as well", "DIR"),
     _yes_no("--timestamps", _OUTPUT, "put the time in front of each line (no)"),
     Option("--version", _OUTPUT, "print the version", read=_boolean, flag="yes"),

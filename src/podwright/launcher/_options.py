@@ -43,6 +43,7 @@ class Options(NamedTuple):
     export_config: str | None = None
     overwrite_config: bool = False
     log_dir: str | None = None
+    trace: str | None = None
     timestamps: bool = False
     timeout: float | None = None
     grace: float | None = None

@@ -79,6 +79,7 @@ class Plan(NamedTuple):
     subnet: the one between the hosts, as told; empty if it is to be found.
     spares: hosts that are used after the loss of others.
     waits: in the server's waiting line, if the devices are not free.
+    trace: the file for the launch's timeline, or none.
     """
 
     program: tuple[str, ...]
@@ -115,6 +116,7 @@ class Plan(NamedTuple):
     preparation: Preparation = Preparation()
     waits: bool = False
     spares: tuple[str, ...] = ()
+    trace: str = ""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -306,6 +308,7 @@ def make_plan(
         waits=options.vipu_wait and request.create,
         spares=where.spares,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
+        trace=options.trace or "",
     )
 
 

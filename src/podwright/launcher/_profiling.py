@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from podwright.errors import InvalidRequest
@@ -22,3 +23,48 @@ def check_profiling(environ: Mapping[str, str], arguments: Iterable[Iterable[str
                 "autoreport-dir command line argument cannot be specified when "
                 f"{ENGINE_VARIABLE} contains autoReport.directory setting"
             )
+
+
+#: Files of a report's folder that are named, those that are looked at, and folders below folders.
+_NAMED, _SEEN, _DEEP = 50, 2000, 3
+
+
+def report_folder(variables: Mapping[str, str], rank: int) -> str:
+    """Where an instance's profile goes, by its environment; empty if nowhere."""
+    folder = variables.get(AUTOREPORT_VARIABLE, "")
+    if folder:
+        return os.path.abspath(os.path.join(folder, str(rank)))
+    text = variables.get(ENGINE_VARIABLE, "")
+    if "autoReport.directory" not in text:
+        return ""
+    import json
+
+    try:
+        found = json.loads(text)["autoReport.directory"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return os.path.abspath(found) if isinstance(found, str) and found else ""
+
+
+def listed(folder: str) -> tuple[list[tuple[str, int]], int]:
+    """What is in a folder of a profile: names below it with their bytes, and how many more."""
+    found: list[tuple[str, int]] = []
+    todo, seen = [(folder, "", 0)], 0
+    while todo and seen < _SEEN:
+        path, below, depth = todo.pop()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > _SEEN:
+                        break
+                    name = os.path.join(below, entry.name)
+                    if entry.is_dir(follow_symlinks=False):
+                        if depth < _DEEP:
+                            todo.append((entry.path, name, depth + 1))
+                    elif entry.is_file(follow_symlinks=False):
+                        found.append((name, entry.stat(follow_symlinks=False).st_size))
+        except OSError:
+            continue
+    found.sort()
+    return found[:_NAMED], len(found[_NAMED:])

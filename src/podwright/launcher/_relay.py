@@ -29,7 +29,7 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launcher._channel import Channel
-from podwright.launcher._exchange import add_piece, streams
+from podwright.launcher._exchange import TRACE_STREAM, add_piece, streams
 from podwright.launcher._failures import read_said
 from podwright.launcher._folder import (
     RUN_VARIABLE,
@@ -59,12 +59,14 @@ from podwright.launcher._instance_wrapper import (
     restore,
 )
 from podwright.launcher._lease_keeper import SLACK
+from podwright.launcher._profiling import listed, report_folder
 from podwright.launcher._relay_protocol import RelayLine
 from podwright.launcher._stopped import Turns, boottime
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
 WORDS, SYNC, SYNCED, LAUNCH, LOST = "words", "sync", "synced", "launch", "lost"
 PAUSE, SAID, PAYLOAD = "pause", "said", "payload"
+CLOCK, REPORT = "clock", "report"
 #: Seconds from one sign of life to the next, and after which the other end counts as gone.
 BEAT_EVERY = 2.0
 SILENCE = 12.0
@@ -161,8 +163,10 @@ class _Relay:
         silence: float = SILENCE,
         held: bool = True,
         returns: bool = False,
+        traces: bool = False,
     ) -> None:
         self._line, self._silence, self._returns = line, silence, returns
+        self._traces, self._started = traces, dict[str, str]()
         self._owns = dict(owns)
         self._ranks = tuple(self._owns)
         self._session, self._placement, self._gpus = session, placement, gpus
@@ -215,14 +219,15 @@ class _Relay:
     def _begin(self) -> None:
         folder = self._folder
         instead = memory_settings(folder)
-        self._wrapper = make_wrapper(folder, self._bind(), instead, returns=self._returns)
+        given = {"returns": self._returns, "traces": self._traces}
+        self._wrapper = make_wrapper(folder, self._bind(), instead, **given)
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
         self._open = select.epoll()
         self._streams: dict[int, tuple[int, int]] = {}
         for rank in self._ranks:
-            for stream, name in enumerate(streams(returns=self._returns)):
+            for name, stream in streams(**given).items():
                 handle = open_stream(folder, f"{name}.{rank}")
                 self._streams[handle] = (rank, stream)
                 self._open.register(handle, select.EPOLLIN)
@@ -324,6 +329,8 @@ class _Relay:
                 self._end(*values)
             elif kind == PAUSE:
                 self._paused = True
+            elif kind == CLOCK:
+                self._line.send(CLOCK, values[0], time.clock_gettime_ns(time.CLOCK_BOOTTIME))
             elif kind not in (BEAT, HELLO):
                 self._channel.send(kind, *values)
 
@@ -381,8 +388,20 @@ class _Relay:
             said = read_said(path) if event.failed else ""
             if said:
                 self._line.send(SAID, event.rank, said)
+            if event.kind == "end" and self._traces:
+                self._last_records(event.rank)
         if events:
             self._line.send(EVENTS, [list(event) for event in events])
+
+    def _last_records(self, rank: int) -> None:
+        """What an instance said of itself comes before its end, as does what it reported."""
+        number = streams(returns=True, traces=True)[TRACE_STREAM]
+        for handle in [h for h, of in self._streams.items() if of == (rank, number)]:
+            while self._read_stream(handle):
+                pass
+        folder = report_folder({**self._started, **self._owns.get(rank, {})}, rank)
+        if folder:
+            self._line.send(REPORT, rank, folder, *listed(folder))
 
     def _read_words(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -48,6 +48,8 @@ class Remote:
         self.subnets: tuple[Subnet, ...] = ()
         self.port = 0
         self.ready = self.ended = self.quiet = self.lost = False
+        #: When it was ready, in nanoseconds of CLOCK_BOOTTIME.
+        self.reached = 0
         self.problem: tuple[str, str, int] | None = None
         self.heard = 0.0
         self._pid = 0
@@ -119,7 +121,7 @@ class Remote:
                 self.wrapper, self.restore = told["wrapper"], told["restore"]
                 self.subnets = tuple(Subnet(*words) for words in told["subnets"])
                 self.port = told["port"]
-                self.ready = True
+                self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
                 self.said()
                 self._said = b""  # what login scripts said explains nothing any more
             elif kind == REFUSED:

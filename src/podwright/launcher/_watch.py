@@ -13,11 +13,12 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from podwright.errors import Fenced
 from podwright.hosts import in_words, marked, outside, reap
-from podwright.launcher._exchange import RESULT_STREAM, STREAMS, Results
+from podwright.launcher._exchange import RESULT_STREAM, STREAMS, TRACE_STREAM, Results, streams
 from podwright.launcher._exit_cause import Cause, aborted, described, engine_gone
 from podwright.launcher._failures import Failure, append, line_of, read_said
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder
@@ -40,16 +41,21 @@ from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, KeeperP
 from podwright.launcher._logs import Logs, allow_open_files
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
+from podwright.launcher._profiling import listed, report_folder
 from podwright.launcher._relays import SLACK as REMOTE_SLACK
 from podwright.launcher._signals import ENDING, FORWARDED, stop
 from podwright.launcher._stopped import Turns, boottime
 from podwright.launcher._streams import Stream, last_lines
+from podwright.timeline import OFF, TraceWriter
 
 #: The exit code after --timeout, as timeout(1) has it.
 TIMED_OUT = 124
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
+#: What this host is called.
+HERE = os.uname().nodename
+_TRACE = streams(returns=True, traces=True)[TRACE_STREAM]
 #: Seconds that the keeper has to renew a lease once poprun has stood still: two tries, and the
 #: time that a busy server takes.
 _TO_RENEW = 10.0
@@ -70,6 +76,7 @@ class Watch:
     lost: told of the code and the words when the lease is over.
     spare: children of this process that are no part of the run.
     results: what instances give back, if they do.
+    trace: is told what happens. variables: of each instance of this host.
     """
 
     def __init__(
@@ -88,10 +95,16 @@ class Watch:
         engine: str = "mpirun",
         spare: Sequence[int] = (),
         results: Results | None = None,
+        trace: TraceWriter = OFF,
+        variables: Callable[[int], Mapping[str, str]] = lambda rank: {},
     ) -> None:
         self._spare, self._results = spare, results
+        self._trace, self._variables = trace, variables
+        self._tracing: dict[int, int] = {}
         self._remotes = remotes
         self._remotes.watch(self)
+        if trace.on:
+            remotes.keep_time(trace.clock_answered)
         self._engine_name = engine
         self._kept = kept
         self._channel = kept.guardian
@@ -111,7 +124,7 @@ class Watch:
         self._said: dict[int, str] = {}
         self._failures: list[Failure] = []
         self._logs = Logs(plan.log_folder) if plan.log_folder else None
-        allow_open_files(2 * instances + (2 * instances if self._logs else 0))
+        allow_open_files((2 + 2 * bool(self._logs) + trace.on) * instances)
         self._status = open_status(folder)
         self._rest = b""
         self._engine_words = b""
@@ -145,6 +158,10 @@ class Watch:
             if results:
                 handle = open_stream(folder, f"{RESULT_STREAM}.{index}")
                 self._returning[handle] = index
+                self._open.register(handle, select.EPOLLIN)
+            if trace.on:
+                handle = open_stream(folder, f"{TRACE_STREAM}.{index}")
+                self._tracing[handle] = index
                 self._open.register(handle, select.EPOLLIN)
 
     def run(self) -> Cause | None:
@@ -244,8 +261,22 @@ class Watch:
         for handle, _ in self._open.poll(0):
             if handle in self._returning:
                 self._read_result(handle)
-            else:
+            elif handle in self._tracing:
+                self._read_records(handle)
+            elif handle in self._streams:
                 self._read_stream(handle)
+
+    def _read_records(self, handle: int) -> bool:
+        try:
+            data = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return False
+        self._trace.records(self._tracing[handle], data)
+        if not data:
+            self._open.unregister(handle)
+            os.close(handle)
+            del self._tracing[handle]
+        return bool(data)
 
     def _read_result(self, handle: int) -> bool:
         try:
@@ -274,7 +305,9 @@ class Watch:
             return False
         self._log(stream, data)
         self._write(stream, stream.feed(data) if data else stream.finish())
-        if not data:
+        if data:
+            self._trace.instance_wrote(stream.index)
+        else:
             self._open.unregister(handle)
             os.close(handle)
             del self._streams[handle]
@@ -294,9 +327,13 @@ class Watch:
 
     def wrote(self, index: int, number: int, data: bytes) -> None:
         """What an instance on another host wrote: to its streams, by their numbers (_exchange)."""
+        if number == _TRACE:
+            self._trace.records(index, data)
+            return
         if number == len(STREAMS):
             self._returned(index, data)
             return
+        self._trace.instance_wrote(index)
         stream = self._by_instance[index][number]
         self._log(stream, data)
         self._write(stream, stream.feed(data))
@@ -316,6 +353,8 @@ class Watch:
                 os.close(handle)
         if self._results:
             self._results.close()
+        for handle in self._tracing:
+            os.close(handle)
         for index in self._remotes.ranks:
             for stream in self._by_instance[index]:
                 self._write(stream, stream.finish())
@@ -347,12 +386,18 @@ class Watch:
             if kind == "start":
                 self._started.add(index)
                 self._pids[index] = number
+                host = self._hosts[index]
+                self._trace.instance_began(index, HERE if host == "localhost" else host)
+                if len(self._started) == self._instances:
+                    self._trace.started()
                 if self._output.verbosity > 1 and index not in self._remotes.ranks:
                     number = self._outside(number)
                 self._output.log("D", f"instance {index} runs as process {number}")
             elif kind == "end" and index not in self._codes:
                 self._codes[index] = number
                 self._output.log("D", f"instance {index} ended with code {number}")
+                if self._trace.on:
+                    self._trace_end(index, number)
                 if number:
                     self._failed(index, number)
                     who = f"instance {index}{self._remotes.place(index)}"
@@ -364,6 +409,21 @@ class Watch:
             # Once: the guardian does not listen while it tells of each, so neither may fill up.
             self._all_ended = True
             self._end(PATIENCE, self._grace)
+
+    def _trace_end(self, index: int, code: int) -> None:
+        """What an instance of this host said of itself, and what it reported; then its end."""
+        for handle in [h for h, of in self._tracing.items() if of == index]:
+            while self._read_records(handle):
+                pass
+        if index not in self._remotes.ranks:
+            folder = report_folder(self._variables(index), index)
+            if folder:
+                self.reported(index, folder, *listed(folder))
+        self._trace.instance_ended(index, code)
+
+    def reported(self, index: int, folder: str, files: Sequence[Any], more: int) -> None:
+        """Where an instance put its profile, and what is there."""
+        self._trace.report(index, folder, [(str(name), int(size)) for name, size in files], more)
 
     def said(self, index: int, text: str) -> None:
         """What an instance on another host wrote of its end."""

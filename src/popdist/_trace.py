@@ -1,0 +1,58 @@
+"""What an instance says for `poprun --trace`: its collectives, its marks, when it joined.
+
+poprun names a pipe in POPDIST_TRACE and reads it. Without one nothing is done, and nothing loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from popdist._records import Records
+
+#: In the environment of an instance: the pipe that its records go to.
+PIPE = "POPDIST_TRACE"
+
+
+def mark(name: str) -> None:
+    """Put a mark with this name into the trace of the launch, as of now: `mark("epoch")`.
+
+    Nothing happens where poprun does not trace. A name has at most 80 bytes, and should be one of
+    few: marks with the same name are counted together. Ours, not PopDist's.
+    """
+    records = open_records()
+    if records is not None:
+        records.mark(name)
+
+
+class _Opened:
+    """The records of this process; none where poprun does not trace."""
+
+    done = False
+    records: Records | None = None
+
+
+def open_records() -> Records | None:
+    """The records of this process, or None: poprun does not trace."""
+    if not _Opened.done:
+        _open()
+    return _Opened.records
+
+
+def _open() -> None:
+    _Opened.done = True
+    path = os.environ.get(PIPE)
+    if not path:
+        return
+    import atexit
+
+    from popdist._records import Records
+
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return  # nobody reads it: the program matters more
+    records = _Opened.records = Records(handle)
+    atexit.register(records.flush)
+    os.register_at_fork(after_in_child=records.forget)
