@@ -16,8 +16,8 @@ PAGES = [ROOT / "docs" / "python.md", ROOT / "docs" / "coming-from.md"]
 #: Jobs run on the fake that ships; the first has the number that the page shows.
 _SLURM = """\
 import os, tempfile
-from podwright.slurm.jobs import FakeSlurm, _slurm_job, _submit
-_submit.HERE = _slurm_job.HERE = slurm = FakeSlurm(first=4711)
+from podwright.slurm.jobs import FakeSlurmJobs, _slurm_job, _submit
+_submit.HERE = _slurm_job.HERE = slurm = FakeSlurmJobs(first=4711)
 os.environ["HOME"] = tempfile.mkdtemp()
 """
 

@@ -28,7 +28,7 @@ for package in (podwright, popdist):
         importlib.import_module(module.name)
         count += 1
 
-from podwright.slurm.jobs import FakeSlurm
+from podwright.slurm.jobs import FakeSlurmJobs
 
 def called():
     return 7
@@ -41,7 +41,7 @@ with podwright.partition(2) as held:
 said["run"] = podwright.run(["true"]).exit_code
 said["run_async"] = asyncio.run(podwright.run_async(["true"])).exit_code
 said["launch"] = podwright.launch(called).results()
-slurm = FakeSlurm()
+slurm = FakeSlurmJobs()
 job = podwright.slurm.submit(called, folder=sys.argv[1], commands=slurm)
 said["slurm.submit"] = job.results()
 attached = podwright.slurm.attach(job.id, folder=sys.argv[1], commands=slurm)

@@ -14,7 +14,7 @@ from pathlib import Path
 _RUN = """
 import os, sys, logging
 from pathlib import Path
-from podwright.slurm.gpus.lint import Site
+from podwright.slurm.gpus.lint import CachedSite
 from podwright.slurm.gpus.submission import _lint_service
 if sys.argv[2] == "endless":
     real = _lint_service.answer
@@ -26,7 +26,7 @@ if sys.argv[2] == "endless":
     logging.basicConfig(stream=sys.stderr)
 who = frozenset() if sys.argv[2] == "nobody" else frozenset({os.geteuid()})
 up = lambda: print("up", flush=True)
-_lint_service.serve(Path(sys.argv[1]), Site(), who, workers=1, ready=up)
+_lint_service.serve(Path(sys.argv[1]), CachedSite(), who, workers=1, ready=up)
 """
 CLEAN = "\n\n#!/bin/bash\nhostname\n"
 
