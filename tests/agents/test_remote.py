@@ -302,6 +302,18 @@ async def test_a_killed_agent_still_fences(tmp_path: Path) -> None:
         KeptMachine(simulated("ag2"), state)
 
 
+async def test_what_programs_left_on_a_simulated_device_outlives_its_agent(tmp_path: Path) -> None:
+    machine, state = simulated(), tmp_path / "state.json"
+    first = KeptMachine(machine, state)
+    await first.configure("p1", 5, [0])
+    machine.use(5, [0])
+    await first.configure("p1", 6, [0])
+    first.let_go()
+    again = simulated()
+    KeptMachine(again, state).let_go()
+    assert (again.devices[0].used_by, again.devices[0].partition) == ("p1", "p1")
+
+
 async def test_the_fence_holds_although_the_work_did_not(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     machine = simulated()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -166,6 +167,23 @@ async def test_what_a_killed_agent_knew_is_known(make: Make, tmp_path: Path) -> 
     assert (await again.describe()).configured == {1: ("p1", 7), 2: ("p1", 7)}
     with pytest.raises(Fenced):
         await again.reset(6, [1])
+    again.let_go()
+
+
+async def test_the_file_of_real_gpus_tells_nothing_that_only_simulated_ones_have(
+    make: Make, tmp_path: Path
+) -> None:
+    path = tmp_path / "state"
+    kept = KeptMachine(make(), path)
+    await kept.configure_for("u1", "p1", 7, [1])
+    kept.let_go()
+    content = json.loads(path.read_text())
+    assert content["devices"][1] == {"partition": "p1", "epoch": 7, "seen": 7, "owner": "u1"}
+    for device in content["devices"]:
+        device.update(used_by="p0", healthy=False)  # as agents before this one wrote
+    path.write_text(json.dumps(content))
+    again = KeptMachine(make(), path)
+    assert (await again.describe()).configured == {1: ("p1", 7)}
     again.let_go()
 
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from podwright.agents._device_record import DeviceRecord
 from podwright.agents._driver import DeviceReport, MachineReport
 from podwright.errors import Fenced, Internal, Unavailable
 from podwright.fabric import Attachment, Family, Machine
@@ -38,20 +39,14 @@ class Call(NamedTuple):
 
 
 @dataclass(slots=True)
-class SimulatedDevice:
-    """What one device remembers.
+class SimulatedDevice(DeviceRecord):
+    """A device that exists only as data.
 
-    seen: highest epoch of any call, the fence. epoch: that of the last call that was finished.
     used_by: the partition whose programs have touched it since its last reset, or empty.
-    owner: the user whose partition it is in, where machines are told.
     """
 
-    partition: str = ""
-    epoch: int = 0
-    seen: int = 0
     used_by: str = ""
     healthy: bool = True
-    owner: str = ""
 
 
 @dataclass(slots=True)

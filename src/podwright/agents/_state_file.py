@@ -9,13 +9,14 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from podwright.agents._device_record import DeviceRecord
 from podwright.agents._driver import EPOCH_LIMIT, EPOCH_STEP, Driver, MachineReport, OwnedDriver
-from podwright.agents._simulated import SimulatedDevice
 from podwright.errors import AlreadyExists, Internal, InvalidRequest
 from podwright.fabric import Machine
 
@@ -33,17 +34,21 @@ def check_epoch(epoch: int, seen: int, asked: str) -> None:
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The file. devices: as the machine remembers them, by index."""
+    """The file. devices: the records of the machine's own kind, by index."""
 
     machine: str
-    devices: tuple[SimulatedDevice, ...] = ()
+    devices: tuple[Any, ...] = ()
 
 
 class Keepable(Driver, Protocol):
-    """A machine that remembers its devices in `devices`, and can be told what to remember."""
+    """A machine that remembers its devices in `devices`, a record for each."""
 
     machine: Machine
-    devices: list[SimulatedDevice]
+
+    @property
+    def devices(self) -> Sequence[DeviceRecord]:
+        """Records of one class, which the file is read as. They are changed in place."""
+        ...
 
     def raise_fence(self, kind: str, epoch: int, devices: Sequence[int]) -> None:
         """Older epochs are refused from here on. Raises wire.Fenced when this is an older one."""
@@ -63,8 +68,12 @@ class KeptMachine:
         self._lock = _lock(path)
         try:
             kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+            records = [
+                (own, msgspec.convert(record, type(own)))
+                for own, record in zip(machine.devices, kept.devices, strict=False)
+            ]
         except FileNotFoundError:
-            kept = _Kept(machine.machine.name)
+            kept, records = _Kept(machine.machine.name), []
         except (OSError, msgspec.MsgspecError) as error:
             raise InvalidRequest(
                 f"cannot read the agent's state {path}: {error}",
@@ -76,8 +85,9 @@ class KeptMachine:
                 f"{path} is the state of machine {kept.machine}, not {machine.machine.name}",
                 would_work="another --state",
             )
-        for index, device in enumerate(kept.devices[: len(machine.devices)]):
-            machine.devices[index] = device
+        for own, record in records:
+            for field in fields(record):
+                setattr(own, field.name, getattr(record, field.name))
 
     def let_go(self) -> None:
         """Let another serve from the file."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from podwright.agents._device_record import DeviceRecord
 from podwright.agents._driver import DeviceReport, MachineReport
-from podwright.agents._simulated import SimulatedDevice
 from podwright.agents.gpu._cgroups import Cgroups
 from podwright.agents.gpu._describe import attributes, names
 from podwright.agents.gpu._guards import FileGuard, Guard, HeldPartition, Upkeep, user_number
@@ -42,8 +42,7 @@ PATIENCE = 10.0
 
 
 class GpuMachine:
-    """Implements Driver. What each device remembers is alike that of a simulated one, so that
-    KeptMachine keeps it, too.
+    """Implements Driver, and what KeptMachine keeps (Keepable).
 
     reset: brings a GPU to its initial state; None where that is not allowed: then it is enough
     that nobody holds it, since a driver clears what a process leaves behind. guards: applied in
@@ -66,7 +65,7 @@ class GpuMachine:
         self.family = family
         self._parts = divided(gpus)
         self.gpus = tuple(part.gpu for part in self._parts)
-        self.devices = [SimulatedDevice() for _ in self.gpus]
+        self.devices = [DeviceRecord() for _ in self.gpus]
         self.simulated = any(library.simulated for library in libraries)
         self._reset = reset
         self._guards = tuple(guards)
