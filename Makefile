@@ -9,10 +9,10 @@ BENCH ?=
 # Commands are measured and demonstrated as they are installed: compiled once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-outer soak bench check lock proto docs release debian pictures page-pictures clean
+.PHONY: help demo test test-outer test-kubernetes soak bench check lock proto docs release debian pictures page-pictures clean
 
 help:  ## List the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || { echo "Podwright needs Python 3.11 or newer with venv. On Debian: apt-get install python3-venv" >&2; exit 1; }
@@ -39,15 +39,20 @@ check: $(VENV)/.dev  ## Layers, names, style and types
 	@$(BIN)/mypy
 
 test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four minutes
-	@$(BIN)/pytest -n auto -m "not outer and not slurm and not soak"
+	@$(BIN)/pytest -n auto -m "not outer and not slurm and not kubernetes and not soak"
 
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
 	@$(BIN)/pytest -n 3 --dist loadfile -m "(outer or slurm) and not soak"
 
+test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
+	@bash tests/outer/install.sh
+	@bash tests/kubernetes/build.sh >/dev/null
+	@$(BIN)/pytest -n 2 --dist loadfile -m "kubernetes and not soak"
+
 soak: $(VENV)/.dev  ## The large counts
 	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh
-	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or soak" --timeout 3600
+	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or kubernetes or soak" --timeout 3600
 
 docs: $(VENV)/.dev  ## Build the documentation into docs/_build
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build

@@ -9,7 +9,7 @@ packages=(
     munge libmunge-dev libpmix-dev
     openssh-server openssh-client rsync
     hwloc postgresql mariadb-server
-    iproute2 util-linux debootstrap systemd keepalived curl
+    iproute2 util-linux debootstrap systemd keepalived curl openssl
     gcc libc6-dev make valgrind
     prometheus chromium
     lua5.1 lua5.3 lua5.4

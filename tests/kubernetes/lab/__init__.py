@@ -1,0 +1,25 @@
+"""A real Kubernetes for tests: a control plane and nodes on one machine, leaving no trace.
+
+A lab owns a folder under /var/tmp, its ports, its keys, its control groups and its processes, as
+the labs of Slurm and of hosts do; several run at once. `binaries()` builds what it needs, once.
+"""
+
+from ._binaries import Binaries, binaries
+from ._cgroups import sweep
+from ._images import write_image
+from ._kube import GATEWAY, KubeLab, Object, is_ready
+from ._nodes import Node
+from ._plane import DAEMONS
+
+__all__ = [
+    "DAEMONS",
+    "GATEWAY",
+    "Binaries",
+    "KubeLab",
+    "Node",
+    "Object",
+    "binaries",
+    "is_ready",
+    "sweep",
+    "write_image",
+]
