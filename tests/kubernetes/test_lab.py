@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.lab import DAEMONS, KubeLab, Object
+from tests.kubernetes.lab import DAEMONS, KubeLab, Object, pod
 from tests.kubernetes.lab._cgroups import PREFIX, hierarchies
 from tests.outer.lab._folder import processes_of
 
 pytestmark = pytest.mark.kubernetes
-
-
-def pod(name: str, script: str, node: str = "", **spec: object) -> Object:
-    """One that runs a script of shell once."""
-    container = {
-        "name": "main",
-        "image": "localhost/busybox:lab",
-        "command": ["sh", "-ec", script],
-    }
-    where = {"nodeName": node} if node else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [container], "restartPolicy": "Never", **where, **spec},
-    }
 
 
 def settings(name: str) -> Object:
@@ -80,27 +62,23 @@ def test_others_may_do_what_they_were_given(plane: KubeLab) -> None:
     assert plane.kubectl("auth", "can-i", "delete", "nodes", kubeconfig=alice).returncode != 0
 
 
-@pytest.mark.parametrize("daemon", DAEMONS)
-def test_a_daemon_that_is_killed_goes_on_where_it_was(
-    kube_lab: Callable[..., KubeLab], daemon: str
-) -> None:
-    lab = kube_lab()
-    lab.apply(settings("before"))
-    lab.kill(daemon)
-    lab.restart(daemon)
-    lab.wait("what was there", "configmap", "before", lambda found: found.get("data"))
-    lab.apply(settings("after"))
-    # The manager makes an account in each namespace, the scheduler says where it cannot put a pod.
-    lab.ok("create", "namespace", "new")
-    lab.wait("an account", "serviceaccount", "default", bool, namespace="new")
-    lab.apply(pod("nowhere", "true"), namespace="new")
-    lab.wait(
-        "the scheduler",
-        "pod",
-        "nowhere",
-        lambda found: found["status"].get("conditions", [{}])[0].get("reason") == "Unschedulable",
-        namespace="new",
-    )
+def test_daemons_that_are_killed_go_on_where_they_were(plane: KubeLab) -> None:
+    plane.apply(settings("before"))
+    for daemon in DAEMONS:
+        plane.kill(daemon)
+        plane.restart(daemon)
+        plane.wait("what was there", "configmap", "before", lambda found: found.get("data"))
+        # The manager makes an account in each namespace; the scheduler says that no pod fits.
+        space = f"after-{daemon}"
+        plane.ok("create", "namespace", space)
+        plane.wait("an account", "serviceaccount", "default", bool, namespace=space)
+        plane.apply(pod("nowhere", "true"), namespace=space)
+        plane.wait("the scheduler", "pod", "nowhere", is_unschedulable, namespace=space)
+
+
+def is_unschedulable(found: Object) -> bool:
+    conditions = found.get("status", {}).get("conditions", [])
+    return any(one.get("reason") == "Unschedulable" for one in conditions)
 
 
 def test_pods_run_and_say_how_they_ended(cluster: KubeLab) -> None:
@@ -132,36 +110,36 @@ def test_pods_of_two_nodes_reach_each_other_and_the_api_server(cluster: KubeLab)
     cluster.ok("delete", "pod", "near", "far", "--grace-period=0", "--force")
 
 
-def test_a_node_crashes_and_comes_back(kube_lab: Callable[..., KubeLab]) -> None:
-    # Sooner than a real cluster would: kubelets report each second.
-    lab = kube_lab(
-        nodes=2,
-        options={"kube-controller-manager": {"node-monitor-grace-period": "20s"}},
-    )
-    lab.apply([pod("here", "sleep 100000", "n1"), pod("there", "sleep 100000", "n2")])
-    for name in ("here", "there"):
-        lab.wait_phase(name, "Running")
-    lab.node("n2").kill()
-    assert not lab.node("n2").is_up
-    lab.wait_for_nodes("n2", ready=False)
-    lab.wait_for_nodes("n1")
-    lab.node("n2").revive()
-    lab.wait_for_nodes("n2")
-    lab.apply(pod("again", "echo back", "n2"))
-    lab.wait_phase("again", "Succeeded")
-    assert lab.ok("logs", "again") == "back\n"
+def test_a_node_crashes_and_comes_back(cluster: KubeLab) -> None:
+    node = cluster.node("n2")
+    cluster.apply(pod("there", "sleep 100000", "n2"))
+    cluster.wait_phase("there", "Running")
+    node.kill()
+    assert not node.is_up
+    cluster.wait_for_nodes("n2", ready=False)
+    cluster.wait_for_nodes("n1")
+    node.revive()
+    cluster.wait_for_nodes("n2")
+    cluster.apply(pod("again", "echo back", "n2"))
+    cluster.wait_phase("again", "Succeeded")
+    assert cluster.ok("logs", "again") == "back\n"
+    cluster.ok("delete", "pod", "there", "again", "--grace-period=0", "--force")
 
-    # What runs goes on while kubelet and containerd are away.
-    node = lab.node("n1")
-    began = container(lab, "here")
+
+def test_what_runs_goes_on_while_kubelet_and_containerd_are_away(cluster: KubeLab) -> None:
+    node = cluster.node("n1")
+    cluster.apply(pod("here", "sleep 100000", "n1"))
+    cluster.wait_phase("here", "Running")
+    began = container(cluster, "here")
     for name in ("kubelet", "containerd"):
         before = node.daemon_pid(name)
-        node.kill_daemon(name, signal.SIGKILL)
+        node.kill_daemon(name)
         node.restart_daemon(name)
         assert node.daemon_pid(name) != before
-    lab.apply(pod("more", "true", "n1"))
-    lab.wait_phase("more", "Succeeded")
-    assert container(lab, "here") == began
+    cluster.apply(pod("more", "true", "n1"))
+    cluster.wait_phase("more", "Succeeded")
+    assert container(cluster, "here") == began
+    cluster.ok("delete", "pod", "here", "more", "--grace-period=0", "--force")
 
 
 def container(lab: KubeLab, name: str) -> tuple[str, int]:
@@ -171,13 +149,14 @@ def container(lab: KubeLab, name: str) -> tuple[str, int]:
     return status["containerID"], status["restartCount"]
 
 
+@pytest.mark.usefixtures("_clean_start")
 def test_nothing_is_left_of_a_lab_and_the_kernels_settings_stay() -> None:
-    settings = [Path("/proc/sys") / name for name in ("vm/overcommit_memory", "kernel/panic")]
-    before = [path.read_text() for path in settings]
+    kernel = [Path("/proc/sys") / name for name in ("vm/overcommit_memory", "kernel/panic")]
+    before = [path.read_text() for path in kernel]
     with KubeLab(nodes=1) as lab:
         lab.apply(pod("runs", "sleep 100000"))
         lab.wait_phase("runs", "Running")
-        assert [path.read_text() for path in settings] == before
+        assert [path.read_text() for path in kernel] == before
         assert processes_of(lab.folder)
         groups = [group for part in lab.node("n1").cgroups.all for group in part.at.iterdir()]
         assert any(group.name.startswith(f"{PREFIX}{lab.folder.name}") for group in groups)

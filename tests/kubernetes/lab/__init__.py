@@ -7,8 +7,9 @@ the labs of Slurm and of hosts do; several run at once. `binaries()` builds what
 from ._binaries import Binaries, binaries
 from ._cgroups import sweep
 from ._images import write_image
-from ._kube import GATEWAY, KubeLab, Object, is_ready
+from ._kube import GATEWAY, KubeLab, is_ready
 from ._nodes import Node
+from ._objects import Object, pod
 from ._plane import DAEMONS
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Object",
     "binaries",
     "is_ready",
+    "pod",
     "sweep",
     "write_image",
 ]

@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from tests.outer.lab import LabError, poll
 from tests.outer.lab._folder import end_processes, new_folder, remove
@@ -25,12 +26,12 @@ from ._daemons import Daemons
 from ._images import base_images
 from ._keys import Keys
 from ._nodes import Node
+from ._objects import Object
 from ._plane import DAEMONS, SERVICE, Plane
 
 #: Where the control plane is in a network of its own.
 GATEWAY = "10.99.0.1"
 
-Object = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -92,10 +93,10 @@ class KubeLab:
         self._await("kube-controller-manager", "serviceaccount/default")
         if self._count:
             self.images.append(base_images(self.binaries, self.folder / "base.tar"))
-        for at in range(1, self._count + 1):
-            node = Node(self, at)
-            self.nodes[node.name] = node
-            node.boot()
+        made = [Node(self, at) for at in range(1, self._count + 1)]
+        self.nodes = {node.name: node for node in made}
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Node.boot, made))
         self.wait_for_nodes()
 
     def stop(self) -> None:

@@ -288,8 +288,8 @@ class Node:
         pid = self._first_process()
         inside = Inside(pid, spaces="-n")
         network = self._lab.in_network
-        network("ip", "link", "add", self._card, "type", "veth", "peer", "name", "eth0")
-        network("ip", "link", "set", "eth0", "netns", str(pid))
+        peer = ("peer", "name", "eth0", "netns", str(pid))
+        network("ip", "link", "add", self._card, "type", "veth", *peer)
         network("ip", "link", "set", self._card, "master", "br0", "up")
         for step in (
             # The same card after a crash, as with a real one: neighbours remember its address.
