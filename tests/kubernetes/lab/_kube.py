@@ -4,12 +4,15 @@ Without nodes all of it listens at this machine's loopback, at ports of its own.
 in a network of its own, out of which the API server alone is reached, at a port of the loopback.
 """
 
+import http.client
 import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,7 +93,8 @@ class KubeLab:
         self._await_apiserver()
         for name in DAEMONS[2:]:
             self._start(name)
-        self._await("kube-controller-manager", "serviceaccount/default")
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        self._await("kube-controller-manager", account)
         if self._count:
             self.images.append(base_images(self.binaries, self.folder / "base.tar"))
         made = [Node(self, at) for at in range(1, self._count + 1)]
@@ -299,16 +303,24 @@ class KubeLab:
             self.daemons.start("forward", self.wrap(argv), keep=[listening.fileno()])
 
     def _await_apiserver(self) -> None:
-        self._await("kube-apiserver", "--raw=/readyz")
+        self._await("kube-apiserver", "/readyz")
 
-    def _await(self, daemon: str, what: str) -> None:
-        """Until the API server answers that."""
+    def _await(self, daemon: str, path: str) -> None:
+        """Until the API server has what lies there."""
 
         def there() -> bool:
             self.daemons.check(daemon)
-            return self.kubectl("get", what, "--request-timeout=5s").returncode == 0
+            try:
+                with urllib.request.urlopen(self.server + path, context=context, timeout=5):
+                    return True
+            except (OSError, http.client.HTTPException):
+                return False
 
-        poll(daemon, there, seconds=60, every=0.2)
+        keys = self.folder / "keys"
+        context = ssl.create_default_context(cafile=keys / "ca.crt")
+        own = f"user-{self.kubeconfig.name}"
+        context.load_cert_chain(keys / f"{own}.crt", keys / f"{own}.key")
+        poll(daemon, there, seconds=60, every=0.1)
 
 
 def is_ready(node: Object) -> bool:
