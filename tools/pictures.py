@@ -2,14 +2,18 @@
 
 - first.svg: a terminal in which a partition is made and a program runs on it
 - pod.svg: the machines and devices of that pod, with the partition, as the server says
+- top.svg: `podwright top` of a larger pod, with partitions, one who waits, and a drained machine
 - house.svg: the floors of the package, from the contract that CI enforces (docs/conf.py writes it)
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +28,8 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from podwright.client import Client, UnixTransport
+
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
 BIN = Path(sys.executable).parent
@@ -34,6 +40,15 @@ LINES = (
     "poprun --num-replicas 4 --num-instances 2 python3 hello.py",
     "vipu remove partition p1",
 )
+#: What goes on in the picture of `top`, and who waits there.
+ON_THE_POD = (
+    "vipu create partition train --size 64 --num-gcds 16 --duration 7500 --no-ipuof-files",
+    "vipu create partition tune --size 32 --duration 3000 --no-ipuof-files",
+    "vipu create partition sweep --size 8 --no-ipuof-files",
+    "vipu create partition eval --size 4 --duration 900 --no-ipuof-files",
+    "vipu-admin drain machine ag47",
+)
+WAITS = "vipu create partition large --size 256 --wait --no-ipuof-files"
 _HELLO = """\
 import popdist
 popdist.init()
@@ -43,11 +58,11 @@ _STYLE = "font-family:system-ui,sans-serif;font-size:13px"
 _WIDTH = 640
 
 
-def recorded() -> tuple[str, list[dict[str, Any]]]:
-    """What the lines print on a terminal with colours; and the devices while the partition is."""
+@contextlib.contextmanager
+def served(preset: str) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A server of a simulated pod: its folder, and the environment in which commands find it."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / "hello.py").write_text(_HELLO)
         environ = {
             **os.environ,
             "PODWRIGHT_SOCKET": f"{folder}/socket",
@@ -56,7 +71,7 @@ def recorded() -> tuple[str, list[dict[str, Any]]]:
             "LC_ALL": "C.UTF-8",
         }
         environ.pop("NO_COLOR", None)
-        words = [str(BIN / "vipu-server"), "--preset", "pod16", "--socket", f"{folder}/socket"]
+        words = [str(BIN / "vipu-server"), "--preset", preset, "--socket", f"{folder}/socket"]
         words += ["--storage", f"{folder}/db", "--api-port", "0"]
         server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -64,17 +79,53 @@ def recorded() -> tuple[str, list[dict[str, Any]]]:
                 ["vipu", "--server-version"], env=environ, capture_output=True, check=False
             ).returncode:
                 time.sleep(0.1)
-            shown, devices = "", []
-            for line in LINES:
-                shown += f"\x1b[1;32m$\x1b[0m {line}\n{_typed(line, folder, environ)}"
-                if line == LINES[1]:
-                    asked = ["vipu", "list", "devices", "--json"]
-                    found = subprocess.run(asked, env=environ, capture_output=True, check=True)
-                    devices = json.loads(found.stdout)
+            yield folder, environ
         finally:
             server.terminate()
             server.wait()
+
+
+def recorded() -> tuple[str, list[dict[str, Any]]]:
+    """What the lines print on a terminal with colours; and the devices while the partition is."""
+    shown, devices = "", []
+    with served("pod16") as (folder, environ):
+        (folder / "hello.py").write_text(_HELLO)
+        for line in LINES:
+            shown += f"\x1b[1;32m$\x1b[0m {line}\n{_typed(line, folder, environ)}"
+            if line == LINES[1]:
+                asked = ["vipu", "list", "devices", "--json"]
+                found = subprocess.run(asked, env=environ, capture_output=True, check=True)
+                devices = json.loads(found.stdout)
     return shown, devices
+
+
+def top() -> str:
+    """The screen of `podwright top`, at a server of a POD256 on which something goes on."""
+    with served("pod256") as (folder, environ):
+        for line in ON_THE_POD:
+            subprocess.run(line.split(), env=environ, capture_output=True, check=True)
+        waiting = subprocess.Popen(WAITS.split(), env=environ, stderr=subprocess.DEVNULL)
+        try:
+            with Client(UnixTransport(str(folder / "socket"))) as client:
+                while not client.list_waiters():
+                    time.sleep(0.1)
+                return _plain(asyncio.run(_screen(client)))
+        finally:
+            waiting.send_signal(signal.SIGINT)
+            waiting.wait()
+
+
+async def _screen(client: Client) -> str:
+    from textual.widgets import DataTable
+
+    from podwright.top import Feed, TopApp
+
+    app = TopApp(Feed(client), "podwright top   a POD256   SIMULATED", every=0.2)
+    async with app.run_test(size=(96, 20)) as pilot:
+        while app.query_one(DataTable).row_count < len(ON_THE_POD) - 1:
+            await pilot.pause(0.1)
+        await pilot.pause(1.0)
+        return app.export_screenshot(title="podwright top")
 
 
 def _typed(line: str, folder: Path, environ: Mapping[str, str]) -> str:
@@ -99,7 +150,11 @@ def terminal(shown: str) -> str:
         console = Console(record=True, width=width, file=nowhere, force_terminal=True)
         console.print(Text.from_ansi(shown), soft_wrap=True)
         svg = console.export_svg(title="a simulated pod", theme=MONOKAI, unique_id="first")
-    # Whoever looks at it loads nothing from elsewhere: any fixed font will do.
+    return _plain(svg)
+
+
+def _plain(svg: str) -> str:
+    """A picture for which nobody loads anything from elsewhere: any fixed font will do."""
     svg = re.sub(r"@font-face\s*{[^}]*}", "", svg).replace("Fira Code", "ui-monospace")
     return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
 
@@ -174,6 +229,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     shown, devices = recorded()
     yield "first.svg", terminal(shown)
     yield "pod.svg", pod(devices)
+    yield "top.svg", top()
 
 
 if __name__ == "__main__":

@@ -80,13 +80,16 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_pictures_are_text_and_load_nothing_from_elsewhere() -> None:
-    from tools.pictures import FOLDER, LINES, floors, house
+    from tools.pictures import FOLDER, LINES, ON_THE_POD, floors, house
 
     for floor in floors():
         assert f">{floor}<" in house()
     first = (FOLDER / "first.svg").read_text()
     for line in LINES:
         assert line.split()[0] in first
+    top = (FOLDER / "top.svg").read_text()
+    for line in ON_THE_POD[:-1]:
+        assert line.split()[3] in top
     for picture in FOLDER.glob("*.svg"):
         assert "url(http" not in picture.read_text()
         assert "href" not in picture.read_text()
