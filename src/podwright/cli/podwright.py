@@ -30,6 +30,7 @@ _MODULES = (
     "replay",
     "slurm",
     "top",
+    "trace",
     "web",
 )
 

@@ -208,6 +208,7 @@ class _Run:
                 attempt.start_engine(command, self._plan.environment, own)
             if self._trace.on:
                 self._trace.open()
+                self._note(run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", ""))
             become_subreaper()
             if asks:
                 self._hold(attempt)
@@ -410,9 +411,17 @@ class _Run:
         trace.end(turn)
         trace.past("fabric", turn, clock(), made=lease.created)
         partition = lease.partition
+        self._note(partition=partition.name)
         trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
         if self._lease.holding:
             attempt.kept.hold(self._lease.holding)
+
+    def _note(self, **names: str) -> None:
+        """Let `podwright trace` find the file by these names."""
+        if self._trace.on:
+            from podwright.timeline import note
+
+            note(self._environ, self._plan.trace, **names)
 
     def _acquire(self, remotes: Remotes, run: str) -> Lease | Borrowed:
         from podwright.client import OUR_TURN

@@ -11,7 +11,15 @@ from podwright.timeline._clocks import HostClock
 from podwright.timeline._trace_writer import LIMIT, OFF, TraceWriter, clock, open_file
 
 if TYPE_CHECKING:
-    from podwright.timeline._account import Account, Slowest, account, in_sentences
+    from podwright.timeline._account import (
+        Account,
+        Slowest,
+        account,
+        in_sentences,
+        seconds_text,
+        size_text,
+    )
+    from podwright.timeline._known_traces import find_trace, note
     from podwright.timeline._read_back import (
         Instant,
         Timeline,
@@ -19,6 +27,7 @@ if TYPE_CHECKING:
         parse_timeline,
         read_timeline,
     )
+    from podwright.timeline._trace_page import trace_page
 
 __all__ = [
     "LIMIT",
@@ -32,13 +41,20 @@ __all__ = [
     "TrackSlice",
     "account",
     "clock",
+    "find_trace",
     "in_sentences",
+    "note",
     "open_file",
     "parse_timeline",
     "read_timeline",
+    "seconds_text",
+    "size_text",
+    "trace_page",
 ]
 _LATER = {
-    "_account": ("Account", "Slowest", "account", "in_sentences"),
+    "_account": (*("Account", "Slowest", "account", "in_sentences", "seconds_text", "size_text"),),
+    "_known_traces": ("find_trace", "note"),
+    "_trace_page": ("trace_page",),
     "_read_back": ("Instant", "Timeline", "TrackSlice", "parse_timeline", "read_timeline"),
 }
 

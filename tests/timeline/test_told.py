@@ -1,0 +1,142 @@
+"""A timeline told in words, as JSON and as a page that stands alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from podwright.cli.podwright import main
+from podwright.timeline import TraceWriter, find_trace, note, open_file, read_timeline, trace_page
+from tests.timeline.test_writing import Clock, launch
+
+
+class Elements(HTMLParser):
+    """What elements a page has, and their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    launch(tmp_path / "run.trace", Clock())
+    return tmp_path / "run.trace"
+
+
+def test_in_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert "Program:   train.py\n" in out
+    assert "Ended:     with code 0\n" in out
+    assert "It took 6.7 s: 15% waiting for devices, 52% starting" in out
+    assert "Instance 1 was the slowest" in out
+    assert re.search(r"^1 +\| 5\.0 s|^1 +\| 2\.0 s", out, re.MULTILINE)
+    assert "allReduceSum | 64 bytes | 400   | 2.0 ms" in out
+    assert "step | 400" in out
+    assert "/profile/1 | profile.pop | 77 bytes" in out
+    assert "1       | instance 0 ended with code 9" in out
+
+
+def test_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", str(trace), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["launch"]["code"] == 0
+    assert found["account"]["slowest"]["rank"] == 1
+    assert [phase["name"] for phase in found["phases"]][:3] == ["launch", "run", "partition"]
+    assert [instance["code"] for instance in found["instances"]] == [9, 9, 0, 0]
+    assert found["reports"] == [{"folder": "/profile/1", "files": {"profile.pop": 77}}]
+    assert {"restart"} <= {event["what"] for event in found["happened"]}
+
+
+def test_a_page_that_stands_alone(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = trace.with_name("run.html")
+    assert main(["trace", str(trace), "--html", str(page)]) == 0
+    assert f"the page: {page}" in capsys.readouterr().out
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    text = page.read_text()
+    found = Elements()
+    found.feed(text)
+    # Nothing is loaded and nothing runs, whatever a browser would allow.
+    assert not {"script", "link", "img", "iframe", "object", "base", "form"} & set(found.tags)
+    assert not [n for n, _ in found.attributes if n.startswith("on") or n in ("src", "href")]
+    assert "default-src 'none'" in text
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "Instance 1 was the slowest" in text
+    assert "<caption>Collectives</caption>" in text
+    drawn = [value for name, value in found.attributes if name == "class"]
+    assert {"launch", "instance", "join", "collective", "slowest", "mark"} <= set(drawn)
+
+
+def test_what_a_launch_says_is_text_in_the_page(tmp_path: Path) -> None:
+    bad = '<script>alert("1")</script>'
+    writer = TraceWriter(open_file(str(tmp_path / "t")), 1, Clock())
+    writer.begin("launch", program=bad)
+    writer.attempt(1)
+    writer.instance_began(0, bad)
+    writer.happened(bad, cause=bad)
+    writer.report(0, bad, [(bad, 1)], 0)
+    writer.close()
+    text = trace_page(read_timeline(str(tmp_path / "t")))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_many_records_make_no_large_page(tmp_path: Path) -> None:
+    """Neighbours that no screen could tell apart become one."""
+    from podwright.timeline import _instance_records as said
+
+    clock = Clock()
+    writer = TraceWriter(open_file(str(tmp_path / "t")), 400, clock)
+    writer.begin("launch")
+    writer.attempt(1)
+    begin = clock()
+    for rank in range(400):
+        writer.instance_began(rank, f"n{rank // 8}")
+    clock.forward(10_000)
+    name = b"allReduceSum"
+    for rank in (0, 1):
+        at = [begin + i * 1_000_000 for i in range(9000)]
+        head = [(said.COLLECTIVE, len(name), 2, 0, i, a, a + 500_000, 8) for i, a in enumerate(at)]
+        writer.records(rank, b"".join(said.HEAD.pack(*h) + name for h in head))
+    writer.close()
+    text = trace_page(read_timeline(str(tmp_path / "t")))
+    assert len(text) < 2 << 20
+    assert "more</text>" in text
+
+
+def test_a_launch_is_found_by_its_names(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environ = dict(os.environ)
+    note(environ, str(tmp_path / "older"), partition="p4", slurm="")
+    note(environ, str(trace), partition="p4", slurm="4711")
+    assert find_trace(environ, "4711") == str(trace)
+    assert find_trace(environ, "") == ""
+    assert main(["trace", "p4"]) == 0
+    assert f"File:      {trace}" in capsys.readouterr().out
+    assert main(["trace", "p5"]) != 0
+    assert "no launch of that name was traced here" in capsys.readouterr().err
+    notes = tmp_path / "state" / "podwright" / "traces.jsonl"
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o600
+    notes.write_text("no JSON\n[1]\n" + notes.read_text())
+    assert find_trace(environ, "4711") == str(trace)
+    for i in range(3000):
+        note(environ, f"/somewhere/rather/long/{'x' * 80}/{i}", partition=f"q{i}")
+    assert notes.stat().st_size < 400 << 10
+    assert find_trace(environ, "q2999").endswith("/2999")
+    assert find_trace(environ, "4711") == ""
+    note({}, str(trace), partition="nowhere to write")
