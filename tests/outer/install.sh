@@ -11,7 +11,7 @@ packages=(
     hwloc postgresql mariadb-server
     iproute2 util-linux debootstrap systemd keepalived curl openssl
     gcc libc6-dev make valgrind
-    prometheus chromium
+    prometheus chromium nginx
     lua5.1 lua5.3 lua5.4
     buildah python3-venv
 )

@@ -91,7 +91,9 @@ class WebFront:
 
         Raises wire.Unavailable when the address cannot be had.
         """
-        self.page = make_page(self._calls, safe_login=is_loopback(host), history=self._history)
+        self.page = make_page(
+            self._calls, safe_login=is_loopback(host), history=self._history, proxy=self._proxy
+        )
         self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
         self._names |= self._own_names
         port = await self.server.open(host, port, "another --http-port")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.outer.page.conftest import Site, pod_file
+from tests.whole.conftest import BIN
 
 pytestmark = pytest.mark.outer
 VIEWS = {
@@ -56,6 +58,20 @@ def test_what_happens_is_seen_without_a_reload(make_site: Callable[..., Site], p
     cell = page.locator("svg[role=group] .device.IN_USE").first
     cell.hover()
     expect(page.locator("#about")).to_contain_text("by partition p1 of root")
+    page.select_option("#by", "load")
+    expect(page.locator(".legend")).to_contain_text("no program holds it")
+    words = ("--launcher=local", "--vipu-partition=p1", "--num-replicas=16", "sleep", "600")
+    sleeper = subprocess.Popen(
+        [BIN / "poprun", *words], env=site.environ, cwd=site.folder, stdin=subprocess.DEVNULL
+    )
+    try:
+        expect(page.locator(".legend")).to_contain_text("a program holds it")
+        expect(page.locator(".legend")).not_to_contain_text("no program holds it")
+    finally:
+        sleeper.terminate()
+        sleeper.wait(300)
+    expect(page.locator(".legend")).to_contain_text("no program holds it")
+    cell.hover()
     page.click("#about a")
     expect(page.locator("h1")).to_have_text("Partition p1")
     expect(page.locator("#main")).to_contain_text("vipu get partition p1")

@@ -10,6 +10,7 @@ const BY = {
   partition: (device, partition) => device[3],
   user: (device, partition) => partition?.owner ?? '',
   job: (device, partition) => partition?.job ?? '',
+  load: (device, partition, lease) => (partition ? (lease ? 'a program holds it' : 'no program holds it') : ''),
   state: () => '',
 };
 
@@ -187,7 +188,7 @@ export class Pod {
       if (device[2] !== 'FREE') sums[1] += 1;
       domains.set(at, sums);
       const partition = partitions.get(device[3]);
-      const kind = BY[this.by](device, partition);
+      const kind = BY[this.by](device, partition, held.get(device[3]));
       if (kind) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
       const cell = this.cells.get(key);
       if (!cell) continue;
