@@ -36,6 +36,9 @@ from podwright.wire import (
     EventList,
     ListRequest,
     MachineName,
+    MoveRow,
+    MovesAllowed,
+    MoveTable,
     Named,
     NewUser,
     PartitionList,
@@ -270,6 +273,26 @@ def test_quotas(server: Server, run: Run) -> None:
     assert (code, "there is no quota of eve" in err) == (1, True)
     code, _, err = run("set quota --user eve")
     assert (code, "how much is not said" in err) == (2, True)
+
+
+def test_moves_are_shown_and_forbidden(server: Server, run: Run) -> None:
+    row = MoveRow(partition="p1", owner="ann", size=4, seconds=30, waiter="w7", to="ag3")
+    server.answers["ShowMoves"] = MoveTable(moves=[row], movable=1, done=2, failed=1)
+    server.answers["AllowMoves"] = MoveTable(allowed=False, movable=1)
+    code, out, _ = run("moves")
+    assert code == 0
+    assert "p1" in out
+    assert "PLANNED" in out
+    assert "1 could be moved now; 2 moved" in out
+    assert run("moves --never --dry-run")[1] == out
+    assert [method for method, _ in server.asked] == ["ShowMoves", "ShowMoves"]
+    code, out, _ = run("moves --never")
+    assert (code, out.startswith("No launch is asked to move;")) == (0, True)
+    assert server.asked[-1] == ("AllowMoves", MovesAllowed(allowed=False))
+    _, out, _ = run("moves --allow --json")
+    assert server.asked[-1] == ("AllowMoves", MovesAllowed(allowed=True))
+    assert json.loads(out)["movable"] == 1
+    assert run("moves --allow --never")[0] == 2
 
 
 def test_a_machine_is_drained_and_what_stays_on_it_is_said(server: Server, run: Run) -> None:

@@ -351,6 +351,7 @@ GW Routing:     DEFAULT
 Sync Type:      DEFAULT
 Reconfigurable: no
 Relocatable:    no
+Movable:        no
 Auto Reset:     yes, 0 of 3 done
 Owner:          ann
 Job:            -

@@ -9,11 +9,18 @@ from pathlib import Path
 
 from podwright.cli import _json
 from podwright.cli._admin_calls import call, names
-from podwright.cli._admin_show import MachineRow, machine_table
+from podwright.cli._admin_show import MachineRow, machine_table, moves_table
 from podwright.cli._waiting import waiting
 from podwright.client import Client
 from podwright.errors import InvalidRequest, NotFound
-from podwright.wire import ClusterChange, ClusterInfo, QuotaInfo
+from podwright.wire import (
+    ClusterChange,
+    ClusterInfo,
+    MovesAllowed,
+    MovesRequest,
+    MoveTable,
+    QuotaInfo,
+)
 
 _Arguments = argparse.Namespace
 
@@ -74,6 +81,16 @@ def resume_machine(arguments: _Arguments, client: Client) -> int:
     client.resume_machine(arguments.name)
     done = f"resume machine ({arguments.name}): success."
     return _show(arguments, {"name": arguments.name}, lambda: done)
+
+
+def show_moves(arguments: _Arguments, client: Client) -> int:
+    """`vipu-admin moves`: who is asked to move, and who would be; or whether anybody is."""
+    changes = (arguments.never or arguments.allow) and not arguments.dry_run
+    if changes:
+        found = call(client, "AllowMoves", MovesAllowed(allowed=arguments.allow), MoveTable)
+    else:
+        found = call(client, "ShowMoves", MovesRequest(), MoveTable)
+    return _show(arguments, found, lambda: moves_table(found))
 
 
 def add_machine(arguments: _Arguments, client: Client) -> int:

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from podwright.cli._tables import card, table
-from podwright.wire import AgentInfo, ClusterTest, DiscoveredAgent, UserInfo
+from podwright.wire import AgentInfo, ClusterTest, DiscoveredAgent, MoveTable, UserInfo
 
 
 class MachineRow(NamedTuple):
@@ -30,6 +30,19 @@ def agent_table(agents: list[AgentInfo]) -> str:
             for a in agents
         ),
     )
+
+
+def moves_table(found: MoveTable) -> str:
+    """Who moves for whom, and what the server has moved so far."""
+    rows = [
+        (m.partition, m.owner, m.size, m.state, m.waiter or "(drained)", m.to, f"{m.seconds:g}s")
+        for m in found.moves
+    ]
+    heads = ("Partition", "Owner", "Size", "State", "For", "To", "Loses")
+    asked = "Launches are asked to move" if found.allowed else "No launch is asked to move"
+    so_far = f"{found.done} moved since the server's start, {found.failed} were asked and did not"
+    words = f"{asked}; {found.movable} could be moved now; {so_far}."
+    return f"{table(heads, rows)}\n{words}" if rows else words
 
 
 def agent_card(agent: AgentInfo) -> str:

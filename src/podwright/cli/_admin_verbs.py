@@ -195,4 +195,5 @@ _ACTIONS: dict[str, _Action] = {
     "set_quota": _admin_care.set_quota,
     "remove_quota": _admin_care.remove_quota,
     "backup_store": _admin_care.backup_store,
+    "show_moves": _admin_care.show_moves,
 }

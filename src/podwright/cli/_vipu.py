@@ -246,6 +246,7 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
         devices=devices,
         auto_reset=not arguments.no_auto_reset,
         relocatable=arguments.relocatable,
+        movable=arguments.movable,
         profile=arguments.profile,
     )
 

@@ -163,6 +163,7 @@ def partition_card(info: PartitionInfo, gcd: int | None = None) -> str:
             ("Sync Type", info.sync_type.value),
             ("Reconfigurable", info.reconfigurable),
             ("Relocatable", info.relocatable),
+            ("Movable", info.movable),
             ("Auto Reset", _auto_reset(info)),
             ("Owner", info.owner),
             ("Job", info.job),

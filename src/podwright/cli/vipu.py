@@ -148,6 +148,7 @@ def _creation(parser: Parser) -> None:
     add("--profile", default="", metavar="P", help="slices of GPUs (MIG) of this kind: 1g.10gb")
     add("--no-auto-reset", action="store_true", help="leave it alone when it is in error")
     add("--relocatable", action="store_true", help="it may move to other devices on an error")
+    add("--movable", action="store_true", help="its launch may be asked to move, once it can")
     add(
         "--system-wide",
         action="store_true",

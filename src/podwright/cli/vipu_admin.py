@@ -29,6 +29,7 @@ examples:
   vipu-admin drain machine ag2
   vipu-admin set quota --user alice --devices 16
   vipu-admin backup store pod.backup
+  vipu-admin moves --dry-run
 
 Words about partitions, devices and leases do what they do in vipu: vipu-admin list partitions.
 exit codes: 0 done; 1 refused, or a test found something; 2 wrong usage; 69 no server."""
@@ -110,6 +111,17 @@ def build_parser() -> Parser:
         ("remove", removing, "remove_quota"),
     ):
         _quota(noun("quota", action, f"{name.capitalize()} a quota.", named=False), name == "set")
+    moves = verbs.add_parser(
+        "moves",
+        parents=[common],
+        help="Show which launches are asked to move, or have none asked.",
+        description="Show which launches are asked to move to other devices, and which would be.",
+    )
+    moves.set_defaults(action="show_moves")
+    wish = moves.add_mutually_exclusive_group()
+    wish.add_argument("--never", action="store_true", help="ask nobody from now on; it is kept")
+    wish.add_argument("--allow", action="store_true", help="ask those who can move, as at first")
+    moves.add_argument("--dry-run", action="store_true", help="change nothing, only show")
     backup = verb("backup", "Back up what the server keeps.")(
         "store", "backup_store", "Write all that the server keeps into a file.", named=False
     )

@@ -34,6 +34,7 @@ from podwright.wire import (
     LeaseRequest,
     ListRequest,
     MachineName,
+    MoveRequest,
     PartitionInfo,
     PartitionList,
     PartitionName,
@@ -179,11 +180,30 @@ class Client:
         return self._call("Backup", BackupRequest(), BackupReply).content
 
     def renew(
-        self, lease: str, epoch: int, *, hosts: Sequence[str] = (), timeout: float | None = None
+        self,
+        lease: str,
+        epoch: int,
+        *,
+        hosts: Sequence[str] = (),
+        move_seconds: float = 0.0,
+        timeout: float | None = None,
     ) -> LeaseInfo:
-        """Hold a lease for another ttl. hosts: where its instances run, if that is news."""
-        request = LeaseRequest(id=lease, epoch=epoch, hosts=list(hosts))
+        """Hold a lease for another ttl. hosts: where its instances run, if that is news.
+
+        move_seconds: what its launch loses by a move; 0: it cannot be moved.
+        """
+        request = LeaseRequest(id=lease, epoch=epoch, hosts=list(hosts), move_seconds=move_seconds)
         return self._call("Renew", request, LeaseInfo, timeout)
+
+    def move(
+        self, lease: str, epoch: int, word: str, *, timeout: float | None = None
+    ) -> PartitionInfo:
+        """Nothing of a launch runs any more: where its partition is from now on.
+
+        word: as the lease had it (`LeaseInfo.move`).
+        """
+        request = MoveRequest(id=lease, epoch=epoch, move=word)
+        return self._call("Move", request, PartitionInfo, timeout)
 
     def release(
         self,

@@ -113,6 +113,7 @@ def _loose(core: Core, site: IndexedCluster, gone: str) -> list[Placement]:
     """What is held in the index and does not come along: places kept for waiters, which are
     planned anew, and devices of the machine that goes which still had to be reset."""
     kept = [p for r in core.reservations.values() if r.goal.site is site for p in r.held]
+    kept += [asked.target for asked in core.moves.values() if asked.site is site]
     return kept + [q.placement for q in core.quarantine.values() if q.machine == gone]
 
 

@@ -23,6 +23,7 @@ from podwright.controller._audit_calls import AuditCalls
 from podwright.controller._caller import Caller, Role, in_name_of
 from podwright.controller._core import Core, Entry
 from podwright.controller._declared import declared
+from podwright.controller._launch_moves import LaunchMoves
 from podwright.controller._leases import to_info
 from podwright.controller._own_host import Here
 from podwright.controller._privacy import Privacy, Visible
@@ -46,6 +47,10 @@ from podwright.wire import (
     Empty,
     LeaseInfo,
     LeaseRequest,
+    MoveRequest,
+    MovesAllowed,
+    MovesRequest,
+    MoveTable,
     PartitionInfo,
     RemoveRequest,
     ResetRequest,
@@ -88,6 +93,7 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
         self._core.here = here
         self._requests = Requests(self._core.journal.later, self._core.now, self._core.spawn)
         self._waiting = Waiting(self._core)
+        self._moves = LaunchMoves(self._core, self._waiting.named)
         self._oversee()
         self._administer(machines or Machines(), sleep)
         self._privacy = Privacy(
@@ -114,7 +120,8 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
             await self._store.close()
             raise
         self._waiting.load(opened)
-        keeper = Reconciler(self._core, self._sleep, self._waiting.sweep)
+        self._moves.load(opened)
+        keeper = Reconciler(self._core, self._sleep, self._sweep)
         self._keeper = asyncio.get_running_loop().create_task(keeper.run())
         self._watch_machines()
         self._state = ""
@@ -150,6 +157,11 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
         """Whether there is no partition, no lease and no step under way."""
         core = self._core
         return not (core.partitions or core.leases or core.tasks or len(self._waiting))
+
+    @property
+    def moves(self) -> dict[str, int]:
+        """How many launches moved since the start, and how many were asked to and did not."""
+        return {"moves": self._moves.done, "failed_moves": self._moves.failed}
 
     @property
     def changes(self) -> int:
@@ -268,6 +280,22 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
         await self._run(ends.release(self._core, caller, request))
         return Empty()
 
+    async def move(self, caller: Caller, request: MoveRequest) -> PartitionInfo:
+        """Give a launch's partition the devices that it was asked to move to; nothing of it runs.
+
+        Raises Fenced, Denied. It stays where it is if that is not wanted any more.
+        """
+        return self._info(await self._run(self._moves.move(caller, request)))
+
+    async def show_moves(self, caller: Caller, request: MovesRequest) -> MoveTable:
+        """Which launches are asked to move, and which would be."""
+        return self._moves.show()
+
+    async def allow_moves(self, caller: Caller, request: MovesAllowed) -> MoveTable:
+        """Ask launches to move from now on, or none."""
+        await self._run(self._moves.allow(request.allowed))
+        return self._moves.show()
+
     # -- administration ----------------------------------------------------------------------
 
     async def backup(self, caller: Caller, request: BackupRequest) -> BackupReply:
@@ -276,6 +304,10 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
         return BackupReply(content=await asyncio.to_thread(backup_text, snapshot))
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        self._waiting.sweep()
+        self._moves.tick()
 
     def _check(self) -> None:
         if self._state:

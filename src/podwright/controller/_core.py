@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
 from podwright.controller._admission import Admission
+from podwright.controller._asked_move import AskedMove
 from podwright.controller._cluster_index import ClusterIndex, IndexedCluster
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, HeldLease
@@ -116,6 +117,8 @@ class Core:
         self.admitted: set[Admission] = set()
         #: Told of what the server does by itself: what, about what, whose, how.
         self.tell: Callable[[str, str, str, str], None] = lambda *_: None
+        #: By lease: what launches are asked to move.
+        self.moves: dict[str, AskedMove] = {}
         #: By cluster and allocation: what is kept for the first in the waiting line.
         self.reservations: dict[tuple[str, str], Reservation] = {}
         #: Told of devices that are free, and of the partition whose lease ended or that is gone.
@@ -129,7 +132,14 @@ class Core:
     # -- numbers and time --------------------------------------------------------------------
 
     def lift(self, site: IndexedCluster) -> None:
-        """Keep nothing of a cluster for waiters, before its allocations change. `freed` follows."""
+        """Keep nothing of a cluster for waiters, nor for launches that were to move, before its
+        allocations change. `freed` follows."""
+        for name, asked in list(self.moves.items()):
+            if asked.site is site:
+                site.index.release(asked.target)
+                del self.moves[name]
+                if (lease := self.leases.get(name)) is not None:
+                    lease.move = ""
         for pool, kept in list(self.reservations.items()):
             if kept.goal.site is site:
                 kept.lift()

@@ -80,6 +80,12 @@ class _Look:
             for block in piece.blocks
             for i in range(block.size)
         }
+        self._kept |= {
+            (asked.site.cluster.name, block.domain, block.offset + i): asked.partition
+            for asked in core.moves.values()
+            for block in asked.target.blocks
+            for i in range(block.size)
+        }
 
     def allocation(self, site: IndexedCluster, machine: str) -> str:
         """In which allocation a machine is, or empty."""

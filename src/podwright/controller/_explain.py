@@ -167,6 +167,12 @@ def of_partition(core: Core, entry: Entry) -> Explanation:
         lines.append(
             f"lease {what.id}: {what.holder or what.owner} holds {part}, renewed for {ends:.0f} s"
         )
+        if what.id in core.moves:
+            lines.append(
+                f"it is asked to move within {max(0.0, lease.move_until - core.now()):.0f} s"
+            )
+        elif lease.move_seconds and record.movable:
+            lines.append(f"it can be moved, and loses {lease.move_seconds:g} s by that")
     for fence in entry.fences.values():
         lines.append(fence_in_words(core, entry, fence))
         lines.append(

@@ -16,6 +16,7 @@ from podwright.errors import Denied, Fenced, InvalidRequest
 from podwright.wire import LeaseInfo, LeaseRequest
 
 MAX_HOSTS = 4096  #: of one lease
+MOST_LOST = 86400.0  #: seconds that a launch may say it loses by a move
 MAX_NAME = 255  #: characters of a host's name, and of a launch's mark
 
 
@@ -36,8 +37,14 @@ async def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
 
     Costs no commit, unless it says something new: after a restart each lease has a full ttl again.
     """
-    lease = _own(core, caller, request, "renew")
-    lease.expires = core.now() + lease.record.ttl
+    lease = own(core, caller, request.id, request.epoch, "renew")
+    if not 0 <= request.move_seconds <= MOST_LOST:
+        raise InvalidRequest(
+            f"no move costs {request.move_seconds:g} s",
+            asked=f"renew lease {request.id[:80]}",
+            would_work=f"say what it costs, up to {MOST_LOST:g} s, or 0 where it cannot be moved",
+        )
+    lease.expires, lease.move_seconds = core.now() + lease.record.ttl, request.move_seconds
     if lease.late:
         lease.late = False
         core.expiries.add(lease, core.leases)
@@ -65,13 +72,15 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
         )
     entry = core.fences.get(request.id)
     if entry is None:
-        entry = core.partitions[_own(core, caller, request, "release").record.partition]
+        entry = core.partitions[
+            own(core, caller, request.id, request.epoch, "release").record.partition
+        ]
     await entry.lock.acquire()
     try:
         if request.id in entry.fences:
             await _say_more(core, caller, entry, request, asked)
             return
-        lease = _own(core, caller, request, "release")
+        lease = own(core, caller, request.id, request.epoch, "release")
         ended = descendants(lease.record.id, entry.leases.values())
         if request.force or (request.confirmed and _all_gone(lease, request.hosts)):
             await steps.end_leases(core, entry, ended)
@@ -129,12 +138,12 @@ def _goes_on(core: Core, entry: Entry, lease: HeldLease) -> bool:
     return bool(entry.known.job) or (parent is not None and not parent.ending)
 
 
-def _own(core: Core, caller: Caller, request: LeaseRequest, verb: str) -> HeldLease:
+def own(core: Core, caller: Caller, name: str, epoch: int, verb: str) -> HeldLease:
     """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
-    asked = f"{verb} lease {request.id[:80]}"
-    lease = core.leases.get(request.id)
-    if lease is None or lease.ending or lease.record.epoch != request.epoch:
-        raise over(request.id[:80], asked)
+    asked = f"{verb} lease {name[:80]}"
+    lease = core.leases.get(name)
+    if lease is None or lease.ending or lease.record.epoch != epoch:
+        raise over(name[:80], asked)
     check_change(caller, lease.record.owner, asked, lease.record.creator)
     if lease.record.creator and caller.role is Role.USER:
         raise Denied(

@@ -20,12 +20,18 @@ class HeldLease:
 
     late: it was not renewed in time, but what it lies in goes on, and decides: a job's processes
     may be suspended. It is over when somebody else in there wants its devices.
+    move_seconds: what its launch loses by a move; 0: it cannot be moved. move: the word under which
+    it is asked to, until `move_until`. asked_at: when it was asked, in the last hour.
     """
 
     record: LeaseRecord
     expires: float
     ending: bool = False
     late: bool = False
+    move_seconds: float = 0.0
+    move: str = ""
+    move_until: float = 0.0
+    asked_at: tuple[float, ...] = ()
 
 
 class Expiries:
@@ -124,4 +130,6 @@ def to_info(lease: HeldLease, size: int, now: float) -> LeaseInfo:
         parent=record.parent,
         devices=[] if whole else list(range(record.first, record.first + record.count)),
         hosts=list(record.hosts),
+        move=lease.move,
+        move_within=max(0.0, lease.move_until - now) if lease.move else 0.0,
     )

@@ -170,6 +170,7 @@ def make_record(
         open_replicas=not (spec.num_replicas or spec.reconfigurable),
         auto_reset=spec.auto_reset,
         relocatable=spec.relocatable,
+        movable=spec.movable,
         profile=spec.profile,
         transient=transient,
         until=core.now() + duration if duration else 0.0,

@@ -41,7 +41,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     routing order; a set bit must be reset before the next holder. transient: goes with the
     lease that created it. open_gcds, open_replicas: creation left the count open, so the one that
     stands here is that of the last launch. until: when its creator said that it ends; 0: unknown.
-    profile: of its slices; empty for whole devices.
+    profile: of its slices; empty for whole devices. movable: its launch may be asked to move.
     """
 
     name: str
@@ -69,6 +69,7 @@ class PartitionRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     open_replicas: bool = False
     auto_reset: bool = True
     relocatable: bool = False
+    movable: bool = False
     transient: bool = False
     errors: tuple[str, ...] = ()
     dirty: str = ""

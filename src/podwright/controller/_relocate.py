@@ -12,9 +12,10 @@ from __future__ import annotations
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._cutoff import would_cut_off
-from podwright.controller._records import QuarantineRecord, drop_lease, put, put_quarantine
+from podwright.controller._move_planner import shape_of
+from podwright.controller._move_step import left_behind, quarantine
+from podwright.controller._records import drop_lease, put, put_quarantine
 from podwright.controller._states import BROKEN, CREATING, move, state_of
-from podwright.placement import Request
 
 AGAIN = 5.0  #: seconds until room is looked for again
 
@@ -39,24 +40,12 @@ async def relocate(core: Core, entry: Entry) -> bool:
     """Move a partition whose lock is held. Returns whether there was room."""
     record, site = entry.known, entry.site
     assert site is not None
-    gcds = record.size if record.profile else record.num_gcds
-    shape = Request(record.size, record.allocation, record.num_ilds, gcds, profile=record.profile)
-    found = site.index.find(shape)
+    found = site.index.find(shape_of(record))
     if found is None:
         entry.retry_at = core.now() + AGAIN
         return False
     site.index.take(found)
-    left = [
-        QuarantineRecord(
-            cluster=record.cluster,
-            allocation=record.allocation,
-            machine=machine,
-            block=block,
-            epoch=record.epoch,
-            partition=record.name,
-        )
-        for machine, block in site.blocks_by_machine(record.blocks)
-    ]
+    left = left_behind(site, record, record.blocks, record.epoch)
     ended = list(entry.leases.values())
     for lease in ended:
         lease.ending = True
@@ -74,9 +63,7 @@ async def relocate(core: Core, entry: Entry) -> bool:
         [put(moved), *map(put_quarantine, left), *(drop_lease(x.record.id) for x in ended)]
     )
     site.index.release(record.placement)
-    for quarantined in left:
-        site.index.take(quarantined.placement)
-        core.quarantine[quarantined.key] = quarantined
+    quarantine(core, site, left)
     core.set(entry, moved)
     core.drop_leases(entry, ended)
     why = "; ".join(record.errors) or "its devices failed"

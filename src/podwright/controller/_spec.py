@@ -113,6 +113,11 @@ def _check_counts(spec: PartitionSpec, asked: str) -> None:
             "a partition of devices chosen one by one does not move to others",
             "leave out the devices, or do not make it relocatable",
         )
+    if spec.movable and (spec.devices or spec.profile):
+        refuse(
+            f"{'slices of GPUs do' if spec.profile else 'devices chosen one by one do'} not move",
+            "whole devices of the server's choice, or leave out movable",
+        )
     gcds = spec.num_gcds or 1
     if gcds < 0 or size % gcds:
         fits = _divisors(size)

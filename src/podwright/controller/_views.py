@@ -74,6 +74,7 @@ def partition_info(
         server_version=version,
         simulated=bool(site and site.cluster.simulated),
         until=record.until,
+        movable=record.movable,
     )
 
 

@@ -143,6 +143,7 @@ class Waiting:
         core, record = self._core, waiter.record
         state = "DONE" if waiter.partition else "STARTING" if waiter.starting else "WAITING"
         kept = next((r for r in core.reservations.values() if r.waiter == waiter.id), None)
+        moves = [asked.partition for asked in core.moves.values() if asked.waiter == waiter.id]
         if state != "WAITING":
             return _info(record, waiter.asked, state)
         if not place:
@@ -164,7 +165,8 @@ class Waiting:
                 "other partitions" if there else "devices that are being reset"
             )
             wanted = sum(block.size for block in goal.blocks)
-            needs = f"{standing} to end ({kept.kept} of {wanted} devices are there)"
+            what = "move to other devices" if moves else "end"
+            needs = f"{standing} to {what} ({kept.kept} of {wanted} devices are there)"
             if goal.known:
                 estimate = max(0.0, goal.starts_at - core.now())
         return msgspec.structs.replace(

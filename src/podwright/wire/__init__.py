@@ -55,6 +55,7 @@ from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._jobs import JobInfo, JobList, JobReport
 from podwright.wire._method import May, Method, Repeat, Rights
 from podwright.wire._methods import METHODS
+from podwright.wire._moving import MoveRequest, MoveRow, MovesAllowed, MovesRequest, MoveTable
 from podwright.wire._paging import joined, next_page
 from podwright.wire._plain import plain
 from podwright.wire._prepared import prepared
@@ -179,6 +180,11 @@ __all__ = [
     "MachineName",
     "May",
     "Method",
+    "MoveRequest",
+    "MoveRow",
+    "MoveTable",
+    "MovesAllowed",
+    "MovesRequest",
     "Named",
     "NewUser",
     "NoCapacity",

@@ -140,7 +140,8 @@ class PartitionSpec(Value):
     it open: as many as GCDs.
     num_ilds: link domains to span; 0 lets the server decide. devices: explicit (domain, offset)
     pairs, or none. auto_reset: the server resets a partition in error by itself. profile: slices
-    of GPUs (MIG) of this kind, such as `1g.10gb`; empty takes whole devices.
+    of GPUs (MIG) of this kind, such as `1g.10gb`; empty takes whole devices. movable: the server
+    may ask its launch to end and start again on other devices, once that launch can do so.
     """
 
     name: str
@@ -158,6 +159,7 @@ class PartitionSpec(Value):
     auto_reset: bool = True
     relocatable: bool = False
     profile: str = ""
+    movable: bool = False
 
 
 class LeaseInfo(Value):
@@ -168,6 +170,8 @@ class LeaseInfo(Value):
     devices: the offsets in routing order that the lease covers; empty means all.
     hosts: where its instances run, as far as that was said. state: HELD; or FENCING: it is over,
     but its devices are nobody's until what `waits_for` names has said or done its part.
+    move: its launch is asked to end within `move_within` seconds, and to say so by `Move` with this
+    word; empty: it is not, or no longer.
     """
 
     id: str
@@ -182,6 +186,8 @@ class LeaseInfo(Value):
     hosts: list[str] = []
     state: str = "HELD"
     waits_for: list[str] = []
+    move: str = ""
+    move_within: float = 0.0
 
 
 class PartitionInfo(Value):
@@ -223,6 +229,7 @@ class PartitionInfo(Value):
     server_version: str = ""
     simulated: bool = False
     until: float = 0.0
+    movable: bool = False
 
 
 class ServerInfoRequest(Value):
@@ -411,7 +418,8 @@ class AcquireReply(Value):
 class LeaseRequest(Value):
     """Renew or release a lease; epoch as the lease has it.
 
-    Renew: hosts, if any, are those on which its instances run from now on.
+    Renew: hosts, if any, are those on which its instances run from now on. move_seconds: its
+    instances can be moved, and lose so many seconds by it; 0: they cannot.
     Release: who releases says that its instances are gone, on all hosts, or on `hosts` alone; the
     others may say so later, by the same call. confirmed false: nobody knows that they are gone.
     What is not confirmed is fenced at the devices, or waited for (OperationState.FENCING).
@@ -423,6 +431,7 @@ class LeaseRequest(Value):
     hosts: list[str] = []
     confirmed: bool = True
     force: bool = False
+    move_seconds: float = 0.0
 
 
 class BackupRequest(Value):

@@ -1,0 +1,217 @@
+"""Launches move to other devices: so that a request in the waiting line that fits by count fits by
+shape as well, and so that a machine that is drained becomes empty without ending anybody.
+
+Only who can be moved is asked (`_move_planner.movable`). The answer to its next renewal says so;
+it ends its instances and says `Move`; only then its partition gets the other devices (`_move_step`)
+and it starts again there. Until then everything can be called off: it does not end in time, the
+waiter leaves, the server goes down. Then it goes on, or starts again, where it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from podwright.controller import _lease_expiry as ends
+from podwright.controller._asked_move import AskedMove
+from podwright.controller._caller import Caller
+from podwright.controller._core import Core, Entry
+from podwright.controller._leases import HeldLease
+from podwright.controller._move_planner import (
+    HOUR,
+    MoveStep,
+    movers,
+    on_drained,
+    plan_room,
+    undo,
+)
+from podwright.controller._move_step import shift
+from podwright.controller._records import META
+from podwright.controller._reservation import Reservation
+from podwright.controller._waiter import Waiter
+from podwright.store import Opened, Put
+from podwright.wire import MoveRequest, MoveRow, MoveTable
+
+PATIENCE: Final = 60.0  #: seconds to end, beyond those that a launch says it loses
+_KEY: Final = "moves"
+
+
+class LaunchMoves:
+    """Who is asked to move. waiter: one in the waiting line, by id."""
+
+    def __init__(self, core: Core, waiter: Callable[[str], Waiter | None]) -> None:
+        self._core, self._waiter = core, waiter
+        self.allowed = True
+        self.done = self.failed = 0
+
+    def load(self, opened: Opened) -> None:
+        """Whether they are allowed, as it was said last."""
+        body = opened.records.get((META, _KEY))
+        self.allowed = body is None or msgspec.json.decode(body, type=bool)
+
+    async def allow(self, allowed: bool) -> None:
+        """Ask launches to move from now on, or none; those that were asked need not any more."""
+        await self._core.journal.commit([Put(META, _KEY, msgspec.json.encode(allowed))])
+        self.allowed = allowed
+        self.tick()
+
+    def tick(self) -> None:
+        """Call off what need not be, and ask whoever should move now."""
+        core, now = self._core, self._core.now()
+        for asked in list(core.moves.values()):
+            if asked.lease not in core.moves:
+                continue  # called off with another that did not end
+            if now >= asked.until:
+                for other in [one for one in core.moves.values() if one.waiter == asked.waiter]:
+                    if other is asked or asked.waiter:
+                        late = asked.partition
+                        self._call_off(other, f"the launch in {late} did not end in time")
+            elif not self._stands(asked):
+                self._call_off(asked, "it is not needed any more")
+        if not self.allowed or not (able := movers(core, now)):
+            return
+        busy = {asked.waiter for asked in core.moves.values()}
+        for kept in list(core.reservations.values()):
+            if kept.waiter not in busy and (found := self._plan(kept, able)) is not None:
+                room, steps = found
+                core.reservations[room.goal.pool] = room
+                room.planned_at = math.inf  # thought over when it has been called off
+                for step in steps:
+                    self._ask(step, room)
+        for step in on_drained(core, able):
+            self._ask(step, None)
+
+    async def move(self, caller: Caller, request: MoveRequest) -> Entry:
+        """A launch has ended: its partition gets the devices that were kept for it, if it still
+        is to move. Raises Fenced, Denied."""
+        core = self._core
+        lease = ends.own(core, caller, request.id, request.epoch, "move")
+        entry = core.partitions[lease.record.partition]
+        async with entry.lock:
+            lease = ends.own(core, caller, request.id, request.epoch, "move")
+            asked = core.moves.get(lease.record.id)
+            if asked is None or asked.id != request.move:
+                return entry
+            self._forget(asked)
+            faults = await shift(core, entry, asked)
+        if faults:
+            self.failed += 1
+            why = "; ".join(fault.reason for fault in faults)
+            core.tell("MoveFailed", asked.partition, asked.owner, f"it stays: {why}")
+            self._think_over(asked, 0.0)
+            core.freed(None, (), "")
+        else:
+            self.done += 1
+            core.tell("Moved", asked.partition, asked.owner, _whither(asked))
+            self._think_over(asked, core.now())  # what it left is about to be reset
+        return entry
+
+    def show(self) -> MoveTable:
+        """Who is asked, and who would be next, if that is allowed."""
+        core, now = self._core, self._core.now()
+        able = movers(core, now)
+        rows = [_row(asked, "ASKED", now) for asked in core.moves.values()]
+        busy = {asked.waiter for asked in core.moves.values()}
+        for kept in list(core.reservations.values()):
+            if kept.waiter not in busy and (found := self._plan(kept, able)) is not None:
+                room, steps = found
+                rows += [_row(self._asked(step, room), "PLANNED", now) for step in steps]
+                undo(steps)
+                room.lift()
+                kept.absorb()
+        return MoveTable(
+            allowed=self.allowed,
+            moves=rows,
+            movable=len(able),
+            done=self.done,
+            failed=self.failed,
+        )
+
+    def _plan(
+        self, kept: Reservation, able: Mapping[str, HeldLease]
+    ) -> tuple[Reservation, list[MoveStep]] | None:
+        waiter = self._waiter(kept.waiter)
+        if waiter is None or waiter.starting or not kept.missing:
+            return None
+        return plan_room(self._core, kept, waiter.spec, able)
+
+    def _asked(self, step: MoveStep, room: Reservation | None) -> AskedMove:
+        core, record, seconds = self._core, step.entry.known, step.lease.move_seconds
+        assert step.entry.site is not None
+        return AskedMove(
+            id=f"m{core.next_epoch():x}",
+            partition=record.name,
+            owner=record.owner,
+            size=record.size,
+            lease=step.lease.record.id,
+            site=step.entry.site,
+            target=step.target,
+            waiter=room.waiter if room else "",
+            room=room.goal.blocks if room else (),
+            until=core.now() + PATIENCE + seconds,
+            seconds=seconds,
+        )
+
+    def _ask(self, step: MoveStep, room: Reservation | None) -> None:
+        core, lease = self._core, step.lease
+        asked = self._asked(step, room)
+        core.moves[asked.lease] = asked
+        lease.move, lease.move_until = asked.id, asked.until
+        now = core.now()
+        lease.asked_at = (*(at for at in lease.asked_at if at > now - HOUR), now)
+        why = f"to make room for {asked.waiter}" if asked.waiter else "its machine is drained"
+        core.tell("AskToMove", asked.partition, asked.owner, f"{why}; {_whither(asked)}")
+
+    def _stands(self, asked: AskedMove) -> bool:
+        """Whether a move would still do what it is for."""
+        core = self._core
+        lease, entry = core.leases.get(asked.lease), core.partitions.get(asked.partition)
+        if not self.allowed or lease is None or lease.ending or entry is None:
+            return False
+        if not asked.waiter:
+            return not asked.site.drained.isdisjoint(entry.machines)
+        reservations = core.reservations.values()
+        kept = next((one for one in reservations if one.waiter == asked.waiter), None)
+        return kept is not None and kept.goal.blocks == asked.room
+
+    def _call_off(self, asked: AskedMove, why: str) -> None:
+        core = self._core
+        self._forget(asked)
+        self.failed += 1
+        core.tell("MoveCalledOff", asked.partition, asked.owner, why)
+        asked.site.index.release(asked.target)
+        self._think_over(asked, 0.0)
+        core.freed(asked.site, asked.target.blocks, "")
+
+    def _forget(self, asked: AskedMove) -> None:
+        del self._core.moves[asked.lease]
+        if (lease := self._core.leases.get(asked.lease)) is not None:
+            lease.move, lease.move_until = "", 0.0
+
+    def _think_over(self, asked: AskedMove, planned_at: float) -> None:
+        """The place of a waiter for whom nobody moves any more is one like any other."""
+        core = self._core
+        if asked.waiter and all(other.waiter != asked.waiter for other in core.moves.values()):
+            for kept in core.reservations.values():
+                if kept.waiter == asked.waiter:
+                    kept.planned_at = planned_at
+
+
+def _whither(asked: AskedMove) -> str:
+    return f"to {' and '.join(asked.site.parts(asked.target.blocks))}"
+
+
+def _row(asked: AskedMove, state: str, now: float) -> MoveRow:
+    return MoveRow(
+        partition=asked.partition,
+        owner=asked.owner,
+        size=asked.size,
+        seconds=asked.seconds,
+        state=state,
+        waiter=asked.waiter,
+        within=max(0.0, asked.until - now) if state == "ASKED" else 0.0,
+        to=" ".join(asked.site.parts(asked.target.blocks)),
+    )

@@ -1,0 +1,174 @@
+"""Which launches to move, so that a request that fits by count fits by shape as well.
+
+Of all places of its shape the one is emptied that costs least: devices times the seconds that each
+launch in it says it loses. Nothing moves that cannot, or that has no other place meanwhile; and
+nothing at all where the place would be free by itself before the moves have paid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from podwright.controller._records import PartitionRecord
+from podwright.controller._reservation import Goal, Reservation
+from podwright.controller._reserve import MAX_CANDIDATES, candidates
+from podwright.controller._states import READY, state_of
+from podwright.fabric import Attachment
+from podwright.placement import Block, Placement, Request
+
+if TYPE_CHECKING:
+    from podwright.controller._core import Core, Entry
+    from podwright.controller._leases import HeldLease
+    from podwright.wire import PartitionSpec
+
+MOST_PER_HOUR: Final = 2  #: times that one launch is asked to move
+HOUR: Final = 3600.0
+TRIED: Final = 64  #: places for which it is looked where what stands in them could go
+
+
+class MoveStep(NamedTuple):
+    """A launch, and where its partition could go: taken in the index."""
+
+    entry: Entry
+    lease: HeldLease
+    target: Placement
+
+
+def shape_of(record: PartitionRecord) -> Request:
+    """What a partition asks of other devices."""
+    gcds = record.size if record.profile else record.num_gcds
+    return Request(record.size, record.allocation, record.num_ilds, gcds, profile=record.profile)
+
+
+def movable(core: Core, entry: Entry, now: float) -> HeldLease | None:
+    """The lease of a launch that can be moved now; None: it cannot.
+
+    Its partition must be movable, all of it held by this one launch, which has said that its
+    instances can be moved. What a scheduler made for a job is in that scheduler's books as well.
+    """
+    record, site = entry.record, entry.site
+    if record is None or site is None or not record.movable or record.job or record.profile:
+        return None
+    if entry.fences or entry.lock.locked() or len(entry.leases) != 1 or state_of(record) != READY:
+        return None
+    if site.cluster.family.attachment is not Attachment.FABRIC or core.hardware.fabric is not None:
+        return None  # its devices are not the same to all hosts
+    (lease,) = entry.leases.values()
+    if lease.ending or lease.late or not lease.move_seconds or lease.record.count != record.size:
+        return None
+    recent = [at for at in lease.asked_at if at > now - HOUR]
+    return lease if len(recent) < MOST_PER_HOUR and not lease.move else None
+
+
+def movers(core: Core, now: float) -> dict[str, HeldLease]:
+    """All launches that can be moved now, by their partitions."""
+    found = ((name, movable(core, entry, now)) for name, entry in core.partitions.items())
+    return {name: lease for name, lease in found if lease is not None}
+
+
+def plan_room(
+    core: Core, kept: Reservation, spec: PartitionSpec, able: Mapping[str, HeldLease]
+) -> tuple[Reservation, list[MoveStep]] | None:
+    """The place to empty for a waiter, in the stead of `kept`, and who leaves it, the largest
+    first. All targets are taken on return. None: nothing has changed.
+    """
+    now, old = core.now(), kept.goal
+    site, size = old.site, sum(block.size for block in old.blocks)
+    if not able or site.index.free(old.allocation) + kept.kept < size:
+        return None
+    held = _held(core, site.cluster.name, old.allocation)
+    worth = (old.starts_at - now) * size
+    priced: list[tuple[float, int, tuple[Block, ...], dict[str, int]]] = []
+    places = islice(candidates(core, site, spec, old.allocation), MAX_CANDIDATES)
+    for at, blocks in enumerate(places):
+        inside = _inside(blocks, held)
+        cost = sum(_cost(core, name, able) for name in inside)
+        if inside and cost < worth:
+            priced.append((cost, at, blocks, inside))
+    for _, _, blocks, inside in nsmallest(TRIED, priced, key=lambda one: one[:2]):
+        lost = max(able[name].move_seconds for name in inside)
+        busy = sum(inside.values())
+        goal = Goal(site, old.allocation, blocks, now + lost, False, busy, tuple(inside))
+        kept.lift()
+        room = Reservation(kept.waiter, kept.order, goal, now)
+        # What is neither free nor theirs is being reset, or about to be somebody's.
+        steps = _placed(core, inside, able) if size - room.kept == busy else None
+        if steps:
+            return room, steps
+        room.lift()
+        kept.absorb()
+    return None
+
+
+def undo(steps: Sequence[MoveStep]) -> None:
+    """As if nothing had been planned: what was taken is free."""
+    for step in steps:
+        assert step.entry.site is not None
+        step.entry.site.index.release(step.target)
+
+
+def _placed(
+    core: Core, inside: Mapping[str, int], able: Mapping[str, HeldLease]
+) -> list[MoveStep] | None:
+    steps: list[MoveStep] = []
+    entries = [core.partitions[name] for name in inside]
+    for entry in sorted(entries, key=lambda one: (-one.known.size, one.name)):
+        assert entry.site is not None
+        found = entry.site.index.find(shape_of(entry.known))
+        if found is None:
+            undo(steps)
+            return None
+        entry.site.index.take(found)
+        steps.append(MoveStep(entry, able[entry.name], found))
+    return steps
+
+
+def _held(core: Core, cluster: str, allocation: str) -> dict[int, list[tuple[Block, str]]]:
+    """By link domain: which blocks partitions hold there."""
+    held: dict[int, list[tuple[Block, str]]] = {}
+    for record in core.records():
+        if record.cluster == cluster and record.allocation == allocation:
+            for block in record.blocks:
+                held.setdefault(block.domain, []).append((block, record.name))
+    return held
+
+
+def _inside(
+    blocks: Sequence[Block], held: Mapping[int, Sequence[tuple[Block, str]]]
+) -> dict[str, int]:
+    """Which partitions have how many devices of a place."""
+    inside: dict[str, int] = {}
+    for block in blocks:
+        for other, name in held.get(block.domain, ()):
+            if both := _shared(block, other):
+                inside[name] = inside.get(name, 0) + both
+    return inside
+
+
+def _shared(a: Block, b: Block) -> int:
+    return max(0, min(a.offset + a.size, b.offset + b.size) - max(a.offset, b.offset))
+
+
+def _cost(core: Core, name: str, able: Mapping[str, HeldLease]) -> float:
+    """Device-seconds that it costs to move a partition."""
+    lease = able.get(name)
+    return core.partitions[name].known.size * lease.move_seconds if lease else math.inf
+
+
+def on_drained(core: Core, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:
+    """Launches on machines that are drained, as far as there is another place. Targets are taken
+    one by one."""
+    for site in core.inventory.sites.values():
+        for machine in sorted(site.drained):
+            for entry in core.on(machine):
+                lease = able.get(entry.name)
+                if lease is None or lease.move:
+                    continue
+                found = site.index.find(shape_of(entry.known))
+                if found is not None:
+                    site.index.take(found)
+                    yield MoveStep(entry, lease, found)
