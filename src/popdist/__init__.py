@@ -40,12 +40,14 @@ from popdist._errors import (
     PopdistError,
     WorldMismatch,
 )
+from popdist._moving import MOVED, mustMove, onMove
 from popdist._profiling import setEngineOptions
 from popdist._record import record
 from popdist._scope import execute_on_instances
 from popdist._trace import mark
 
 __all__ = [
+    "MOVED",
     "BackendError",
     "BadEnvironment",
     "BadUse",
@@ -74,6 +76,8 @@ __all__ = [
     "isBackendInitialized",
     "isPopdistEnvSet",
     "mark",
+    "mustMove",
+    "onMove",
     "record",
     "setEngineOptions",
     "shard",

@@ -27,6 +27,8 @@ from popdist._trace import open_records
 #: An MPI communicator of mpi4py, which ships no types that hold without it; or a _tcp.World.
 Communicator = Any
 
+#: The exit code of an instance that ends in order to move: a good end.
+MOVED = os.EX_TEMPFAIL
 _NONE = "no MPI launcher"
 
 
@@ -273,7 +275,10 @@ def _launcher() -> str:
 
 
 def _leave_in_good_order() -> None:
-    """Finalise at a good end only: no error reached the top, and sys.exit said no failure."""
+    """Finalise at a good end only: no error reached the top, and sys.exit said no failure.
+
+    Whoever ends in order to move finalises: the others may still be writing what they need.
+    """
     import atexit
 
     atexit.register(_at_exit)
@@ -288,7 +293,7 @@ def _leave_in_good_order() -> None:
         excepthook(kind, error, trace)
 
     def on_exit(status: Any = None) -> None:
-        _state.failed = status not in (None, 0)
+        _state.failed = status not in (None, 0, MOVED)
         leave(status)
 
     sys.excepthook = on_error

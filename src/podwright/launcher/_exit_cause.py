@@ -14,13 +14,15 @@ _ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)",
 class Cause(NamedTuple):
     """Why the run ended, if not by itself. instance: the one that failed, or -1.
 
-    again: it may go better if all instances are started once more.
+    again: it may go better if all instances are started once more. moved: they ended so that the
+    launch can move, or some of them did.
     """
 
     code: int
     text: str
     instance: int = -1
     again: bool = False
+    moved: bool = False
 
 
 def described(code: int) -> str:

@@ -17,7 +17,8 @@ daemons there would kill all that is theirs as soon as one of them goes, so whil
 they are left alone; a guardian says QUIET once only they are left, and ends them on RELEASE.
 
 It decides nothing else. First it says PLACED: where in its mount namespace the run's folder is to
-be. poprun says START, SIGNAL, END, RELEASE; it says STARTED, GONE, QUIET, ENDED.
+be. poprun says START, SIGNAL, LISTENS, TELL, END, RELEASE; it says STARTED, LISTENS, GONE, QUIET,
+ENDED.
 """
 
 from __future__ import annotations
@@ -52,9 +53,12 @@ from podwright.hosts import (
 from podwright.launcher._channel import Channel
 from podwright.launcher._environment import IPC_PRIVATE, IPC_VARIABLE
 from podwright.launcher._folder import RunFolder
+from podwright.launcher._instances_told import catches, instances_of
 from podwright.launcher._join_cgroup import enter_partition
 
 START, SIGNAL, END, RELEASE = "start", "signal", "end", "release"
+#: Who listens to this signal? The answer: how many instances do. And: tell those who do.
+LISTENS, TELL = "listens", "tell"
 PLACED, STARTED, GONE, QUIET, ENDED = "placed", "started", "gone", "quiet", "ended"
 #: What a command of START is, if it is not the script of the instance with that number.
 ENGINE, DAEMON = -1, -2
@@ -341,6 +345,10 @@ class _Guardian:
                 self._start(*values)
             elif kind == SIGNAL:
                 self._signal(values[0])
+            elif kind == LISTENS:
+                self.channel.send(LISTENS, self._listening(values[0])[1])
+            elif kind == TELL:
+                kill_all(self._listening(values[0])[0], values[0])
             elif kind == END:
                 self._end(*values)
             elif kind == RELEASE and self.ending:
@@ -364,6 +372,15 @@ class _Guardian:
             kill_all([p for p in ours if not is_daemon(p)], number)
             if number == signal.SIGSTOP:
                 time.sleep(_POLL[0])
+
+    def _listening(self, number: int) -> tuple[list[Process], int]:
+        """The processes of instances that catch a signal, and how many instances these are of."""
+        every = descendants(os.getpid())
+        scripts = {p.pid for p in every if is_script(p.pid)}
+        others = {self.engine, *self.daemons} | scripts
+        ours = [p for p in every if p.pid not in others and catches(p.pid, number)]
+        ours = [p for p in ours if not is_daemon(p)]
+        return ours, instances_of(ours, {p.pid: p.parent for p in every}, scripts)
 
     def _start(
         self,

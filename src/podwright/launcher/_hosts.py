@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from podwright.launcher._exchange import pieces, streams
 from podwright.launcher._exit_cause import Cause, described
 from podwright.launcher._folder import RunFolder
-from podwright.launcher._guardian import DAEMON, END, GONE, ORPHAN_GRACE, SIGNAL
+from podwright.launcher._guardian import DAEMON, END, GONE, LISTENS, ORPHAN_GRACE, SIGNAL
 from podwright.launcher._instance_wrapper import BY_MPIRUN, Event
 from podwright.launcher._relay import (
     BEAT_EVERY,
@@ -67,6 +67,10 @@ class RemoteListener(Protocol):
 
     def engine_said(self, data: bytes) -> None:
         """What a daemon of mpirun's said."""
+        ...
+
+    def listens(self, host: str, count: int) -> None:
+        """How many instances of a host can be told to move."""
         ...
 
     def instance_gone(self, index: int, code: int | None, problem: str) -> None:
@@ -207,6 +211,8 @@ class Remotes:
             self._time_said(remote, *values)
         elif kind == REPORT and values[0] in remote.ranks:
             self._watch.reported(*values)
+        elif kind == LISTENS:
+            self._watch.listens(remote.host, values[0])
         elif kind == WORDS:
             self._watch.engine_said(values[0].encode())
         elif kind == GONE and values[0] == DAEMON:

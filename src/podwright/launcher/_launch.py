@@ -27,6 +27,7 @@ from podwright.launcher._host_sweep import sweep_hosts
 from podwright.launcher._hosts import Remotes
 from podwright.launcher._instance_binding import bind
 from podwright.launcher._instance_wrapper import make_wrapper, restore
+from podwright.launcher._instances_told import MOVE_VARIABLE
 from podwright.launcher._join_cgroup import may_confine
 from podwright.launcher._lease_keeper import KeeperProcess
 from podwright.launcher._meeting import meet, meeting_point
@@ -184,7 +185,8 @@ class _Run:
         self._name = ""
         self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
-        self._restarts = 0
+        self._restarts = self._moves = 0
+        self._move_word = ""
         self._fenced_at = 0.0
         #: When the waiting for devices was over, if that was told.
         self._turn_at = 0
@@ -232,10 +234,10 @@ class _Run:
             self._kept = None
         held = self._asked.pid_namespace
         close = [*self._signals.handles, *([self._trace.handle] if self._trace.on else ())]
-        if self._asked.max_restarts:
+        if self._asked.max_restarts or self._asked.move:
             self._forks = self._forks or self._fork_server()
             close.append(self._forks.handle)
-        server = self._forks if self._restarts else None
+        server = self._forks if self._starts else None
         attempt = Attempt(self._environ, self._name, self, close, held=held, server=server)
         self._name, self._kept = attempt.name, attempt.kept
         if self._lease:
@@ -245,7 +247,7 @@ class _Run:
     def _make_wrapper(self, attempt: Attempt) -> None:
         """What stands in front of each instance: its cores, its GPUs, its own variables."""
         plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
-        if self._lease and self._restarts and self._lease.renewed:
+        if self._lease and self._starts and self._lease.renewed:
             self._tell_hosts(attempt.kept)
         owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
         owned = bind(owns, plan.placement, self._environ, plan.gpus)
@@ -262,7 +264,7 @@ class _Run:
         command = self._engine.command(
             self._plan, attempt.folder, attempt.wrapper, attempt.program, attempt.remotes
         )
-        for note in command.notes if not self._restarts else ():
+        for note in command.notes if not self._starts else ():
             self._output.warn(note)
         self._output.log("D", " ".join(f"'{word}'" for word in command.argv))
         return command
@@ -274,7 +276,8 @@ class _Run:
             **self._secret(attempt.folder, attempt.remotes),
             **command.environment,
             RUN_VARIABLE: attempt.folder.name,
-            RESTART_VARIABLE: str(self._restarts),
+            RESTART_VARIABLE: str(self._starts),
+            **({MOVE_VARIABLE: str(self._plan.move[0])} if self._plan.move else {}),
         }
 
     def _may_begin_early(self, attempt: Attempt, command: Command) -> bool:
@@ -317,6 +320,7 @@ class _Run:
         remotes = attempt.remotes
         attempt.kept.hosts(remotes.sweepers(lost=False))
         cause = watch.run()
+        self._move_word = watch.move_word
         if lost := remotes.sweepers(lost=True):
             self._output.log("I", f"making sure that nothing is left on {', '.join(lost)}")
             self._output.flush()
@@ -372,7 +376,7 @@ class _Run:
 
     def _look(self) -> InstancePlacement | None:
         """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
-        if self._restarts or not self._plan.gpus or len(self._plan.hosts) < 2:
+        if self._starts or not self._plan.gpus or len(self._plan.hosts) < 2:
             return None
         return InstancePlacement(self._environ)
 
@@ -464,6 +468,8 @@ class _Run:
             lease.release()
             raise
         self._partition |= gpus
+        if plan.move and not (lease.renewed and lease.partition.movable):
+            output.warn(f"partition {lease.partition.name} is not movable: this launch stays on it")
         return lease
 
     def _announce(self, lease: Lease | Borrowed) -> None:
@@ -503,6 +509,8 @@ class _Run:
 
     def starts_again(self, cause: Cause | None) -> bool:
         """After the loss of an instance, a host or the partition, as often as was allowed."""
+        if cause and cause.moved and not self._unsure:
+            return self._move()
         if cause is None or not cause.again:
             return False
         if self._restarts >= self._plan.max_restarts:
@@ -520,6 +528,31 @@ class _Run:
         if self._lease and self._lease.reason:
             self._give_back()  # its devices are gone: the next attempt asks for others
         return True
+
+    def _move(self) -> bool:
+        """All instances have ended so that the launch can move: take what the server has for it."""
+        from podwright.launcher._lease import Lease
+
+        lease, output = self._lease, self._output
+        assert isinstance(lease, Lease)
+        before = lease.partition.gcds
+        self._moves += 1
+        output.flush()
+        self._signals.interrupt()
+        try:
+            lease.move(self._move_word, output.warn)
+        except PodwrightError as error:
+            lease.reason = error
+            return False
+        where = "where it was" if lease.partition.gcds == before else "on other devices"
+        output.say(f"POPRUN: partition {lease.partition.name} is {where}; starting again")
+        output.flush()
+        return True
+
+    @property
+    def _starts(self) -> int:
+        """How often the instances were started again."""
+        return self._restarts + self._moves
 
     def report(self, cause: Cause | None) -> int:
         """Say why it ended; the exit code."""

@@ -149,6 +149,24 @@ class Lease:
         """What a keeper has to know of it (`Keeping`)."""
         return _LEASE, self._client.where, self._lease.id, self._lease.epoch, self.hosts
 
+    def move(self, word: str, tell: Callable[[str], None]) -> None:
+        """Nothing of the launch runs: take the other devices, or the same, as the server wants.
+
+        It is asked until it answers, as long as the lease may hold. Raises PodwrightError.
+        """
+        until, told = time.monotonic() + self._lease.ttl, False
+        while True:
+            try:
+                self.partition = self._client.move(self._lease.id, self._lease.epoch, word)
+                return
+            except (Unavailable, TimedOut) as error:
+                if time.monotonic() > until:
+                    raise
+                if not told:
+                    tell(f"{error.message} Asking until it answers.")
+                    told = True
+                time.sleep(_RETRY)
+
     def release(self, gone: Sequence[str] | None = None) -> PodwrightError | None:
         """Give it back; what stood in the way, if anything: it then ends by itself.
 
@@ -177,18 +195,30 @@ class Keeping:
         assert isinstance(name, str)
         assert isinstance(epoch, int)
         self.well = True
+        #: The word under which the launch is asked to move, and for how many seconds; or nothing.
+        self.move: tuple[str, float] | None = None
         self._kind, self._where, self._name, self._epoch = kind, where, name, epoch
         self._hosts = hosts
         self._find = find
         self._client: Client | None = None
 
-    def renew(self) -> tuple[str, str] | None:
-        """Renew it; if it is over: the error's code, and why."""
+    def renew(self, move_seconds: float = 0.0) -> tuple[str, str] | None:
+        """Renew it; if it is over: the error's code, and why.
+
+        move_seconds: what the launch loses by a move; 0: it cannot be moved.
+        """
         if self._kind != _LEASE:
             return None
         try:
             client = self._connected()
-            client.renew(self._name, self._epoch, hosts=self._hosts, timeout=_CALL_TIMEOUT)
+            info = client.renew(
+                self._name,
+                self._epoch,
+                hosts=self._hosts,
+                move_seconds=move_seconds,
+                timeout=_CALL_TIMEOUT,
+            )
+            self.move = (info.move, info.move_within) if info.move else None
             self.well = True
         except (Fenced, NotFound) as error:
             return error.code, error.message

@@ -6,7 +6,8 @@ guardian is gone, with or without the kernel's help, it sees to it that nothing 
 so knows. When poprun is gone too, it gives the lease back; nobody else could say that the devices
 are free. It never gives back what it has not seen to the end.
 
-poprun says HOLD, HOSTS, FREE, END; the keeper says GUARDED first, then LOST, KEPT, CLEARED. If it
+poprun says HOLD, HOSTS, MOVABLE, FREE, END; the keeper says GUARDED first, then LOST, KEPT, MOVE,
+CLEARED. If it
 is told that the lease is over, or an end takes longer than it may, it kills the guardian, whoever
 is stopped.
 
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 HOLD, HOSTS, FREE = "hold", "hosts", "free"
 GUARDED, LOST, KEPT, CLEARED = "guarded", "lost", "kept", "cleared"
+#: poprun: the launch can be moved, and what that loses. The keeper: it is asked to, until when.
+MOVABLE, MOVE = "movable", "move"
 #: Seconds from one renewal to the next, and to the next try of one that failed.
 RENEW_EVERY = 3.0
 RETRY_EVERY = 1.0
@@ -82,6 +85,10 @@ class KeeperProcess(NamedTuple):
     def hosts(self, sweepers: Mapping[str, Sequence[str]]) -> None:
         """If poprun is gone, these have to be swept."""
         self.channel.send(HOSTS, {host: [*words] for host, words in sweepers.items()})
+
+    def movable(self, seconds: float) -> None:
+        """All instances can be told to end: a move would lose so many seconds."""
+        self.channel.send(MOVABLE, seconds)
 
     def close(self) -> None:
         """Keep nothing any more, and end. The guardian has to be at its end."""
@@ -167,6 +174,10 @@ class Renewals:
         self._clock = clock
         self._next = clock() + RENEW_EVERY
 
+    def now(self) -> None:
+        """One is due: there is news."""
+        self._next = self._clock()
+
     @property
     def due(self) -> bool:
         """Whether it is time."""
@@ -196,6 +207,7 @@ class _Keeper:
         self.keeping: Keeping | None = None
         self.renewals = Renewals(boottime)
         self.lost = self.cleared = False
+        self.move_seconds = 0.0
         self.grace = ORPHAN_GRACE
         self.kill_at: float | None = None
         self.ending: Ending | None = None
@@ -248,6 +260,9 @@ class _Keeper:
                 self.renewals = Renewals(boottime)
             elif kind == HOSTS:
                 self.sweepers = values[0]
+            elif kind == MOVABLE:
+                self.move_seconds = values[0]
+                self.renewals.now()
             elif kind == FREE:
                 self.holding, self.sweepers = (), {}
             elif kind == END:
@@ -283,7 +298,8 @@ class _Keeper:
 
     def _renew(self) -> None:
         self.keeping = self.keeping or self.means.open(self.holding)
-        over = self.keeping.renew()
+        # Once all have ended nobody can be told any more.
+        over = self.keeping.renew(0.0 if self.cleared else self.move_seconds)
         self.renewals.tried(well=self.keeping.well)
         if over:
             self.lost = True
@@ -291,6 +307,8 @@ class _Keeper:
             self._end(0.0, ORPHAN_GRACE)
         elif self.keeping.well:
             self.channel.send(KEPT)
+            if self.keeping.move:
+                self.channel.send(MOVE, *self.keeping.move)
 
     def _give_back(self) -> None:
         gone = self.means.gone(self.sweepers) if self.sweepers else None

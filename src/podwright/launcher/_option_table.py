@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.launcher._environment import IPC_HOST, IPC_PRIVATE
+from podwright.launcher._instances_told import MOVE_SECONDS, signal_number
 from podwright.launcher._offline import TARGETS
 from podwright.launcher._placement import STRATEGIES
 
@@ -105,6 +106,13 @@ def _path(text: str) -> str:
 
 def _path_or_none(text: str) -> str:
     return _path(text) if text else ""
+
+
+def _move_seconds(text: str) -> float:
+    value = _seconds(text)
+    if value > 86400:
+        raise ValueError
+    return value
 
 
 def _at_least_0(text: str) -> float:
@@ -251,6 +259,23 @@ OPTIONS: tuple[Option, ...] = (
         value="SECONDS",
         read=_fence,
         meaning=f"a time in seconds, from {SHORTEST_FENCE:g} to {LONGEST_FENCE:g}",
+    ),
+    _flag("--movable", _LAUNCH, "go to other devices, to make room, once all instances can"),
+    Option(
+        "--move-signal",
+        _LAUNCH,
+        "what tells instances, to which they listen (RTMIN+10; popdist.onMove)",
+        value="SIGNAL",
+        read=signal_number,
+        meaning="the name of a signal, such as USR1 or RTMIN+10",
+    ),
+    Option(
+        "--move-seconds",
+        _LAUNCH,
+        f"what a move loses, for the server to weigh ({MOVE_SECONDS:g})",
+        value="SECONDS",
+        read=_move_seconds,
+        meaning="a time in seconds, above 0, at most a day",
     ),
     _yes_no("--pid-namespace", _LAUNCH, "of their own for a host's instances, if it may be (yes)"),
     Option(

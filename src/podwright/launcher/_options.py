@@ -49,6 +49,9 @@ class Options(NamedTuple):
     grace: float | None = None
     max_restarts: int = 0
     fence_after: float | None = None
+    movable: bool = False
+    move_signal: int | None = None
+    move_seconds: float | None = None
     pid_namespace: bool = True
     ipc: str | None = None
     host: str | None = None

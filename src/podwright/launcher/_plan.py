@@ -25,6 +25,7 @@ from podwright.launcher._environment import (
 )
 from podwright.launcher._gpus import visibility
 from podwright.launcher._host_selection import choose_hosts
+from podwright.launcher._instances_told import MOVE_SECONDS, MOVE_SIGNAL, signal_name
 from podwright.launcher._offline import offline_options
 from podwright.launcher._option_table import LONGEST_FENCE, SHORTEST_FENCE
 from podwright.launcher._options import Options
@@ -78,6 +79,8 @@ class Plan(NamedTuple):
     is asked, and each host places its own instances.
     subnet: the one between the hosts, as told; empty if it is to be found.
     spares: hosts that are used after the loss of others.
+    move: the signal by which instances are told to end so that the launch can move, and what that
+    loses in seconds; None: it stays where it is.
     waits: in the server's waiting line, if the devices are not free.
     trace: the file for the launch's timeline, or none.
     """
@@ -117,6 +120,7 @@ class Plan(NamedTuple):
     waits: bool = False
     spares: tuple[str, ...] = ()
     trace: str = ""
+    move: tuple[int, float] | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -177,6 +181,7 @@ class Plan(NamedTuple):
         spec, request = self.request.spec, self.request
         server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
         fate = "kept" if request.keep else "removed at the end"
+        told = signal_name(self.move[0]) if self.move else ""
         reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[request.reset]
         partition = [
             ("partition", spec.name or BY_SERVER),
@@ -190,6 +195,7 @@ class Plan(NamedTuple):
             ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
             ("  reset", reset),
             *([("  if not free", "waited for")] if self.waits else ()),
+            *([("  moves", f"once all instances listen to {told}")] if told else ()),
         ]
         lines = [
             ("program", shlex.join(self.program)),
@@ -250,6 +256,7 @@ def make_plan(
     request = _request(options, environ)
     if options.vipu_wait and not request.create:
         notes.append("--vipu-wait has no effect: what the job was given is all there is")
+    move = _move(options, notes)
     gpus = _gpus(options, environ)
     if gpus or len(where.hosts) > 1 or where.hosts[0] not in ("localhost", host):
         cores = None
@@ -307,9 +314,19 @@ def make_plan(
         gpus=gpus,
         waits=options.vipu_wait and request.create,
         spares=where.spares,
+        move=move,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
         trace=options.trace or "",
     )
+
+
+def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
+    """How the launch moves, if it does."""
+    if options.movable:
+        return options.move_signal or MOVE_SIGNAL, options.move_seconds or MOVE_SECONDS
+    if options.move_signal or options.move_seconds:
+        notes.append("--move-signal and --move-seconds have no effect without --movable")
+    return None
 
 
 def _gpus(options: Options, environ: Mapping[str, str]) -> tuple[Any, ...]:
@@ -428,6 +445,7 @@ def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
         num_replicas=options.num_instances,
         num_ilds=options.num_ilds or 0,
         sync_type=SyncType(sync),
+        movable=options.movable,
     )
     parent = environ.get(LEASE_VARIABLE, "")
     # What a scheduler granted is all there is: more would be taken behind its back.

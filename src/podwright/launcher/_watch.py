@@ -28,16 +28,19 @@ from podwright.launcher._guardian import (
     ENGINE,
     GONE,
     LAST_WORDS,
+    LISTENS,
     ORPHAN_GRACE,
     QUIET,
     RELEASE,
     SIGNAL,
     STARTED,
+    TELL,
     Ending,
 )
 from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._instance_wrapper import Event, open_status, open_stream, read_events
-from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, SLACK, KeeperProcess
+from podwright.launcher._instances_told import MOVED, TOGETHER, signal_name
+from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, MOVE, SLACK, KeeperProcess
 from podwright.launcher._logs import Logs, allow_open_files
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
@@ -56,6 +59,8 @@ _CHUNK = 65536
 #: What this host is called.
 HERE = os.uname().nodename
 _TRACE = streams(returns=True, traces=True)[TRACE_STREAM]
+#: Seconds from one look whether instances can be moved to the next.
+_LOOK = 1.0
 #: Seconds that the keeper has to renew a lease once poprun has stood still: two tries, and the
 #: time that a busy server takes.
 _TO_RENEW = 10.0
@@ -143,6 +148,12 @@ class Watch:
         #: Until when something that broke counts as why an instance was ended by a signal.
         self._suspect = 0.0
         self.cause: Cause | None = None
+        #: Where the launch can move: the next look whether all instances listen, and how many do.
+        self._move, self._ask_at = plan.move if fence else None, 0.0
+        self._listening: dict[str, int] = {}
+        self._told = 0
+        #: The word under which it is asked to move, as the last one was; until when all must end.
+        self.move_word, self._together_at = "", math.inf
         for index in range(instances):
             pair = [
                 Stream(index, "stdout", colour=output.out.colour, stamped=plan.timestamps),
@@ -201,6 +212,11 @@ class Watch:
         if self._limit is not None and time.monotonic() >= self._limit:
             self._limit = None
             self.fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
+        if self._move:
+            self._look_who_listens()
+        if time.monotonic() > self._together_at:
+            self._together_at = math.inf
+            self.fail(Cause(MOVED, "some instances ended to move, others did not", moved=True))
         if time.monotonic() > self._kill_at:
             self._force()
         if self._remotes:
@@ -230,6 +246,10 @@ class Watch:
             pauses.append(self._fence / 10)
         if self._limit is not None:
             pauses.append(max(self._limit - time.monotonic(), 0.0))
+        if self._move:
+            pauses.append(_LOOK)
+        if self._together_at < math.inf:
+            pauses.append(max(self._together_at - time.monotonic(), 0.1))
         return min(pauses, default=None)
 
     def _wait(self, pause: float | None) -> set[int]:
@@ -398,7 +418,9 @@ class Watch:
                 self._output.log("D", f"instance {index} ended with code {number}")
                 if self._trace.on:
                     self._trace_end(index, number)
-                if number:
+                if number == MOVED and self.move_word:
+                    self._together_at = min(self._together_at, time.monotonic() + TOGETHER)
+                elif number:
                     self._failed(index, number)
                     who = f"instance {index}{self._remotes.place(index)}"
                     again = number not in (126, 127)  # it could not even be started
@@ -408,6 +430,9 @@ class Watch:
         if len(self._codes) == self._instances and not self._here and not self._all_ended:
             # Once: the guardian does not listen while it tells of each, so neither may fill up.
             self._all_ended = True
+            self._together_at = math.inf
+            if self.cause is None and MOVED in self._codes.values() and self.move_word:
+                self.cause = Cause(MOVED, "its instances have ended to move", moved=True)
             self._end(PATIENCE, self._grace)
 
     def _trace_end(self, index: int, code: int) -> None:
@@ -493,6 +518,8 @@ class Watch:
                     self._remotes.step()
                 else:
                     self._engine_ended(code, problem)
+            elif kind == LISTENS:
+                self.listens("", values[0])
             elif kind == QUIET:
                 self._quiet = True
             elif kind == ENDED:
@@ -507,12 +534,44 @@ class Watch:
             elif kind == LOST:
                 self._lost(values[0], values[1])
                 self._over()
+            elif kind == MOVE:
+                self._tell_to_move(*values)
             elif kind == CLEARED:
                 self._cleared = True
         if self._kept.channel.closed:
             self._broken("keeper")
         elif self._cleared and self._channel.closed:
             self._ended = True
+
+    # Moving
+
+    def _look_who_listens(self) -> None:
+        if time.monotonic() < self._ask_at or len(self._started) < self._instances:
+            return
+        assert self._move
+        self._ask_at = time.monotonic() + _LOOK
+        self._channel.send(LISTENS, self._move[0])
+        self._remotes.send(LISTENS, self._move[0])
+
+    def listens(self, host: str, count: int) -> None:
+        """How many instances of a host can be told to move; once all can, the server may know."""
+        self._listening[host] = count
+        if self._move and sum(self._listening.values()) >= self._instances:
+            self._output.log("I", "all instances can be moved")
+            self._kept.movable(self._move[1])
+            self._told, self._move = self._move[0], None
+
+    def _tell_to_move(self, word: str, within: float) -> None:
+        """The server asks the launch to move: once for each word."""
+        if word == self.move_word or self.cause or self._all_ended:
+            return
+        self.move_word = word
+        self._output.say(
+            "POPRUN: the server asks this launch to move to other devices: telling the instances "
+            f"({signal_name(self._told)}), which have {within:.0f} s to end"
+        )
+        self._channel.send(TELL, self._told)
+        self._remotes.send(TELL, self._told)
 
     def _over(self) -> None:
         # The devices may soon be somebody else's.

@@ -1,0 +1,55 @@
+"""Moving to other devices: the server asks, `poprun --movable` passes it on, the program agrees.
+
+A launch can be moved once all its instances have called `onMove`. When they are asked to, each
+writes what it needs to go on, and ends with the exit code MOVED; poprun starts all of them again on
+other devices, with `PODWRIGHT_RESTART` counted on. Ours, not PopDist's.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+
+from popdist._backend import MOVED as MOVED
+from popdist._collectives import allReduceSum
+from popdist._environment import read_number
+from popdist._errors import BadUse
+
+_SIGNAL = "PODWRIGHT_MOVE_SIGNAL"
+
+_asked = threading.Event()
+
+
+def onMove(callback: Callable[[], object] | None = None) -> bool:
+    """From now on this instance can be asked to move. Returns whether poprun would ever ask.
+
+    callback: called in the main thread, between two lines of the program, when it is asked. It may
+    write a checkpoint and call `sys.exit(popdist.MOVED)`. Where instances work in step, leave it
+    out, and ask `mustMove` once a step.
+
+    Raises BadUse outside the main thread, BadEnvironment.
+    """
+    number = read_number(_SIGNAL, 0, least=0, most=int(signal.SIGRTMAX))
+    if not number:
+        return False
+    if threading.current_thread() is not threading.main_thread():
+        raise BadUse("onMove: call it in the main thread, where Python handles signals")
+
+    def asked(*_: object) -> None:
+        _asked.set()
+        if callback is not None:
+            callback()
+
+    signal.signal(number, asked)
+    signal.siginterrupt(number, False)  # what waits for a network goes on waiting
+    return True
+
+
+def mustMove() -> bool:
+    """Whether the instances are to end now: the same answer in all of them, which all must ask.
+
+    Then each writes what it needs and calls `sys.exit(popdist.MOVED)`. It costs a sum of one
+    number. Raises NotInitialized.
+    """
+    return bool(allReduceSum(int(_asked.is_set())) > 0)

@@ -1,0 +1,153 @@
+"""poprun --movable against a real server: it moves, and whoever is killed, nothing is left over."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.whole.conftest import BIN, Pod
+
+#: Ends in order to move once it may; the second time it is done.
+TRAPS = """
+trap 'while [ ! -e may-end ]; do sleep 0.05; done; echo "$PODWRIGHT_RESTART" >>ended; exit 75' USR1
+echo "up $PODWRIGHT_RESTART"
+[ "$PODWRIGHT_RESTART" = 1 ] && exit 0
+while :; do sleep 0.05; done
+"""
+_IDLE = {"FREE", "DRAINED"}
+STEPS = """
+import os, sys, time
+import popdist
+
+popdist.init()
+popdist.onMove()
+me = popdist.getInstanceIndex()
+there = os.path.exists("checkpoint")
+step = int(open("checkpoint").read()) if there else 0
+print("up from", step, flush=True)
+while not there:
+    if popdist.mustMove():
+        if me == 0:
+            with open("checkpoint", "w") as file:
+                file.write(str(step))
+        sys.exit(popdist.MOVED)
+    step += 1
+    time.sleep(0.05)
+"""
+LINE = (
+    "--vipu-partition=p",
+    "--movable",
+    "--move-seconds=1",
+    "--num-replicas=4",
+    "--num-instances=2",
+)
+BIG = ("--vipu-partition=big", "--num-replicas=8", "--num-instances=1")
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(pod16: Pod) -> Iterator[Start]:
+    """Starts launches beside the test; ends them with it."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            ["poprun", "--allow-run-as-root=yes", *words],
+            executable=BIN / "poprun",
+            env=pod16.environ,
+            cwd=pod16.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        begun.append(process)
+        return process
+
+    yield begin
+    for process in begun:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=300)
+
+
+def until(true: Callable[[], object]) -> None:
+    """Wait for what must come to be."""
+    end = time.monotonic() + 300
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def moves(pod: Pod) -> dict[str, Any]:
+    """What the server says of moves."""
+    found: dict[str, Any] = pod.json("vipu-admin", "moves")
+    return found
+
+
+def asked(pod: Pod) -> None:
+    """Drain the machine of the only launch, once that can be moved, and see it asked to."""
+    until(lambda: moves(pod)["movable"] == 1)
+    rows = pod.json("vipu-admin", "list", "machines")
+    (machine,) = [row["machine"] for row in rows if row["partitions"]]
+    pod.good("vipu-admin", "drain", "machine", machine)
+    until(lambda: moves(pod)["moves"] or moves(pod)["failed"])
+
+
+def is_empty(pod: Pod) -> None:
+    """Nothing is held, kept or waited for."""
+    until(lambda: pod.partitions() == {})
+    until(lambda: {row["state"] for row in pod.json("vipu", "list", "devices")} <= _IDLE)
+
+
+def test_popdist_moves_with_its_checkpoint(pod16: Pod, start: Start) -> None:
+    """Eight devices are free and scattered; the launch in between makes room, and goes on."""
+    (pod16.folder / "steps.py").write_text(STEPS)
+    for name in ("x1", "x2", "x3"):
+        pod16.good("vipu", "create", "partition", name, "--size", "4")
+    launch = start(*LINE, "python3", "steps.py")
+    until(lambda: moves(pod16)["movable"] == 1)
+    first = machine_of_launch = pod16.json("vipu-admin", "list", "machines")
+    (place,) = [
+        i for i, row in enumerate(first) if row["partitions"] not in (["x1"], ["x2"], ["x3"])
+    ]
+    pair, other = place ^ 1, (place ^ 2) & ~1
+    for row in (machine_of_launch[pair], machine_of_launch[other]):
+        pod16.good("vipu", "remove", "partition", row["partitions"][0])
+    ran = pod16.run("poprun", "--allow-run-as-root=yes", "--vipu-wait", *BIG, "true")
+    assert ran.code == 0, ran
+    out, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, out
+    assert "asks this launch to move" in out
+    assert "is on other devices; starting again" in out
+    assert out.count("up from 0") == 2
+    assert out.count("up from") == 4
+    assert moves(pod16)["done"] == 1
+    assert "p" not in pod16.partitions()
+
+
+def test_a_server_killed_in_between_has_moved_nothing(pod16: Pod, start: Start) -> None:
+    launch = start(*LINE, "--launcher=local", "--move-signal=USR1", "sh", "-c", TRAPS)
+    asked(pod16)
+    pod16.stop(signal.SIGKILL)
+    (pod16.folder / "may-end").touch()
+    until(lambda: (pod16.folder / "ended").exists() or launch.poll() is not None)
+    pod16.start()
+    out, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, out
+    assert out.count("up 1") == 2
+    is_empty(pod16)
+
+
+def test_a_poprun_killed_while_it_is_asked_gives_all_back(pod16: Pod, start: Start) -> None:
+    launch = start(*LINE, "--launcher=local", "--move-signal=USR1", "sh", "-c", TRAPS)
+    asked(pod16)
+    launch.kill()
+    launch.communicate(timeout=300)
+    is_empty(pod16)
