@@ -28,8 +28,8 @@ $(VENV)/.dev: $(VENV)/.demo requirements/dev.lock
 	@$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.lock
 	@touch $@
 
-demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up
-	@$(BIN)/python examples/demo.py
+demo: $(VENV)/.demo  ## Show a simulated pod, train on it, clean up; DEMO=moves: a launch moves
+	@$(BIN)/python examples/$(or $(DEMO),demo).py
 
 check: $(VENV)/.dev  ## Layers, names, style and types
 	@$(BIN)/lint-imports

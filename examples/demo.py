@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -215,7 +216,8 @@ def check_nothing_left(demo: Demo, before: set[int]) -> None:
         raise Failed(f"files are left: {', '.join(files)}")
 
 
-def main() -> int:
+def perform(show: Callable[[Demo], None]) -> int:
+    """A demo from its beginning to its end, however it ends; the exit code."""
     for name in ("vipu", "vipu-server", "poprun"):
         if not (BIN / name).exists():
             print(f"demo: there is no {BIN / name}; run make demo", file=sys.stderr)
@@ -253,4 +255,4 @@ def _end(*_: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(perform(show))

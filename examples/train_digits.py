@@ -6,10 +6,17 @@
 Both give the same weights, to rounding. Each batch is divided among all replicas; every replica
 computes the gradient of its share; the sum of all gradients moves the weights, which are
 therefore the same everywhere at all times. Needs numpy and scikit-learn (for its images).
+
+With --checkpoint it can be moved to other devices while it trains (poprun --movable), and goes on
+where it was: the weights are the same to the last bit.
 """
 
 import argparse
 import importlib.util
+import json
+import os
+import sys
+import time
 
 import numpy as np
 
@@ -60,7 +67,14 @@ def gradient_and_loss(weights, images, digits):
     return np.concatenate([*(part.ravel() for part in parts), [loss]])
 
 
-def train(images, digits, epochs):
+def keep(path, epoch, weights, velocity, random):
+    """Write what is needed to go on behind an epoch, whole or not at all."""
+    state = json.dumps(random.bit_generator.state)
+    np.savez(f"{path}.new.npz", epoch=epoch, weights=weights, velocity=velocity, state=state)
+    os.replace(f"{path}.new.npz", path)
+
+
+def train(images, digits, epochs, checkpoint="", pause=0.0):
     """The trained weights: the same in every instance."""
     random = np.random.default_rng(2)  # the same numbers in every instance
     weights = np.concatenate(
@@ -69,9 +83,23 @@ def train(images, digits, epochs):
     for name in ("b1", "b2"):
         split(weights)[name][:] = 0
     velocity = np.zeros_like(weights)
+    done = 0
+    if checkpoint and os.path.exists(checkpoint):
+        with np.load(checkpoint) as kept:
+            done, weights, velocity = int(kept["epoch"]), kept["weights"], kept["velocity"]
+            random.bit_generator.state = json.loads(str(kept["state"]))
+        say(f"going on behind epoch {done}")
+    if checkpoint:
+        popdist.onMove()
     first = popdist.getReplicaIndexOffset()
     mine = range(first, first + popdist.getNumLocalReplicas())
-    for epoch in range(1, epochs + 1):
+    for epoch in range(done + 1, epochs + 1):
+        if checkpoint and popdist.mustMove():
+            popdist.execute_on_instances(
+                {0}, keep, checkpoint, epoch - 1, weights, velocity, random
+            )
+            sys.exit(popdist.MOVED)
+        time.sleep(pause)
         order = random.permutation(len(images))
         loss = 0.0
         for start in range(0, len(order), BATCH):
@@ -98,6 +126,8 @@ def main():
     parser = argparse.ArgumentParser(description="Train on handwritten digits, data-parallel.")
     parser.add_argument("--epochs", type=int, default=20, help="passes over the images (20)")
     parser.add_argument("--save", metavar="FILE", help="write the weights here (numpy .npz)")
+    parser.add_argument("--checkpoint", default="", metavar="FILE", help="to go on after a move")
+    parser.add_argument("--pause", type=float, default=0, metavar="S", help="rest before epochs")
     options = parser.parse_args()
     if options.epochs < 1:
         parser.error(f"--epochs {options.epochs}: it must be 1 or more")
@@ -110,7 +140,9 @@ def main():
         f"images: {len(rest)}, replicas: {popdist.getNumTotalReplicas()}, "
         f"instances: {popdist.getNumInstances()}"
     )
-    weights = train(images[rest], digits[rest], options.epochs)
+    weights = train(
+        images[rest], digits[rest], options.epochs, options.checkpoint, max(0.0, options.pause)
+    )
     guess = forward(weights, images[held_back])[1].argmax(axis=1)
     if options.save:
         popdist.execute_on_instances({0}, np.savez, options.save, **split(weights))
