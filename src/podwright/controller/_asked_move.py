@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.placement import Block, Placement
 
 
@@ -23,7 +23,7 @@ class AskedMove:
     owner: str
     size: int
     lease: str
-    site: Site
+    site: IndexedCluster
     target: Placement
     waiter: str
     room: tuple[Block, ...]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from podwright.controller._asked_move import AskedMove
-from podwright.controller._cluster_index import Site
+from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
 from podwright.controller._machine_calls import MachineFault
 from podwright.controller._records import (
@@ -56,7 +56,7 @@ async def shift(core: Core, entry: Entry, asked: AskedMove) -> list[MachineFault
 
 
 def left_behind(
-    site: Site, record: PartitionRecord, blocks: Sequence[Block], epoch: int
+    site: IndexedCluster, record: PartitionRecord, blocks: Sequence[Block], epoch: int
 ) -> list[QuarantineRecord]:
     """Devices that a partition has had, or nearly, and that must be reset: a record a machine."""
     return [
@@ -72,7 +72,7 @@ def left_behind(
     ]
 
 
-def quarantine(core: Core, site: Site, left: Sequence[QuarantineRecord]) -> None:
+def quarantine(core: Core, site: IndexedCluster, left: Sequence[QuarantineRecord]) -> None:
     """Devices that are free in the index are nobody's until they are reset."""
     for quarantined in left:
         site.index.take(quarantined.placement)
