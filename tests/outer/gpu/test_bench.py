@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.outer.lab import HostsLab, LabError, SlurmLab, poll
+from tests.outer.lab import HostsLab, LabError, Release, SlurmLab, poll, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -43,12 +43,34 @@ with socket.create_server(("", 0)) as server:
 """
 
 
+#: In place of salloc and srun: those of another release, which has no Python of its own. Theirs is
+#: a script in the lab's folder, which leaves that release's root by the host's first process.
+OTHER = """#!/bin/sh
+for word do
+    shift
+    [ "$word" != "{python}" ] || word="{folder}/bin/python"
+    set -- "$@" "$word"
+done
+exec chroot "{root}" "/usr/bin/{name}" "$@"
+"""
+PYTHON = """#!/bin/sh
+export PATH="{folder}/tools:$PATH"
+exec nsenter -t 1 -m -r -- "{python}" "$@"
+"""
+
+
 class BenchLab:
     """Eight hosts whose cards give 100 Mb/s, less than this machine's cores can do."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, of: Release) -> None:
         self.hosts = stack.enter_context(HostsLab(["ctl", *NAMES]))
-        self.slurm = stack.enter_context(SlurmLab(hosts=self.hosts, cpus=2))
+        self.slurm = stack.enter_context(SlurmLab(hosts=self.hosts, cpus=2, release=of))
+        self.python = sys.executable
+        if of.root:
+            known = {"python": sys.executable, "folder": self.slurm.folder, "root": of.root}
+            for name in ("salloc", "srun"):
+                self.slurm.write(f"tools/{name}", OTHER.format(name=name, **known))
+            self.python = str(self.slurm.write("bin/python", PYTHON.format(**known)))
         for name in NAMES:
             self.shape(name, 100)
 
@@ -105,7 +127,7 @@ class BenchLab:
 
     def bench(self, *words: str) -> Any:
         done = self.slurm.run(
-            sys.executable, "-m", "podwright.cli.podwright", "node", "bench", "--json",
+            self.python, "-m", "podwright.cli.podwright", "node", "bench", "--json",
             "--seconds=1", "--way=tcp", f"--nodelist={','.join(NAMES)}",
             f"--keep={self.slurm.folder}/bench.jsonl", *words,
         )  # fmt: skip
@@ -115,10 +137,10 @@ class BenchLab:
         return found
 
 
-@pytest.fixture(scope="module")
-def lab() -> Iterator[BenchLab]:
+@pytest.fixture(scope="module", params=["oldest", pytest.param("newest", marks=pytest.mark.soak)])
+def lab(request: pytest.FixtureRequest) -> Iterator[BenchLab]:
     with ExitStack() as stack:
-        yield BenchLab(stack)
+        yield BenchLab(stack, release(request.param))
 
 
 def slow(found: Any) -> set[str]:

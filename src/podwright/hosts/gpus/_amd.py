@@ -20,6 +20,13 @@ _T = TypeVar("_T")
 
 _XGMI = 2  #: AMDSMI_LINK_TYPE_XGMI
 _PENDING = 1  #: AMDSMI_MEM_PAGE_STATUS_PENDING
+#: Of amdsmi_get_violation_status. Its power limit is no fault: under load it is always met.
+_SLOWED = {
+    "active_prochot_thrm": "processor hot",
+    "active_socket_thrm": "thermal",
+    "active_vr_thrm": "voltage regulator hot",
+    "active_hbm_thrm": "memory hot",
+}
 
 
 def open_amd(environ: Mapping[str, str], root: str = "/") -> AmdSmi | None:
@@ -55,6 +62,7 @@ class AmdSmi:
         self.simulated = simulated
         self._lib = amdsmi
         self._root = root
+        self._violations: dict[int, Any] = {}
         found = [
             (short_bus(self._must(amdsmi.amdsmi_get_gpu_device_bdf, handle)), handle)
             for handle in self._must(amdsmi.amdsmi_get_processor_handles)
@@ -161,7 +169,26 @@ class AmdSmi:
     def condition(self, index: int) -> Condition:
         """See `Library.condition`."""
         said = self._try(self._lib.amdsmi_get_gpu_vbios_info, self._handles[index]) or {}
-        return Condition(firmware=str(said.get("version", "")), nvlinks=self._xgmi(index))
+        return Condition(
+            firmware=str(said.get("version", "")),
+            nvlinks=self._xgmi(index),
+            slowed=self._slowed(index),
+        )
+
+    def _slowed(self, index: int) -> tuple[str, ...]:
+        """What holds its clocks down, but for the power that it may take; as MI300 and newer say.
+
+        AMD SMI measures 0.1 s for an answer, so all GPUs are asked at once, for one look at each.
+        """
+        ask = getattr(self._lib, "amdsmi_get_violation_status", None)
+        if ask and index not in self._violations:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(len(self._handles)) as pool:
+                answers = pool.map(lambda handle: self._try(ask, handle), self._handles)
+                self._violations = dict(enumerate(answers))
+        said = self._violations.pop(index, None) or {}
+        return tuple(word for key, word in _SLOWED.items() if said.get(key) is True)
 
     def _xgmi(self, index: int) -> tuple[bool, ...]:
         """Whether each Infinity Fabric link is up; those that are switched off are not counted.

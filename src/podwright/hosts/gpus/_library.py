@@ -55,7 +55,8 @@ class Condition(NamedTuple):
 
     firmware: its VBIOS. ecc: whether it is on. nvlinks: of each link, whether it is up; mbps: the
     speed of one, as the vendor counts. slowed: what holds its clocks down that should not
-    (`thermal`, `power brake`, `hardware`, `software thermal`). fabric: the state of its place in
+    (`thermal`, `power brake`, `hardware`, `software thermal`; AMD's `processor hot`, `memory hot`,
+    `voltage regulator hot`). fabric: the state of its place in
     an NVLink fabric: `completed`, `in progress`, `not started` or `failed`. recovery: what the
     driver asks for: `none`, `reset`, `reboot`, `drain`.
     """

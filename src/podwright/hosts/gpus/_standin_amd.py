@@ -15,6 +15,7 @@ What it has is described in a TOML file, as for NVIDIA's (`_standin`):
     bad_pages = "pending"
     celsius = 95              # at its hottest point
     xgmi_links = "UUDUUUU"    # up, down, X: switched off
+    slowed = ["socket_thrm"]  # prochot_thrm, ppt_pwr, socket_thrm, vr_thrm, hbm_thrm
     lost = false
     processes = [{ pid = 4711, memory = 512 }]
 """
@@ -22,6 +23,7 @@ What it has is described in a TOML file, as for NVIDIA's (`_standin`):
 from __future__ import annotations
 
 import os
+import time
 import tomllib
 from types import SimpleNamespace
 from typing import Any
@@ -140,3 +142,11 @@ class AmdStandIn:
     def amdsmi_get_gpu_xgmi_link_status(self, handle: int) -> dict[str, Any]:
         states = list(self._one(handle).get("xgmi_links", ""))
         return {"total_links": len(states), "status": states}
+
+    def amdsmi_get_violation_status(self, handle: int) -> dict[str, Any]:
+        one = self._one(handle)
+        time.sleep(float(self._all.get("violation_takes", 0)))
+        known = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
+        return {
+            f"active_{why}": why in one["slowed"] if "slowed" in one else "N/A" for why in known
+        }

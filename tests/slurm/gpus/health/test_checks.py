@@ -208,6 +208,21 @@ def test_heat_and_links_of_amd(node: Node, tmp_path: Path) -> None:
     assert node.found() == ["fail nvlink: GPU 3 XGMI link 1 down", "warn temperature: GPU 1 104 °C"]
 
 
+def test_clocks_of_amd(node: Node, tmp_path: Path) -> None:
+    """All are asked at once, since each answer takes its time; older GPUs cannot tell."""
+    path = tmp_path / "amd.toml"
+    well = "gpus = 8\nxgmi = true\nviolation_takes = 0.1\n"
+    node.environ[AMD] = str(path)
+    del node.environ["PODWRIGHT_STANDIN_NVML"]
+    path.write_text(well)
+    assert node.found() == []
+    path.write_text(f'{well}slowed = ["ppt_pwr"]\n')
+    assert node.found() == [], "under load each is at its power limit"
+    hot = '[[gpu]]\nindex = 5\nslowed = ["ppt_pwr", "socket_thrm", "hbm_thrm"]\n'
+    path.write_text(well + hot)
+    assert node.found() == ["warn clocks: GPU 5 slowed: thermal, memory hot"]
+
+
 def test_a_site_switches_bounds_and_extends(node: Node, tmp_path: Path) -> None:
     node.gpu(3, "celsius = 80\nxid = 79")
     said = Settings(

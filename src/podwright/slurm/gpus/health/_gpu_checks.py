@@ -295,7 +295,7 @@ def clocks(asked: CheckContext) -> Iterator[Wrong]:
                 name(seen),
                 f"slowed: {', '.join(seen.condition.slowed)}",
                 "One slow GPU slows every GPU of a job that waits for it.",
-                "thermal: cooling. power brake, hardware: power supply and its cables.",
+                "thermal, hot: cooling. power brake, hardware: power supply and its cables.",
             )
 
 
