@@ -91,13 +91,14 @@ def moves(pod: Pod) -> dict[str, Any]:
     return found
 
 
-def asked(pod: Pod) -> None:
-    """Drain the machine of the only launch, once that can be moved, and see it asked to."""
+def asked(pod: Pod, launch: subprocess.Popen[str]) -> None:
+    """Drain the machine of the only launch, once that can be moved, and see its instances told."""
     until(lambda: moves(pod)["movable"] == 1)
     rows = pod.json("vipu-admin", "list", "machines")
     (machine,) = [row["machine"] for row in rows if row["partitions"]]
     pod.good("vipu-admin", "drain", "machine", machine)
-    until(lambda: moves(pod)["moves"] or moves(pod)["failed"])
+    assert launch.stdout is not None
+    assert any("asks this launch to move" in line for line in launch.stdout), "it ended instead"
 
 
 def is_empty(pod: Pod) -> None:
@@ -134,7 +135,7 @@ def test_popdist_moves_with_its_checkpoint(pod16: Pod, start: Start) -> None:
 
 def test_a_server_killed_in_between_has_moved_nothing(pod16: Pod, start: Start) -> None:
     launch = start(*LINE, "--launcher=local", "--move-signal=USR1", "sh", "-c", TRAPS)
-    asked(pod16)
+    asked(pod16, launch)
     pod16.stop(signal.SIGKILL)
     (pod16.folder / "may-end").touch()
     until(lambda: (pod16.folder / "ended").exists() or launch.poll() is not None)
@@ -147,7 +148,7 @@ def test_a_server_killed_in_between_has_moved_nothing(pod16: Pod, start: Start) 
 
 def test_a_poprun_killed_while_it_is_asked_gives_all_back(pod16: Pod, start: Start) -> None:
     launch = start(*LINE, "--launcher=local", "--move-signal=USR1", "sh", "-c", TRAPS)
-    asked(pod16)
+    asked(pod16, launch)
     launch.kill()
     launch.communicate(timeout=300)
     is_empty(pod16)

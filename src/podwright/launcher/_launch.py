@@ -194,7 +194,7 @@ class _Run:
 
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
-        self._trace.attempt(self._restarts + 1)
+        self._trace.attempt(self._starts + 1)
         attempt = self._begin()
         try:
             looked = self._look()
