@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -142,12 +143,76 @@ def answers(lab: NativeLab) -> bool:
     return lab.run("scontrol", "ping").stdout.count("UP") == 1
 
 
-def test_parts_behind_one_without_devices_find_theirs(lab: NativeLab) -> None:
-    """Slurm hands the steps of all parts what the first one was handed."""
-    show = "srun --het-group=0,1 sh -c 'echo \"[$IPUOF_VIPU_API_PARTITION_ID]\"'"
-    job = lab.batch(show, "-n1", "-N1", ":", "-n1", "-N1", "--ipus=4")
+#: Where the parts of a job say what, and how many devices each is to have. Slurm hands an option of
+#: one part on to the next, and the steps of all parts what the script was handed.
+PARTS = {
+    ("command", "", "--ipus=4"): (0, 4),
+    ("command", "--ipus=4", "--ipus=0"): (4, 0),
+    ("command", "--ipus=4", "--ipus=2"): (4, 2),
+    ("script", "--ipus=0", "--ipus=4"): (0, 4),
+    ("script", "--ipus=4", ""): (4, 0),
+    ("script", "--ipus=4", "--ipus=2"): (4, 2),
+}
+SHOW = 'echo "[$IPUOF_VIPU_API_PARTITION_ID]"'
+
+
+def test_each_part_has_what_was_said_for_it(lab: NativeLab) -> None:
+    gate = lab.folder / "out" / "parts"
+    body = f"until test -e {gate}; do sleep 0.1; done\nsrun --het-group=0,1 sh -c '{SHOW}'\n"
+    parts = {}
+    for (where, *said), sizes in PARTS.items():
+        words = [*f"-n1 -N1 {said[0]}".split(), ":", *f"-n1 -N1 {said[1]}".split()]
+        lines = [f"#SBATCH -n1 -N1 {said[0]}", "#SBATCH hetjob", f"#SBATCH -n1 -N1 {said[1]}"]
+        if where == "script":
+            job = lab.batch("\n".join(["#!/bin/sh", *lines, body]))
+        else:
+            job = lab.batch(body, *words)
+        parts[job] = {f"slurm_{job + k}": size for k, size in enumerate(sizes) if size}
+    whole = {name: size for one in parts.values() for name, size in one.items()}
+    poll("their devices", lambda: {k: one.size for k, one in lab.partitions().items()} == whole,
+         seconds=60)  # fmt: skip
+    gate.touch()
+    done = lab.wait_over(*parts)
+    for job, found in parts.items():
+        assert done[job].state == "COMPLETED"
+        shown = sorted([f"[{name}]" for name in found] + ["[]"] * (2 - len(found)))
+        poll("its words", partial(_said, lab, job, shown))
+
+
+def _said(lab: NativeLab, job: int, words: list[str]) -> bool:
+    return sorted(lab.output(job).split()) == words
+
+
+def test_licences_of_all_parts_are_not_the_first_parts_own(lab: NativeLab) -> None:
+    """A part without devices begins, though Slurm counts with it what the others have."""
+    job = lab.batch("true", "--hold", "-n1", "-N1", ":", "-n1", "-N1", "--ipus=4")
+    # As the service itself does where such a job did not start when it might have.
+    lab.ok("scontrol", "update", f"jobid={job}+0", "licenses=podwright_het_wait:1")
+    lab.ok("scontrol", "release", str(job))
     assert lab.wait_over(job, job + 1)[job].state == "COMPLETED"
-    poll("its words", lambda: sorted(lab.output(job).split()) == ["[]", f"[slurm_{job + 1}]"])
+    assert "podwright_job" in lab.job(f"{job}+0").fields["Licenses"]
+
+
+def test_parts_of_an_srun_have_theirs(lab: NativeLab) -> None:
+    part = ["-n1", "-N1", "sh", "-c", SHOW]
+    said = lab.run("srun", "--ipus=4", *part, ":", *part, user=ALICE)
+    none, first = sorted(said.stdout.split())
+    assert (none, first.startswith("[slurm_")) == ("[]", True), said
+
+
+def test_what_a_job_submits_asks_for_itself(lab: NativeLab) -> None:
+    """Slurm hands the job's own options on to that, where they count more than #SBATCH lines."""
+    asks = lab.write("out/asks.sh", f"#!/bin/sh\n#SBATCH --ipus=2\n{SHOW}\n")
+    plain = lab.write("out/plain.sh", f"#!/bin/sh\n{SHOW}\n")
+    submit = f"env -u IPUOF_VIPU_API_PARTITION_ID sbatch --parsable -n1 {asks}\n"
+    job = lab.batch(submit + submit.replace(str(asks), str(plain)) + "sleep 600\n", "--ipus=4")
+    poll("its jobs", lambda: len(lab.output(job).split()) == 2)
+    two, none = map(int, lab.output(job).split())
+    done = lab.wait_over(two, none)
+    assert (done[two].state, done[none].state) == ("COMPLETED", "COMPLETED")
+    assert "ipu:2" in done[two].fields["Licenses"].replace("=", ":")
+    assert "ipu" not in done[none].fields["Licenses"]
+    poll("their words", lambda: (lab.output(two), lab.output(none)) == (f"[slurm_{two}]\n", "[]\n"))
 
 
 def nothing_begins(lab: NativeLab) -> None:

@@ -42,7 +42,7 @@ enum { COUNT_MAX = 65536, EXIT_UNPROVEN = 75 };
 static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options, prove_all, is_batch;
-/* What this part of a heterogeneous job asked for itself. */
+/* What this part of a heterogeneous job asked for itself, as job_submit noted it. */
 static char part[16];
 
 /* Where the service is, what this step could say of its job, and why its tasks may not begin. */
@@ -216,28 +216,29 @@ static int read_job(uint32_t job)
 	return runs;
 }
 
-/* What the step was handed over. The steps of a heterogeneous job's other parts have what its first
- * part was: where that is nothing, slurmctld says what theirs is. False where it does not. */
-static int find_ipus(spank_t spank, uint32_t job)
+/* What the step was handed over. In a heterogeneous job that is what was said for one of its parts,
+ * its first or its last: slurmctld says what this one's is. False where it does not. */
+static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
 {
 	char size[16];
 
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		ipus[0] = '\0';
-	if (ask || (*ipus && strcmp(ipus, "0") != 0) ||
-	    spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS)
+	if (ask || spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS)
 		return 1;
 	read_job(job);
-	if (*part)
-		snprintf(ipus, sizeof ipus, "%s", part);
+	/* The script was handed its own part's: where no note is left of that, it is asked for. */
+	if (*claim.leader && (*part || step != SLURM_BATCH_SCRIPT))
+		snprintf(ipus, sizeof ipus, "%s", *part ? part : "0");
 	return *claim.restart != '\0';
 }
 
-/* Was the job given devices, by all that this step can see? */
+/* Was the job given devices, by all that this step can see? The licences of a heterogeneous job's first
+ * part are those of all its parts. */
 static int has_devices(void)
 {
 	return prove_all || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
-	       strstr(claim.licences, "podwright_");
+	       (!*claim.leader && strstr(claim.licences, "podwright_"));
 }
 
 /* The job goes back to the queue; held: until somebody releases it. Only a batch job can, and one
@@ -264,7 +265,7 @@ static void begin_step(spank_t spank)
 		return;
 	if (ask)
 		read_job(job);
-	if (!find_ipus(spank, job)) {
+	if (!find_ipus(spank, job, step)) {
 		snprintf(unproven, sizeof unproven,
 			 "podwright: slurmctld does not say whether job %u has devices", job);
 		return;
@@ -297,6 +298,25 @@ static void begin_step(spank_t spank)
 		requeue(job, proof == REFUSED);
 }
 
+/* What was said for a job, or for one part of it, goes over with that alone. Slurm itself would hand
+ * the option on, by a variable that counts more than #SBATCH lines: to the next part, and to whatever
+ * the job submits. A step has what its job was handed. */
+static int hand_over(spank_t spank, const char *name, const char *option, const char *value)
+{
+	char inherited[64];
+
+	spank_job_control_unsetenv(spank, option);
+	if (*value)
+		return spank_job_control_setenv(spank, name, value, 1) != ESPANK_SUCCESS;
+	if (spank_context() == S_CTX_LOCAL && getenv("SLURM_JOB_ID"))
+		return 0;
+	spank_job_control_unsetenv(spank, name);
+	snprintf(inherited, sizeof inherited, "SLURM_SPANK_%s", name);
+	unsetenv(inherited);
+	unsetenv(option);
+	return 0;
+}
+
 /* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS. */
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
@@ -314,10 +334,11 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		/* An error of an optional plugin's stops nothing; nothing was submitted yet. */
 		exit(EXIT_FAILURE);
 	}
-	if (*ipus && spank_job_control_setenv(spank, "IPUS", ipus, 1) != ESPANK_SUCCESS)
+	if (hand_over(spank, "IPUS", "_SLURM_SPANK_OPTION_podwright_ipus", ipus) ||
+	    hand_over(spank, "NUM_REPLICAS", "_SLURM_SPANK_OPTION_podwright_num_replicas", replicas))
 		return ESPANK_ERROR;
-	if (*replicas && spank_job_control_setenv(spank, "NUM_REPLICAS", replicas, 1) != ESPANK_SUCCESS)
-		return ESPANK_ERROR;
+	/* The next part of a heterogeneous job comes by here as well. */
+	ipus[0] = replicas[0] = '\0';
 	return ESPANK_SUCCESS;
 }
 
@@ -360,6 +381,14 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 	_exit(EXIT_UNPROVEN);
 }
 
+/* A part without devices: what the script's own part has came over with its environment. */
+static int forget_script(spank_t spank)
+{
+	spank_unsetenv(spank, "IPUOF_VIPU_API_PARTITION_ID");
+	spank_unsetenv(spank, "IPUOF_VIPU_API_GCD_ID");
+	return ESPANK_SUCCESS;
+}
+
 /* In slurmstepd, before the task's exec. */
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
@@ -380,6 +409,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	/* A step of a batch job or of salloc was not given the option itself. */
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
+	if (*claim.leader && strcmp(ipus, "0") == 0)
+		return forget_script(spank);
 	if (!*ipus || strcmp(ipus, "0") == 0 ||
 	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
