@@ -1,4 +1,7 @@
-"""Runs the named benchmarks, or all; prints one JSON object a line as each figure is ready."""
+"""Runs the named benchmarks, or all; prints one JSON object a line as each figure is ready.
+
+`NAME:WHICH` is a part of one that has parts: its `run` is told which.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ import bench
 
 def main(names: list[str]) -> int:
     known = [m.name for m in pkgutil.iter_modules(bench.__path__) if not m.name.startswith("_")]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name.partition(":")[0] not in known]
     if unknown:
         print(f"bench: no benchmark {unknown[0]!r}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    for name in names or known:
-        for figure in importlib.import_module(f"bench.{name}").run():
+    for word in names or known:
+        name, _, which = word.partition(":")
+        run = importlib.import_module(f"bench.{name}").run
+        for figure in run(which) if which else run():
             value = figure["value"]
             figure["value"] = float(f"{value:.5g}") if isinstance(value, float) else value
             print(json.dumps(figure), flush=True)

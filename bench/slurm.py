@@ -19,24 +19,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from tests.outer.lab import ALICE, LabError, poll
 from tests.outer.slurm.native import NativeLab
 
-from bench import Figures, _slurm_ways, figure
-from bench._slurm_load import array, loose, restart, timed, undone
+from bench import Figures, figure
+from bench._slurm_load import array, loose, timed, undone
+from bench.slurm_jobs import ARRAY, DEVICES, JOBS, LOOSE, PARAMS, TASKS, latency, native
 
-JOBS, TASKS = 300, 200
 ROUNDS = 2
-STARTS = 15
-#: Of plain Slurm's pace, at least.
-LOOSE, ARRAY = 0.6, 0.5
-#: Seconds more for `srun`, where no burst buffer stands between.
-LATENCY = 0.3
 #: Times as long as beside the plain jobs, at most, for slurmctld to answer.
 SINFO = 2.0
 HOOKS = ("prolog-slurmctld", "epilog-slurmctld")
-DEVICES = ["--ipus=4"]
-PARAMS = {"nodes": 4, "cpus": 32, "devices": 256}
 
 
 def run() -> Figures:
@@ -45,8 +37,8 @@ def run() -> Figures:
         print("bench slurm: needs root and Slurm; make test-outer installs it", file=sys.stderr)
         return
     with NativeLab(preset="pod256", nodes=4, cpus=32) as lab:
-        yield from _latency(lab)
-        ways = {"plain": undone, "empty": _empty, "native": _native}
+        yield from latency(lab)
+        ways = {"plain": undone, "empty": _empty, "native": native}
         took: dict[str, dict[str, list[float]]] = {w: {"loose": [], "array": []} for w in ways}
         looks: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(ROUNDS):
@@ -72,24 +64,6 @@ def run() -> Figures:
         middle, limit = statistics.median(times), None if way == "plain" else unharmed
         params = {"worst": round(max(times), 3), "looks": len(times)}
         yield figure(f"slurm.sinfo_{way}", middle, "s", limit=limit, **params)
-    yield from _slurm_ways.run()
-
-
-def _latency(lab: NativeLab) -> Figures:
-    """srun with devices and without, by turns, on the idle cluster."""
-    times: dict[bool, list[float]] = {False: [], True: []}
-    for _ in range(STARTS):
-        for devices, found in times.items():
-            start = time.perf_counter()
-            done = lab.run("srun", "-n1", *(DEVICES if devices else []), "true", user=ALICE)
-            found.append(time.perf_counter() - start)
-            if done.returncode:
-                raise LabError(done.stderr)
-            lab.wait_free()
-    plain, with_devices = (statistics.median(times[devices]) for devices in (False, True))
-    yield figure("slurm.srun_plain", plain, "s", runs=STARTS)
-    yield figure("slurm.srun", with_devices, "s", runs=STARTS)
-    yield figure("slurm.srun_more", with_devices - plain, "s", limit=LATENCY, runs=STARTS)
 
 
 # -- the three ways ------------------------------------------------------------------------------
@@ -106,18 +80,10 @@ def _empty(lab: NativeLab) -> Iterator[None]:
             link.unlink()
             link.symlink_to(target)
 
-    with _native(lab):
+    with native(lab):
         point(["/bin/true"] * 2)
         yield
         point(targets)
-
-
-@contextmanager
-def _native(lab: NativeLab) -> Iterator[None]:
-    restart(lab)
-    poll("the reservation", lambda: "podwright" in lab.run("scontrol", "show", "res").stdout)
-    yield
-    lab.wait_free()
 
 
 @contextmanager
