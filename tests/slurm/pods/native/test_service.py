@@ -353,9 +353,10 @@ async def test_a_step_begins_only_with_its_jobs_devices(
     step = described({"job": "7", "uid": "5"} | claim)
     if not words:
         assert await service.proves(step) == ""
-        return
-    with pytest.raises(InvalidRequest, match=words):
-        await service.proves(step)
+    else:
+        with pytest.raises(InvalidRequest, match=words):
+            await service.proves(step)
+    assert (service.figures.proven, service.figures.unproven) == (not words, bool(words))
 
 
 async def test_a_step_of_a_job_that_was_cancelled_meanwhile_brings_nothing_back(
@@ -366,6 +367,7 @@ async def test_a_step_of_a_job_that_was_cancelled_meanwhile_brings_nothing_back(
         await service.proves(HookJob(job=7, uid=5, step="batch"))
     assert isinstance(service.slurm, FakeSlurm)
     assert not [argv for argv in service.slurm.asked if "hold" in argv or "jobid=7" in argv]
+    assert service.figures.unproven == 0  # nothing failed that anybody should hear of
 
 
 async def test_what_runs_without_devices_is_ended(

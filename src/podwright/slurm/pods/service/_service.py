@@ -117,11 +117,12 @@ class Service(JobCalls):
         problem = self._unproven(job)
         if not problem and job.step == "batch" and job.het_job == job.job:
             problem = await self._parts_unproven(job.job)
-        if problem:
-            self.figures.unproven += 1
-        else:
-            self.figures.proven += 1
         return problem
+
+    def asked(self, *, proven: bool) -> None:
+        """It stands in the figures."""
+        self.figures.proven += proven
+        self.figures.unproven += not proven
 
     async def refused(self, job: HookJob, error: PodwrightError) -> PodwrightError:
         """As it is: Slurm starts the job again, and nothing is wrong with the job itself."""
