@@ -81,9 +81,9 @@ def test_who_holds_it_and_what_it_does(oam: Path) -> None:
     ((library,), notes) = open_libraries({VARIABLE: str(oam)})
     assert notes == []
     (holder,) = library.holders(3)
-    assert (holder.pid, holder.memory) == (os.getpid(), 512)
+    assert (holder.pid, holder.memory) == (os.getpid(), 512 << 20)
     assert library.holders(2) == ()
-    assert library.sample(3) == (97, 512, 710, None, None)
+    assert library.sample(3) == (97, 512 << 20, 710, None, None)
     assert library.sample(2).load is None
 
 

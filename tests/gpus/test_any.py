@@ -45,7 +45,7 @@ def test_the_inventory_agrees_with_itself(environ: Mapping[str, str]) -> None:
         assert gpu.uuid.startswith("GPU-")
         assert gpu.type
         assert gpu.type in gpu.name.lower().replace(" ", "_").replace("-", "_")
-        assert gpu.memory > 1024
+        assert gpu.memory > 1 << 30
         assert all(n >= 0 for i, n in enumerate(gpu.links) if i != gpu.index)
 
 

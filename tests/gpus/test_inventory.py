@@ -41,8 +41,14 @@ def test_a_node_of_eight(node: Inventory) -> None:
     assert node.gpus[5].paths == ("SYS",) * 4 + ("PXB", "X", "NODE", "NODE")
     assert node.drivers == {"nvidia": "570.124.06"}
     assert (node.sockets, node.cores_per_socket, node.threads_per_core) == (2, 8, 2)
-    assert node.memory == 2113534208 >> 10
+    assert node.memory == 2113534208 >> 10 << 20
     assert node.simulated
+
+
+def test_json_has_memory_in_mib_and_values_have_it_in_bytes(node: Inventory) -> None:
+    told = json.loads(node.to_json())
+    assert (told["memory"], told["gpus"][0]["memory"]) == (2113534208 >> 10, 81559)
+    assert {gpu.memory for gpu in node.gpus} == {81559 << 20}
 
 
 def test_cores_are_counted_as_slurm_counts(nvml: Library, sys_root: str) -> None:
@@ -142,7 +148,10 @@ def test_slices(described: Path) -> None:
     (library,), _ = open_libraries({VARIABLE: str(described)})
     whole, cut = library.gpus()[:2]
     assert (whole.mig, whole.slices) == ("", ())
-    assert [(s.profile, s.memory) for s in cut.slices] == [("1g.10gb", 10240), ("3g.40gb", 40960)]
+    assert [(s.profile, s.memory) for s in cut.slices] == [
+        ("1g.10gb", 10 << 30),
+        ("3g.40gb", 40 << 30),
+    ]
     assert len({cut.uuid, *(s.uuid for s in cut.slices)}) == 3
 
 

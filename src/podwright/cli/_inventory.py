@@ -51,7 +51,7 @@ def _text(found: Inventory) -> str:
                 ("Sockets", found.sockets),
                 ("Cores", found.sockets * found.cores_per_socket),
                 ("Threads", found.sockets * found.cores_per_socket * found.threads_per_core),
-                ("Memory", f"{found.memory >> 10} GiB"),
+                ("Memory", f"{found.memory >> 30} GiB"),
                 ("Drivers", drivers),
                 ("GPUs", len(found.gpus)),
             )
@@ -63,7 +63,7 @@ def _text(found: Inventory) -> str:
             (
                 gpu.index,
                 gpu.name,
-                f"{gpu.memory} MiB",
+                f"{gpu.memory >> 20} MiB",
                 gpu.bus,
                 gpu.node if gpu.node >= 0 else "",
                 gpu.cpus,
@@ -79,7 +79,7 @@ def _text(found: Inventory) -> str:
         ]
         parts.append(table(header, rows))
     slices = [
-        (gpu.index, piece.profile, f"{piece.memory} MiB", piece.uuid)
+        (gpu.index, piece.profile, f"{piece.memory >> 20} MiB", piece.uuid)
         for gpu in found.gpus
         for piece in gpu.slices
     ]

@@ -26,7 +26,7 @@ def attributes(
         "name": gpu.name,
         "uuid": gpu.uuid,
         "pci bus": gpu.bus,
-        "memory": f"{gpu.memory} MiB",
+        "memory": f"{gpu.memory >> 20} MiB",
         "driver version": version,
         "numa node": str(gpu.node) if gpu.node >= 0 else None,
         "near threads": gpu.cpus or None,
@@ -39,7 +39,8 @@ def attributes(
         "last xid": str(health.xid) if health.xid else None,
         "problems": "; ".join(health.problems) or None,
         "processes": "; ".join(
-            f"{h.pid} {h.user} {h.command}" + (f" {h.memory} MiB" if h.memory is not None else "")
+            f"{h.pid} {h.user} {h.command}"
+            + (f" {h.memory >> 20} MiB" if h.memory is not None else "")
             for h in holders
         )
         or None,

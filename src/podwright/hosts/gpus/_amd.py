@@ -100,7 +100,7 @@ class AmdSmi:
             name=name,
             type=short_type(name),
             bus=self._buses[index],
-            memory=int(vram.get("vram_size", 0)),
+            memory=int(vram.get("vram_size", 0)) << 20,  # it tells MiB
             node=-1 if node is None else int(node),
             files=(f"/dev/dri/renderD{render}",) if isinstance(render, int) else (),
             links=tuple(self._links(handle, other) for other in self._handles),
@@ -139,8 +139,7 @@ class AmdSmi:
         """See `Library.holders`."""
         found = self._try(self._lib.amdsmi_get_gpu_process_list, self._handles[index]) or ()
         return tuple(
-            holder(p["pid"], int(p["memory_usage"]["vram_mem"]) >> 20, root=self._root)
-            for p in found
+            holder(p["pid"], int(p["memory_usage"]["vram_mem"]), root=self._root) for p in found
         )
 
     def sample(self, index: int) -> Sample:

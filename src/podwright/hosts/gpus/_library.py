@@ -30,7 +30,7 @@ class Health(NamedTuple):
 
 
 class GpuUser(NamedTuple):
-    """A process that uses a GPU. memory: MiB; None where it is not told. user: empty if unknown."""
+    """A process that uses a GPU. memory: bytes, None where not told. user: empty if unknown."""
 
     pid: int
     user: str
@@ -40,7 +40,7 @@ class GpuUser(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a GPU does right now; None where it cannot tell. memory: MiB used. watts, celsius,
+    """What a GPU does right now; None where it cannot tell. memory: bytes used. watts, celsius,
     mhz as they are; load: per cent."""
 
     load: int | None = None

@@ -100,7 +100,7 @@ class Nvml:
             name=name,
             type=short_type(name),
             bus=self._buses[index],
-            memory=memory.total >> 20 if memory else 0,
+            memory=memory.total >> 20 << 20 if memory else 0,
             node=nodes[0] if nodes else -1,
             cpus=write_list(self._bits(near)),
             files=files,
@@ -175,7 +175,7 @@ class Nvml:
                 Slice(
                     uuid=str(self._must(lib.nvmlDeviceGetUUID, part)),
                     profile=name.rpartition("MIG ")[2],
-                    memory=memory.total >> 20 if memory else 0,
+                    memory=memory.total >> 20 << 20 if memory else 0,
                     files=files + self._caps(minor, instance, compute),
                     number=-1 if instance is None else int(instance),
                 )
@@ -232,8 +232,7 @@ class Nvml:
             for process in self._try(ask, handle) or ():
                 used = process.usedGpuMemory
                 part = "" if process.gpuInstanceId == _NONE else str(process.gpuInstanceId)
-                memory = None if used is None else used >> 20
-                found[process.pid] = holder(process.pid, memory, part, self._root)
+                found[process.pid] = holder(process.pid, used, part, self._root)
         return tuple(found.values())
 
     def sample(self, index: int) -> Sample:
@@ -244,7 +243,7 @@ class Nvml:
         power = self._try(lib.nvmlDeviceGetPowerUsage, handle)
         return Sample(
             load=rates.gpu if rates else None,
-            memory=memory.used >> 20 if memory else None,
+            memory=memory.used if memory else None,
             watts=None if power is None else power // 1000,
             celsius=self._try(lib.nvmlDeviceGetTemperature, handle, 0),
             mhz=self._try(lib.nvmlDeviceGetClockInfo, handle, 1),

@@ -102,5 +102,5 @@ def _cores(cpus: str, cores: Cores) -> str:
 
 def _memory(root: str) -> int:
     with contextlib.suppress(ValueError, IndexError):
-        return int(read_line(os.path.join(root, "proc/meminfo")).split()[1]) >> 10
+        return int(read_line(os.path.join(root, "proc/meminfo")).split()[1]) >> 10 << 20
     return 0

@@ -8,7 +8,7 @@ are texts such as `0-15,32-47`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -18,7 +18,7 @@ PATHS = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """A part of a GPU that acts as one (NVIDIA's MIG). memory: MiB. files: what opens it.
+    """A part of a GPU that acts as one (NVIDIA's MIG). memory: bytes. files: what opens it.
     number: of its GPU instance, as a `Holder` names it; -1 where nothing tells."""
 
     uuid: str
@@ -32,7 +32,7 @@ class Gpu(msgspec.Struct, frozen=True):
     """One GPU.
 
     index: its place by PCI address, which is how CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID.
-    type: what Slurm should call it, such as h100. bus: PCI address, `0000:1b:00.0`. memory: MiB.
+    type: what Slurm should call it, such as h100. bus: PCI address, `0000:1b:00.0`. memory: bytes.
     node: NUMA node, -1 where nothing tells. cpus: the hardware threads near to it. cores: alike,
     counted by cores, socket after socket, as Slurm counts. files: what a process must open.
     links: by index of the other GPU, direct links (NVLink, XGMI), also those through switches;
@@ -87,7 +87,10 @@ class Nic(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """A machine. memory: MiB. drivers: by vendor, its version. notes: what could not be read."""
+    """A machine. memory: bytes. drivers: by vendor, its version. notes: what could not be read.
+
+    Its JSON has memory in MiB; what its GPUs and itself have is therefore told in whole ones.
+    """
 
     host: str
     sockets: int
@@ -107,7 +110,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
     def to_json(self) -> str:
         """One line."""
-        return msgspec.json.encode(self).decode()
+        return msgspec.json.encode(_with_memory(self, lambda size: size >> 20)).decode()
 
 
 class BadInventory(ValueError):
@@ -124,12 +127,29 @@ def read_inventories(text: str, source: str = "the inventory") -> list[Inventory
     for line, value in _values(text, source):
         try:
             some = value if isinstance(value, list) else [value]
-            found += [msgspec.convert(one, Inventory) for one in some]
+            found += [
+                _with_memory(msgspec.convert(one, Inventory), lambda size: size << 20)
+                for one in some
+            ]
         except msgspec.ValidationError as error:
             raise BadInventory(f"{source}, line {line}: {error}") from None
     if not found:
         raise BadInventory(f"{source}: there is none in it")
     return found
+
+
+def _with_memory(machine: Inventory, unit: Callable[[int], int]) -> Inventory:
+    """The same with memory in another unit, throughout."""
+    replace = msgspec.structs.replace
+    gpus = [
+        replace(
+            gpu,
+            memory=unit(gpu.memory),
+            slices=tuple(replace(piece, memory=unit(piece.memory)) for piece in gpu.slices),
+        )
+        for gpu in machine.gpus
+    ]
+    return replace(machine, memory=unit(machine.memory), gpus=tuple(gpus))
 
 
 def _values(text: str, source: str) -> Iterator[tuple[int, object]]:

@@ -119,7 +119,7 @@ def machine(host: str, **more: Any) -> Machine:
             name="NVIDIA H100 80GB HBM3",
             type="h100",
             bus=f"0000:{n}b:00.0",
-            memory=81559,
+            memory=81559 << 20,
             node=n // 2,
             cores="0-3" if n < 2 else "4-7",
             files=(f"/dev/nvidia{n}", "/dev/nvidiactl"),
@@ -165,7 +165,7 @@ def test_slices_are_gpus_of_their_own(tmp_path: Path) -> None:
     cut = []
     for gpu in whole.gpus:
         files = [(gpu.files[0], f"/dev/nvidia-caps/nvidia-cap{gpu.index}{n}") for n in (3, 4)]
-        slices = tuple(Slice(f"MIG-{f}", "3g.40gb", 40448, f) for f in files)
+        slices = tuple(Slice(f"MIG-{f}", "3g.40gb", 40448 << 20, f) for f in files)
         cut.append(msgspec.structs.replace(gpu, slices=slices))
     path = tmp_path / "nodes.json"
     path.write_text(msgspec.structs.replace(whole, gpus=tuple(cut)).to_json())
@@ -181,7 +181,9 @@ def test_slices_that_only_the_driver_can_tell_apart_are_counted(tmp_path: Path) 
     cut = tuple(
         msgspec.structs.replace(
             gpu,
-            slices=tuple(Slice(f"MIG-{gpu.index}{n}", "3g.40gb", 40448, gpu.files) for n in "ab"),
+            slices=tuple(
+                Slice(f"MIG-{gpu.index}{n}", "3g.40gb", 40448 << 20, gpu.files) for n in "ab"
+            ),
         )
         for gpu in whole.gpus
     )

@@ -83,7 +83,8 @@ def test_it_samples_beside_a_command_and_ends_with_it(tmp_path: Path) -> None:
 
 def test_which_gpus_are_the_jobs() -> None:
     gpus = [
-        Gpu(n, "nvidia", f"GPU-{n}", "H100", "h100", f"0000:{n:02x}:00.0", 80000) for n in range(4)
+        Gpu(n, "nvidia", f"GPU-{n}", "H100", "h100", f"0000:{n:02x}:00.0", 80000 << 20)
+        for n in range(4)
     ]
     assert [gpu.index for gpu in mine(gpus, {"SLURM_JOB_GPUS": "1,3"})] == [1, 3]
     assert [gpu.index for gpu in mine(gpus, {"SLURM_STEP_GPUS": "2"})] == [2]

@@ -35,7 +35,7 @@ def main() -> int:
                 "uuid": gpu.uuid,
                 "bus": gpu.bus,
                 "type": gpu.type,
-                "memory": gpu.memory,
+                "memory": gpu.memory,  # bytes
                 "numa": gpu.node,
                 "near": gpu.cpus,
             }

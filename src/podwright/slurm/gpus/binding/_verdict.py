@@ -12,7 +12,8 @@ from podwright.slurm.gpus.requests import SlurmRequest
 
 
 class TaskSeen(NamedTuple):
-    """One GPU of a task, as the machine knows it; only a number, where nothing tells more."""
+    """One GPU of a task, as the machine knows it; only a number, where nothing tells more.
+    memory: bytes."""
 
     number: int
     uuid: str = ""

@@ -32,7 +32,7 @@ def _table(machine: Inventory, domains: dict[str, str]) -> dict[str, Any]:
         "cores_per_socket": machine.cores_per_socket,
         "threads_per_core": machine.threads_per_core,
         "numa_nodes": numa,
-        "memory": machine.memory,
+        "memory": machine.memory >> 20,
         "gpus": [row for gpu in machine.gpus for row in _rows(gpu, shared)],
         "nics": [
             {
@@ -63,13 +63,13 @@ def _rows(gpu: Gpu, shared: Counter[str]) -> list[dict[str, Any]]:
                 **common,
                 "uuid": piece.uuid,
                 "type": f"{gpu.type}_{piece.profile}".replace("+", "."),
-                "memory": round(piece.memory / 1024),
+                "memory": round(piece.memory / (1 << 30)),
                 "file": ",".join(piece.files) if apart else "",
             }
             for piece in gpu.slices
         ]
     own = [file for file in gpu.files if shared[file] == 1]
-    row = {**common, "type": gpu.type, "memory": round(gpu.memory / 1024)}
+    row = {**common, "type": gpu.type, "memory": round(gpu.memory / (1 << 30))}
     if own:
         row["file"] = own[0]
     different = {count for count in gpu.links if count >= 0}

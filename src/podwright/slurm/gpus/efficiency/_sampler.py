@@ -57,7 +57,7 @@ def run(environ: Mapping[str, str], every: float, below: int, until: int | None 
     if number is None or watched is None:
         return 0
     # Also a step whose GPUs are sampled by another one says which ranks it has.
-    head = [[gpu.index, gpu.uuid, gpu.name, gpu.memory] for gpu in gpus]
+    head = [[gpu.index, gpu.uuid, gpu.name, gpu.memory >> 20] for gpu in gpus]
     _write(number, {"node": node, "gpus": head, "ranks": _ranks(environ, step)})
     own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
@@ -109,7 +109,7 @@ def _asker(gpus: Sequence[Gpu], libraries: Sequence[Library]) -> Callable[[], li
                 if pid not in ranks:
                     ranks[pid] = _rank(pid)
             held = [ranks[pid] for pid in pids if ranks[pid]]
-            out.append([gpu.index, sample.load or 0, sample.memory or 0, held])
+            out.append([gpu.index, sample.load or 0, (sample.memory or 0) >> 20, held])
         for pid in set(ranks) - alive:
             del ranks[pid]
         return out

@@ -14,12 +14,12 @@ _LOCAL = ("ext4", "xfs", "btrfs", "ext3", "zfs")
 def memory(asked: CheckContext) -> Iterator[Wrong]:
     """All of the host's memory is there, and none of it is broken."""
     seen = asked.seen
-    total = seen.memory.get("MemTotal", 0) >> 10
-    wanted = asked.settings.expect.memory or (asked.like.memory if asked.like else 0)
+    total = seen.memory.get("MemTotal", 0) << 10  # the kernel tells KiB
+    wanted = asked.settings.expect.memory << 20 or (asked.like.memory if asked.like else 0)
     if wanted and total and total < wanted * (1 - asked.limit / 100):
         yield Wrong(
             "",
-            f"{total} MiB of memory, not {wanted}",
+            f"{total >> 20} MiB of memory, not {wanted >> 20}",
             "A memory module is missing or was switched off.",
             "See the BMC's log; Slurm's RealMemory must not be more than there is.",
         )
