@@ -10,7 +10,7 @@ import pytest
 from podwright.agents import Agent, RemoteMachine, Secret, SimulatedMachine
 from podwright.errors import Internal, InvalidRequest, Unavailable
 from podwright.fabric import IPU, Machine
-from tests.certificates import CLIENT, MACHINE, SERVER, folder_of
+from tests.certificates import CLIENT, MACHINE, NUMBER, SERVER, folder_of
 
 
 class Link:
@@ -27,9 +27,15 @@ class Link:
         self._open.append(agent)
 
     def caller(
-        self, certs: Path | None, name: str = MACHINE, secret: Secret | None = None
+        self,
+        certs: Path | None,
+        name: str = MACHINE,
+        secret: Secret | None = None,
+        certificate: str = "",
     ) -> RemoteMachine:
-        remote = RemoteMachine(name, "127.0.0.1", self.port, certs=certs, secret=secret)
+        remote = RemoteMachine(
+            name, "127.0.0.1", self.port, certs=certs, secret=secret, certificate=certificate
+        )
         self._open.insert(0, remote)
         return remote
 
@@ -78,8 +84,17 @@ async def test_an_agent_does_not_hear_who_speaks_in_the_clear(link: Link) -> Non
 
 async def test_a_server_believes_no_other_machine(link: Link) -> None:
     await link.start(folder_of(MACHINE))
-    with pytest.raises(Unavailable, match="machine ag1 does not answer"):
+    with pytest.raises(Unavailable, match=r"has no certificate of ag1\."):
         await link.caller(SERVER, "ag1").describe()
+
+
+async def test_a_server_believes_one_certificate_of_a_machine_if_told_so(link: Link) -> None:
+    """Another one of that machine, a stolen one say, is worth nothing any more."""
+    await link.start(folder_of(MACHINE))
+    assert (await link.caller(SERVER, certificate=NUMBER).describe()).devices
+    with pytest.raises(Unavailable, match=f"has no certificate of 4f1d00c6.{MACHINE}") as caught:
+        await link.caller(SERVER, certificate="4f1d00c6").describe()
+    assert f"create agent {MACHINE} --replace --certificate N" in caught.value.would_work
 
 
 @pytest.mark.parametrize("certs", [None, folder_of("alice")])

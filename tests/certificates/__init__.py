@@ -17,6 +17,8 @@ FOLDER: Final = Path(__file__).parent
 SERVER, CLIENT = FOLDER / "server", FOLDER / "client"
 USERS: Final = ("chief", "alice", "bob", "ruth", "slurm", "nobody")
 MACHINE: Final = "ag9"
+#: That of the machine's certificate.
+NUMBER: Final = "4f1d00c5"
 #: A user's certificate that was good for a day, in 2020.
 EXPIRED: Final = FOLDER / "expired"
 _DAYS: Final = 36500
@@ -39,7 +41,9 @@ def make() -> None:
             scratch, FOLDER / user, user, f"podwright:user:{user}", _DAYS, start=_START
         )
     make_user_certificate(scratch, EXPIRED, "alice", "podwright:user:alice", 1, start=_START)
-    make_agent_certificate(scratch, FOLDER / MACHINE, MACHINE, [], _DAYS, start=_START)
+    make_agent_certificate(
+        scratch, FOLDER / MACHINE, MACHINE, [], _DAYS, number=NUMBER, start=_START
+    )
     for side in ("server", "client"):
         (scratch / side).rename(FOLDER / side)
     shutil.rmtree(scratch)

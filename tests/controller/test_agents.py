@@ -54,6 +54,7 @@ class Site:
     def __init__(self) -> None:
         self.time = Time()
         self.machines: dict[str, SimulatedMachine] = {}
+        self.asked: dict[str, str] = {}
         self.store = MemoryStore(wall=self.time.wall, monotonic=self.time.monotonic)
         interfaces = {"h1": "eth0", "h2": "eth1"}
         self.discovery = Discovery(("eth0",), interfaces.__getitem__, self.time.monotonic)
@@ -70,7 +71,8 @@ class Site:
         self.machines[name] = made
         return made
 
-    def _connect(self, name: str, host: str, port: int) -> Driver:
+    def _connect(self, name: str, host: str, port: int, *, certificate: str) -> Driver:
+        self.asked[name] = certificate
         return self.machines[host]
 
     async def start(self) -> None:
@@ -593,3 +595,24 @@ async def test_a_topology_that_nobody_sees_is_unknown(site: Site) -> None:
         site.machines[name].links = {}
     tested = await site.controller.test_cluster(ROOT, Named(name="c1"))
     assert tested.results[-1].ok is False, "cables that are not there are no topology"
+
+
+async def test_one_certificate_of_an_agent_is_believed_until_another_is_named(site: Site) -> None:
+    """Also by a restarted server, and where only its address changes."""
+    site.machine("ag1")
+    first = AgentRequest(name="ag1", host="ag1", port=1, certificate="0a1b")
+    await site.controller.create_agent(ROOT, first)
+    assert site.asked == {"ag1": "0a1b"}
+    moved = AgentRequest(name="ag1", host="ag1", port=2, replace=True)
+    await site.controller.create_agent(ROOT, moved)
+    site.asked.clear()
+    await site.controller.close()
+    await site.start()
+    assert site.asked == {"ag1": "0a1b"}
+    assert (await site.agent("ag1")).certificate == "0a1b"
+    renewed = AgentRequest(name="ag1", host="ag1", port=2, replace=True, certificate="2c3d")
+    assert (await site.controller.create_agent(ROOT, renewed)).certificate == "2c3d"
+    assert site.asked == {"ag1": "2c3d"}
+    for number in ("a.b", "*", "-a", "x" * 64):
+        bad = AgentRequest(name="ag1", host="ag1", port=2, replace=True, certificate=number)
+        await refused(site.controller.create_agent(ROOT, bad), InvalidRequest, "is no number")

@@ -126,6 +126,45 @@ def test_names_renewal_and_one_that_is_revoked(address: str, tmp_path: Path) -> 
     assert run(tmp_path, *listing, "alice.vipu-certs", "list", "partitions").returncode == 0
 
 
+def test_an_agents_certificate_is_renewed_and_the_old_one_is_worth_nothing(
+    address: str, tmp_path: Path
+) -> None:
+    chief = ("-H", address, "--config", "chief.hcl", "--tls-certs", "vipu-certs/client")
+    make = ("vipu-admin", *chief, "create", "certificate", "ag1", "--agent")
+    port = str(free_port())
+
+    def number_of(*words: str) -> str:
+        made = run(tmp_path, *make, *words)
+        found = re.search("--certificate ([0-9a-f]+)", made.stdout)
+        assert found, made
+        return found[1]
+
+    def register(number: str) -> subprocess.CompletedProcess[str]:
+        place = ("--host", "127.0.0.1", "--port", port, "--replace", "--certificate", number)
+        return run(tmp_path, "vipu-admin", *chief, "create", "agent", "ag1", *place)
+
+    def agent(certs: str) -> subprocess.Popen[str]:
+        words = [str(BIN / "vipu-agent"), "--machine", "ag1", "--port", port, "--tls-certs", certs]
+        return subprocess.Popen([*words, "--state", "state"], cwd=tmp_path, text=True)
+
+    first = number_of()
+    with agent("ag1.vipu-certs") as running:
+        made = register(first)
+        running.kill()
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "ag1.vipu-certs").rename(tmp_path / "stolen")
+    assert run(tmp_path, *make).returncode == 0
+    second = number_of("--renew")
+    assert second != first
+    for certs, number, good in (("stolen", second, False), ("ag1.vipu-certs", second, True)):
+        with agent(certs) as running:
+            made = register(number)
+            running.kill()
+        assert (made.returncode == 0) is good, made.stderr
+        if not good:
+            assert f"has no certificate of {second}.ag1" in made.stderr
+
+
 def test_the_guides_secure_server_as_typed(tmp_path: Path) -> None:
     """The block of the guide, --api-host included, in a network of its own where that address is
     this machine's; and a name that the certificate lacks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from podwright.errors import (
     Unavailable,
     error_from_json,
 )
-from podwright.wire import Empty, Value, read_certificates
+from podwright.wire import Empty, Value, agent_name, read_certificates
 from podwright.wire.agent import (
     AGENT_SERVICE,
     ConfigureRequest,
@@ -41,12 +42,17 @@ _OPTIONS = (
 )
 
 
+#: gRPC's words for a certificate that is not for the name that was asked for.
+_WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
+
+
 class RemoteMachine:
     """Implements Driver over podwright.agent.v1.
 
     name: the machine's, which its agent must bear. timeout: seconds that a call may take. secret:
     shared with the agent. certs: the folder of the server's TLS certificates;
-    then what answers must have one that names the machine, of the same authority.
+    then what answers must have one that names the machine, of the same authority. certificate: the
+    number of the only one that will do.
     """
 
     def __init__(
@@ -58,8 +64,10 @@ class RemoteMachine:
         timeout: float = 30.0,
         secret: Secret | None = None,
         certs: Path | None = None,
+        certificate: str = "",
     ) -> None:
         self.name = name
+        self._certificate = certificate
         self.where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._timeout = timeout
         self._secret = secret
@@ -160,8 +168,11 @@ class RemoteMachine:
         if self._certs is None:
             return grpc.aio.insecure_channel(self.where, options=_OPTIONS)
         tls = grpc.ssl_channel_credentials(*read_certificates(str(self._certs)))
-        options = (*_OPTIONS, ("grpc.ssl_target_name_override", self.name))
+        options = (*_OPTIONS, ("grpc.ssl_target_name_override", self._shown_name()))
         return grpc.aio.secure_channel(self.where, tls, options=options)
+
+    def _shown_name(self) -> str:
+        return agent_name(self.name, self._certificate)
 
     def _refusal(self, error: Any) -> PodwrightError:
         """What the agent refused travels as it is; all else means that it does not answer."""
@@ -179,4 +190,10 @@ class RemoteMachine:
             return Unavailable(f"machine {self.name} does not answer within {self._timeout:g} s")
         if code == "UNIMPLEMENTED":
             return Internal(f"what answers at {self.where} is no agent of machine {self.name}")
+        if self._certs is not None and _WRONG_NAME.search(error.details() or ""):
+            return Unavailable(
+                f"what answers at {self.where} has no certificate of {self._shown_name()}",
+                would_work=f"vipu-admin create certificate {self.name} --agent makes one, for "
+                f"vipu-agent; create agent {self.name} --replace --certificate N believes it",
+            )
         return Unavailable(f"machine {self.name} does not answer at {self.where}")

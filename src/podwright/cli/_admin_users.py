@@ -67,20 +67,30 @@ def agent_certificate(arguments: argparse.Namespace) -> int:
 
     folder = Path(f"{arguments.name}.vipu-certs")
     hosts = names(arguments.host)
-    make_agent_certificate(Path(arguments.tls_ca), folder, arguments.name, hosts, arguments.days)
-    return _certified(folder, arguments)
+    number = secrets.token_hex(8)
+    make_agent_certificate(
+        Path(arguments.tls_ca),
+        folder,
+        arguments.name,
+        hosts,
+        arguments.days,
+        number=number,
+        renew=arguments.renew,
+    )
+    return _certified(folder, arguments, number)
 
 
-def _certified(folder: Path, arguments: argparse.Namespace, number: str = "") -> int:
-    made = {"name": arguments.name, "folder": str(folder), "days": arguments.days}
-    if number:
-        made["number"] = number
+def _certified(folder: Path, arguments: argparse.Namespace, number: str) -> int:
+    made = {"name": arguments.name, "folder": str(folder), "days": arguments.days, "number": number}
     done = success(f"create certificate ({arguments.name})", made, arguments)
     if not wants_json(arguments):
         print(f"It is in {folder} with its private key: --tls-certs {folder}")
-    if number and not wants_json(arguments):
-        again = f"vipu-admin revoke certificate {arguments.name} --number {number}"
-        print(f"Should it be lost: {again}")
+        if arguments.agent:
+            only = f"create agent {arguments.name} … --certificate {number}"
+            print(f"To have the server believe this one alone: vipu-admin {only}")
+        else:
+            again = f"vipu-admin revoke certificate {arguments.name} --number {number}"
+            print(f"Should it be lost: {again}")
     return done
 
 

@@ -56,6 +56,7 @@ def _create_agent(arguments: _Arguments, client: Client) -> int:
         host=arguments.host,
         port=arguments.port,
         replace=arguments.replace,
+        certificate=arguments.certificate,
     )
     made = call(client, "CreateAgent", request, AgentInfo)
     return success(f"create agent ({made.name})", made, arguments)

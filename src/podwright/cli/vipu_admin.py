@@ -159,7 +159,15 @@ def _creation(create: Callable[..., Parser]) -> None:
     agent.add_argument("--host", default="", metavar="H", help="its address; as it announced it")
     agent.add_argument("--port", type=port, default=8080, metavar="P", help="its port, 8080")
     agent.add_argument(
-        "--replace", action="store_true", help="it has another address or hardware from now on"
+        "--replace",
+        action="store_true",
+        help="it has another address, hardware or certificate from now on",
+    )
+    agent.add_argument(
+        "--certificate",
+        default="",
+        metavar="N",
+        help="with TLS: believe the certificate of this number alone, which create printed",
     )
     cluster = create("cluster", "create_cluster", "Make a cluster of registered agents.")
     cluster.add_argument("--agents", metavar="A,B,…", help="in the order of their links")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -38,6 +39,8 @@ from podwright.wire import (
 
 #: Seconds in which an agent that is to be registered may come up, and between two looks.
 STARTING, PAUSE = 20.0, 0.2
+#: A number of a certificate's, ours or a site's: it is a part of a name there (RFC 1035).
+_NUMBER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 class AgentCalls:
@@ -55,10 +58,18 @@ class AgentCalls:
         asked = f"create agent {request.name[:80]}"
         registry.check_name("an agent", request.name)
         host, port = self._address(request, asked)
+        if request.certificate and not _NUMBER.fullmatch(request.certificate):
+            raise InvalidRequest(
+                f"{request.certificate[:80]!r} is no number of a certificate",
+                asked=asked,
+                would_work=f"vipu-admin create certificate {request.name} --agent prints one",
+            )
         async with self._changing:
             for known in self._registry.agents.values():
                 self._check_other(known.record, request, host, port, asked)
-            record, fence = await self._met(request.name, host, port, asked)
+            before = self._registry.agents.get(request.name)
+            certificate = request.certificate or (before.record.certificate if before else "")
+            record, fence = await self._met(request.name, host, port, certificate, asked)
             changes = [registry.put_agent(record)]
             if self._core.raise_floor(fence):
                 changes.append(registry.put_floor(self._core.epoch_floor))
@@ -141,9 +152,11 @@ class AgentCalls:
                 f"agent {other.name} is at {host}:{port}", asked=asked, would_work="another port"
             )
 
-    async def _met(self, name: str, host: str, port: int, asked: str) -> tuple[AgentRecord, int]:
+    async def _met(
+        self, name: str, host: str, port: int, certificate: str, asked: str
+    ) -> tuple[AgentRecord, int]:
         """What answers there, and the highest epoch that it has seen."""
-        driver = self._registry.driver(name, host, port)
+        driver = self._registry.driver(name, host, port, certificate)
         try:
             report = await _found(driver, self._core.hardware.patience)
         except TimeoutError:
@@ -185,7 +198,14 @@ class AgentCalls:
                 would_work=f"a machine of this family has {family.devices_per_machine}",
             )
         chips = registry.chips_of(report)
-        record = AgentRecord(name=name, host=host, port=port, family=family.name, chips=chips)
+        record = AgentRecord(
+            name=name,
+            host=host,
+            port=port,
+            family=family.name,
+            chips=chips,
+            certificate=certificate,
+        )
         return record, report.fence
 
     def _agent_info(self, known: Known) -> AgentInfo:
@@ -210,6 +230,7 @@ class AgentCalls:
             software=known.software,
             last_seen=quiet if known.last_seen else -1.0,
             chips=list(record.chips),
+            certificate=record.certificate,
         )
 
 

@@ -7,9 +7,9 @@ with, which are not in here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,18 +27,25 @@ _META, _FLOOR = "meta", "epoch-floor"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
-#: Makes the driver of an agent at (name, host, port).
-ConnectAgent = Callable[[str, str, int], Driver]
+
+class ConnectAgent(Protocol):
+    """Makes the driver of an agent. certificate: the number of the one that it must have."""
+
+    def __call__(self, name: str, host: str, port: int, *, certificate: str) -> Driver: ...
 
 
 class AgentRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A registered agent. chips: the ids of its devices, in their order, when it was."""
+    """A registered agent. chips: the ids of its devices, in their order, when it was.
+
+    certificate: the number of the one that is believed, if only one is.
+    """
 
     name: str
     host: str
     port: int
     family: str
     chips: tuple[str, ...] = ()
+    certificate: str = ""
 
 
 class ClusterRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,13 +91,13 @@ class Registry:
                 if ours.name not in self._core.inventory.sites:
                     self.begin_cluster(ours)
 
-    def driver(self, name: str, host: str, port: int) -> Driver:
-        """What drives the agent at an address."""
-        return self._connect(name, host, port)
+    def driver(self, name: str, host: str, port: int, certificate: str) -> Driver:
+        """What drives the agent at an address. Raises InvalidRequest."""
+        return self._connect(name, host, port, certificate=certificate)
 
     def add(self, record: AgentRecord) -> Known:
         """An agent that is registered, durable or about to be."""
-        driver = self.driver(record.name, record.host, record.port)
+        driver = self.driver(record.name, record.host, record.port, record.certificate)
         self._core.hardware.add(record.name, driver)
         known = self.agents[record.name] = Known(record)
         return known

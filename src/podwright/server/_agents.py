@@ -50,8 +50,14 @@ def reach(
         if secret is not None:
             secret.introduce(server, epoch)
 
-    def connect(name: str, host: str, port: int) -> Driver:
+    def connect(name: str, host: str, port: int, *, certificate: str = "") -> Driver:
         tls = certs if secure() else None
+        if certificate and tls is None:
+            raise InvalidRequest(
+                "without TLS nobody shows a certificate",
+                asked=f"believe certificate {certificate} of {name} alone",
+                would_work="start vipu-server with --secure and --tls-certs",
+            )
         if secret is None and tls is None and not is_loopback(host):
             raise InvalidRequest(
                 f"{host} is another machine, where anybody might answer",
@@ -63,7 +69,7 @@ def reach(
         if shared is None and tls is None and own_key is not None:
             shared = Secret(machine_key(own_key))
             shared.introduce(*us)
-        return RemoteMachine(name, host, port, secret=shared, certs=tls)
+        return RemoteMachine(name, host, port, secret=shared, certs=tls, certificate=certificate)
 
     discovery = Discovery(tuple(interfaces), interface_to)
     return Machines(connect, introduce, silence, discovery)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from podwright.errors import AlreadyExists, InvalidRequest, Unavailable
-from podwright.wire import SERVER_URI
+from podwright.wire import SERVER_URI, agent_name
 
 _YEARS: Final = 3650  #: days that the authority and its first two certificates are good for
 _CURVE: Final = ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
@@ -148,14 +148,19 @@ def make_agent_certificate(
     hosts: Sequence[str],
     days: int,
     *,
+    number: str = "",
     start: float | None = None,
+    renew: bool = False,
 ) -> None:
-    """The certificate of a machine's agent, which names the machine. Raises the same."""
+    """The certificate of a machine's agent, which names the machine. number: its own, by which a
+    server believes it alone (wire.agent_name). renew: as for a user's. Raises the same."""
     asked = f"create certificate {machine}"
-    _check_free(folder, asked)
+    if not renew:
+        _check_free(folder, asked)
     _check_authority(authority, asked)
     maker = _Maker(asked, days, start)
-    names = [*map(_kind, dict.fromkeys([machine, *hosts])), f"URI:podwright:agent:{machine}"]
+    own = dict.fromkeys([machine, agent_name(machine, number), *hosts])
+    names = [*map(_kind, own), f"URI:podwright:agent:{machine}"]
     with _Scratch(folder) as made:
         maker.issue(authority, made, f"Podwright agent {machine}", names, _BOTH)
 

@@ -61,6 +61,7 @@ from podwright.wire._plain import plain
 from podwright.wire._prepared import prepared
 from podwright.wire._proof import (
     SERVER_URI,
+    agent_name,
     certificate_number,
     munge_payload,
     read_certificates,
@@ -223,6 +224,7 @@ __all__ = [
     "WaiterList",
     "WaiterName",
     "WrongState",
+    "agent_name",
     "certificate_number",
     "device_sets",
     "error_from_code",

@@ -16,13 +16,15 @@ class AgentRequest(Value):
     """Register the agent of a machine. name: the machine's, unique. It must answer at host, port.
 
     host empty: where the agent of that name announced itself. replace: one that is registered
-    is known by its new address and hardware from now on.
+    is known by its new address and hardware from now on. certificate: the number of the one that
+    is believed for this machine, and no other; empty: as it was, at first any of the authority's.
     """
 
     name: str
     host: str = ""
     port: int = 0
     replace: bool = False
+    certificate: str = ""
 
 
 class AgentInfo(Value):
@@ -30,6 +32,7 @@ class AgentInfo(Value):
 
     state: UP; DOWN: it does not answer; REFUSED: it has other hardware than when it was
     registered. reason: why it is not UP. devices: how many. last_seen: seconds ago, -1 for never.
+    certificate: the number of the one that is believed; empty: any that names the machine.
     """
 
     name: str
@@ -43,6 +46,7 @@ class AgentInfo(Value):
     software: str = ""
     last_seen: float = -1.0
     chips: list[str] = []
+    certificate: str = ""
 
 
 class AgentList(Value):

@@ -29,6 +29,12 @@ def certificate_number(uri: str) -> str:
     return parts[2] if uri.startswith(_USER) and len(parts) == 3 else ""
 
 
+def agent_name(machine: str, number: str) -> str:
+    """The name that one certificate of a machine's agent has, and no other; gRPC's client can ask
+    for a name, and not for a number. number: empty: the one that all of them have."""
+    return f"{number}.{machine}" if number else machine
+
+
 def user_of(uris: list[str], common_name: str) -> tuple[str, str]:
     """Whose a certificate is: the name, and its whole URI; both empty for nobody's.
 
