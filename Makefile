@@ -52,7 +52,7 @@ test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one
 
 soak: $(VENV)/.dev  ## The large counts
 	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh
-	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or kubernetes or soak" --timeout 3600
+	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or kubernetes or soak or more" --timeout 3600
 
 docs: $(VENV)/.dev  ## Build the documentation into docs/_build
 	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build

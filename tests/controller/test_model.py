@@ -345,6 +345,7 @@ class Life(RuleBasedStateMachine):
         self.loop.run_until_complete(body())
 
 
+@pytest.mark.more
 @pytest.mark.timeout(0 if SOAK else 600)
 def test_random_lives() -> None:
     run_state_machine_as_test(

@@ -109,6 +109,7 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
         await taken.server.stop(1)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(3))
 async def test_hostile_words(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """Mutated and made-up ones: the link ends, or each has its answer."""

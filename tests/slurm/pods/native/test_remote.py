@@ -19,6 +19,7 @@ from podwright.http import Reply
 from podwright.slurm.pods.service._hook_identity import CLOCKS_S, KeyProofs, Proofs, read_key, sign
 from podwright.slurm.pods.service._hook_server import REMOTE, Front
 from podwright.slurm.pods.service._service_standby import StandbyRole, ask_role
+from tests.conftest import SOAK
 from tests.whole.hostile import Hand
 
 SLURM = 64030
@@ -131,10 +132,11 @@ async def test_silent_strangers_keep_nobody_out(door: Door) -> None:
         writer.close()
 
 
+@pytest.mark.more
 async def test_hostile_messages_change_nothing_for_slurm(door: Door) -> None:
     hand = Hand(7)
     good = f"POST /slurm.v1/JobBegins HTTP/1.0\r\nContent-Length: {len(BODY)}\r\n"
-    for _ in range(300):
+    for _ in range(50_000 if SOAK else 300):
         proof = f"Authorization: MUNGE {hand.random.choice(['', 'x', 'MUNGE:0:', 'y' * 3000])}"
         await door.raw(hand.mutated(f"{good}{proof}\r\n\r\n".encode() + BODY), end=True)
         await door.raw(hand.garbage(), end=True)
