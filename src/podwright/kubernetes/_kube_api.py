@@ -196,7 +196,9 @@ async def connect(kubeconfig: str = "", namespace: str = "") -> AsyncIterator[Ku
                 client_configuration=configuration
             )
         else:
-            await config.load_kube_config(client_configuration=configuration)
+            await config.load_kube_config(
+                config_file=kubeconfig or None, client_configuration=configuration
+            )
     except (config.ConfigException, OSError) as error:
         raise InvalidRequest(
             f"no cluster is known here: {error}", would_work="--kubeconfig FILE, or KUBECONFIG"

@@ -1,0 +1,38 @@
+"""Which cluster the operator asks: the one of the kubeconfig that it was told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from podwright.errors import InvalidRequest
+from podwright.kubernetes import connect
+
+
+async def test_the_cluster_of_a_kubeconfig_that_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is set by what is tried.
+    monkeypatch.setenv("KUBECONFIG", "")
+    cluster = {"name": "lab", "cluster": {"server": "https://127.0.0.1:1"}}
+    whole = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lab",
+        "clusters": [cluster],
+        "users": [{"name": "lab", "user": {"token": "t"}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+    }
+    named = tmp_path / "named.conf"
+    named.write_text(json.dumps(whole))
+    async with connect(str(named)) as kube:
+        assert kube.api.configuration.host == "https://127.0.0.1:1"
+
+
+async def test_no_such_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "")
+    with pytest.raises(InvalidRequest, match="no cluster is known here"):
+        async with connect(str(tmp_path / "missing.conf")):
+            pass
