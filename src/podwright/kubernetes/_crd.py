@@ -28,7 +28,6 @@ RULES: Final[tuple[tuple[str, str], ...]] = (
         "self.ipusPerJobInstance.matches('^[1-9][0-9]{0,5}$')",
         'ipusPerJobInstance is a number of IPUs, as text: "4"',
     ),
-    ("self.jobInstances >= 0", "jobInstances cannot be negative"),
     (
         "!has(self.workersPerJobInstance)"
         " || self.workersPerJobInstance.matches('^[1-9][0-9]{0,5}$')",

@@ -5,10 +5,12 @@ kopf's own handlers would write annotations at every step; its plain events writ
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,10 +38,11 @@ _SECONDS: Final = 30.0
 
 
 class KubeApi:
-    """namespace: only of this one; empty: of all. Made by `connect`."""
+    """namespace: only of this one; empty: of all. inside: this runs in the cluster, and is known
+    by its service account. Made by `connect`."""
 
-    def __init__(self, api: client.ApiClient, namespace: str = "") -> None:
-        self.api = api
+    def __init__(self, api: client.ApiClient, namespace: str = "", *, inside: bool = False) -> None:
+        self.api, self.inside = api, inside
         self.namespace = namespace
         self.writes = 0  #: changes that were asked for
 
@@ -108,13 +111,18 @@ class KubeApi:
         registry = kopf.OperatorRegistry()
 
         async def login(**said: Any) -> kopf.ConnectionInfo | None:
-            return kopf.login_with_service_account(**said) or kopf.login_with_kubeconfig(**said)
+            if self.inside:
+                return kopf.login_with_service_account(**said)
+            return kopf.login_with_kubeconfig(**said)
 
         kopf.on.login(registry=registry)(login)
 
+        here = asyncio.get_running_loop()
+
         def tell(kind: str, *resource: str, **only: Any) -> None:
-            async def event(event: Any, body: kopf.Body, **_: Any) -> None:
-                told(kind, event["type"] or "", body)
+            async def event(event: Any, **_: Any) -> None:
+                with contextlib.suppress(RuntimeError):  # we have ended
+                    here.call_soon_threadsafe(told, kind, event["type"] or "", event["object"])
 
             kopf.on.event(*resource, registry=registry, **only)(event)
 
@@ -124,13 +132,26 @@ class KubeApi:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         settings.scanning.disabled = True
-        await kopf.operator(
-            registry=registry,
-            settings=settings,
-            standalone=True,
-            clusterwide=not self.namespace,
-            namespaces=[self.namespace] if self.namespace else [],
-        )
+        stop = threading.Event()
+
+        def run() -> None:
+            work = kopf.operator(
+                registry=registry,
+                settings=settings,
+                standalone=True,
+                clusterwide=not self.namespace,
+                namespaces=[self.namespace] if self.namespace else [],
+                stop_flag=stop,
+            )
+            asyncio.run(work)
+
+        # In a thread of its own, as kopf wants it beside others: signals stay ours.
+        thread = asyncio.create_task(asyncio.to_thread(run))
+        try:
+            await asyncio.shield(thread)
+        finally:
+            stop.set()
+            await asyncio.wait({thread})
         raise Unavailable("the watch of the API server ended")
 
     async def _list(self, base: str, plural: str) -> list[Object]:
@@ -188,10 +209,11 @@ async def connect(kubeconfig: str = "", namespace: str = "") -> AsyncIterator[Ku
     """
     if kubeconfig:
         os.environ["KUBECONFIG"] = kubeconfig  # kopf reads it there
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("kopf").setLevel(logging.ERROR)
     configuration = client.Configuration()
     try:
-        if "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig:
+        inside = "KUBERNETES_SERVICE_HOST" in os.environ and not kubeconfig
+        if inside:
             config.load_incluster_config(  # type: ignore[no-untyped-call]
                 client_configuration=configuration
             )
@@ -204,7 +226,7 @@ async def connect(kubeconfig: str = "", namespace: str = "") -> AsyncIterator[Ku
             f"no cluster is known here: {error}", would_work="--kubeconfig FILE, or KUBECONFIG"
         ) from None
     async with client.ApiClient(configuration=configuration) as api:
-        yield KubeApi(api, namespace)
+        yield KubeApi(api, namespace, inside=inside)
 
 
 def _job(namespace: str, name: str) -> str:
