@@ -1,0 +1,247 @@
+"""IPUJobs on a real API server, with the rights that our manifests give and no others.
+
+There are no nodes: pods stay Pending until a test says what a kubelet would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright.kubernetes import Setting, as_yaml, manifests
+from tests.kubernetes.lab import KubeLab
+from tests.kubernetes.sixty import REFUSED_BY_CEL, ROWS, manifest
+from tests.outer.lab import poll
+
+pytestmark = pytest.mark.kubernetes
+
+BIN = Path(sys.executable).parent
+ACCOUNT = "system:serviceaccount:podwright:podwright-operator"
+
+
+class World:
+    """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes."""
+
+    def __init__(self, lab: KubeLab, folder: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+        self.socket = folder / "vipu.sock"
+        self.environ = {**os.environ, "PODWRIGHT_SOCKET": str(self.socket)}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        minor = lab.binaries.version[1]
+        objects = manifests(Setting(simulated="pod16"), minor)
+        apply(lab, as_yaml([one for one in objects if one["kind"] != "Deployment"]))
+        lab.ok("wait", "--for=condition=Established", "crd/ipujobs.graphcore.ai", "--timeout=60s")
+        # kopf takes a ":" in the path of a kubeconfig for the next one.
+        self.kubeconfig = folder / "operator.conf"
+        self.kubeconfig.write_text(lab.user(ACCOUNT).read_text())
+        self.start_server()
+        self.start_operator()
+
+    def start_server(self) -> None:
+        """Returns when it answers."""
+        self._start(
+            "server",
+            *("vipu-server", "--preset", "pod16", "--api-port", "0"),
+            *("--socket", str(self.socket), "--storage", str(self.folder / "store.db")),
+        )
+        poll("vipu-server", lambda: not self._vipu("--server-version").returncode)
+
+    def start_operator(self) -> None:
+        """Returns at once."""
+        self._start(
+            "operator",
+            *("podwright", "kubernetes", "operator", "--kubeconfig", str(self.kubeconfig)),
+            *("--controllers", f"unix:{self.socket}", "--identity", "test"),
+            *("--host-network", "false"),
+        )
+
+    def stop(self) -> None:
+        """Both end."""
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+
+    def log(self) -> str:
+        """The operator's."""
+        return (self.folder / "operator.log").read_text()[-4000:]
+
+    def partitions(self) -> dict[str, dict[str, Any]]:
+        """Those that there are, by name."""
+        done = self._vipu("list", "partitions", "--json")
+        assert not done.returncode, done.stderr
+        return {one["partition"]["id"]: one["partition"] for one in json.loads(done.stdout)}
+
+    def create(self, name: str, ipus: int = 4, instances: int = 1, **more: Any) -> None:
+        """An IPUJob."""
+        template = {"spec": {"containers": [{"name": "main", "image": "busybox"}]}}
+        spec = {
+            "ipusPerJobInstance": str(ipus),
+            "jobInstances": instances,
+            "workers": {"template": template},
+        }
+        item = {
+            "apiVersion": "graphcore.ai/v1alpha1",
+            "kind": "IPUJob",
+            "metadata": {"name": name},
+            "spec": spec | more,
+        }
+        self.lab.ok("create", "--validate=false", "-f", "-", stdin=json.dumps(item))
+
+    def delete(self, *names: str) -> None:
+        """IPUJobs; returns at once."""
+        self.lab.ok("delete", "ipujob", "--wait=false", "--ignore-not-found", *names)
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """All IPUJobs, by name."""
+        return {one["metadata"]["name"]: one for one in self.lab.get("ipujobs").get("items", [])}
+
+    def pods(self) -> list[str]:
+        """The names of all pods."""
+        return sorted(one["metadata"]["name"] for one in self.lab.get("pods").get("items", []))
+
+    def until(self, what: str, true: Callable[[], Any]) -> Any:
+        """Wait for it."""
+
+        def checked() -> Any:
+            assert self.processes["operator"].poll() is None, self.log()
+            return true()
+
+        return poll(what, checked, seconds=180, every=0.3)
+
+    def is_said(self, name: str, state: str, words: str = "") -> None:
+        """Wait for a job's status."""
+
+        def said() -> bool:
+            status = self.lab.get("ipujob", name).get("status") or {}
+            return status.get("launcherStatus") == state and words in status["lastMessage"]
+
+        self.until(f"{name} {state} {words}", said)
+
+    def end(self, pod: str, code: int = 0) -> None:
+        """What a kubelet would say of a pod whose program ended."""
+        path = f"/api/v1/namespaces/default/pods/{pod}"
+        item = self.lab.get("pod", pod)
+        item["status"]["phase"] = "Failed" if code else "Succeeded"
+        ended = {"terminated": {"exitCode": code}}
+        item["status"]["containerStatuses"] = [
+            *({"name": "main", "image": "i", "imageID": "", "restartCount": 0, "ready": False},)
+        ]
+        item["status"]["containerStatuses"][0]["state"] = ended
+        self.lab.ok("replace", "--raw", f"{path}/status", "-f", "-", stdin=json.dumps(item))
+
+    def nothing_is_left(self) -> None:
+        """Delete all jobs, and wait for the end of all that they had."""
+        self.lab.ok("delete", "ipujobs", "--all", "--wait=false")
+        self.until("no jobs", lambda: not self.jobs())
+        self.until("no partitions", lambda: not self.partitions())
+        self.until("no pods", lambda: not self.pods())
+
+    def _start(self, name: str, *words: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [BIN / words[0], *words[1:]],
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _vipu(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BIN / "vipu", *words],
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+def apply(lab: KubeLab, text: str) -> None:
+    """Objects of several namespaces."""
+    lab.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+
+@pytest.fixture(scope="module")
+def jobs(plane: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(plane, tmp_path_factory.mktemp("jobs"))
+    yield made
+    made.stop()
+
+
+def test_sixty_manifests_are_taken_or_refused_as_by_chart_1_2_0(jobs: World) -> None:
+    items = {"apiVersion": "v1", "kind": "List", "items": [manifest(row) for row in ROWS]}
+    done = jobs.lab.kubectl(
+        *("create", "--dry-run=server", "--validate=false", "-f", "-"), stdin=json.dumps(items)
+    )
+    taken = {line.split()[0].partition("/")[2] for line in done.stdout.splitlines()}
+    cel = REFUSED_BY_CEL if jobs.lab.binaries.version >= (1, 25) else ()
+    assert len(ROWS) == 60
+    assert taken == {row.name for row in ROWS if row.good} - set(cel), done.stderr
+
+
+def test_two_partitions_of_four_then_none(jobs: World) -> None:
+    jobs.create("pair", ipus=4, instances=2)
+    jobs.until("two workers", lambda: jobs.pods() == ["pair-worker-0", "pair-worker-1"])
+    found = jobs.partitions()
+    assert sorted(name.rpartition("-")[0] for name in found) == [
+        "p-pair-default-0",
+        "p-pair-default-1",
+    ]
+    listed = jobs.lab.ok("get", "ipujobs")
+    assert listed.split()[:5] == ["NAME", "STATUS", "CURRENT", "DESIRED", "LASTMESSAGE"]
+    pod = jobs.lab.get("pod", "pair-worker-1")
+    env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+    assert env["IPUOF_VIPU_API_PARTITION_ID"] in found
+    jobs.lab.ok("scale", "ipujob/pair", "--replicas=1")
+    jobs.until("one worker", lambda: jobs.pods() == ["pair-worker-0"])
+    jobs.until("one partition", lambda: len(jobs.partitions()) == 1)
+    jobs.nothing_is_left()
+
+
+def test_a_full_pod_is_waited_for_with_its_reason(jobs: World) -> None:
+    jobs.create("large", ipus=16)
+    jobs.until("a worker", lambda: jobs.pods() == ["large-worker-0"])
+    jobs.create("small", ipus=4)
+    jobs.is_said("small", "Pending", "IPU")
+    assert jobs.pods() == ["large-worker-0"]
+    jobs.end("large-worker-0")
+    jobs.is_said("large", "Completed", "All instances done")
+    jobs.until("its turn", lambda: jobs.pods() == ["large-worker-0", "small-worker-0"])
+    jobs.nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "answer"),
+    [
+        ("get", "secrets", "no"),
+        ("list", "secrets", "no"),
+        ("create", "secrets", "no"),
+        ("get", "configmaps", "no"),
+        ("create", "pods/exec", "no"),
+        ("get", "pods/log", "no"),
+        ("patch", "pods", "no"),
+        ("update", "nodes", "no"),
+        ("create", "ipujobs", "no"),
+        ("delete", "ipujobs", "no"),
+        ("list", "namespaces", "no"),
+        ("get", "customresourcedefinitions", "no"),
+        ("list", "ipujobs", "yes"),
+        ("patch", "ipujobs", "yes"),
+        ("patch", "ipujobs/status", "yes"),
+        ("create", "pods", "yes"),
+        ("delete", "pods", "yes"),
+        ("watch", "nodes", "yes"),
+    ],
+)
+def test_rights(jobs: World, verb: str, what: str, answer: str) -> None:
+    done = jobs.lab.kubectl("auth", "can-i", verb, what, kubeconfig=jobs.kubeconfig)
+    assert done.stdout.strip() == answer
