@@ -123,7 +123,8 @@ def _launch(
 
         key = prepare(plan.preparation, plan.hosts, environ, output)
     trace = TraceWriter(open_file(plan.trace), len(plan.instances)) if plan.trace else OFF
-    trace.begin("launch", **_described(plan, environ))
+    if trace.on:
+        trace.begin("launch", **_described(plan, environ))
     ended: dict[str, str | int] = {"cause": "poprun was ended"}
     run = _Run(plan, environ, output, engine, find, signals, key, exchange, trace)
     try:
