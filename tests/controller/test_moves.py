@@ -328,7 +328,7 @@ _ACTS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(_ACTS)
 def test_whatever_happens_no_device_is_held_twice(acts: list[tuple[int, int, int]]) -> None:
     loop = VirtualLoop()
@@ -353,7 +353,7 @@ async def _at_random(acts: list[tuple[int, int, int]]) -> None:
         elif act == 3:
             waiters.append(await wait_for(world, f"w{number}", size))
         elif act == 4:
-            await world.time.advance(100)
+            await world.time.advance(25)  # who does not ask for 30 s has left the line
         elif act == 5:
             await world.restart()
         for one in launches:
