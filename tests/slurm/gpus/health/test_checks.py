@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from podwright.hosts.gpus import read_inventories
 from podwright.hosts.gpus._standin_amd import VARIABLE as AMD
 from podwright.slurm.gpus.health import LEVELS, XIDS, Settings, all_checks, reason, xid
+from podwright.slurm.gpus.health._kernel import KernelClock
 from podwright.slurm.gpus.health._settings import Check, Expect, SiteScript
 from tests.slurm.gpus.health.node import Node, like
 
@@ -185,6 +188,22 @@ def test_disks(node: Node) -> None:
         "fail disks: disk nvme1 dead",
         "fail memory: 2 uncorrected errors of the host's memory",
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "problems"),
+    [
+        (KernelClock(), []),
+        (KernelClock(True, 0.9), []),
+        (KernelClock(True, 1.5), ["the clock may be 1.5 s off"]),
+        (KernelClock(False, 16.0), ["the clock is set by nobody"]),
+    ],
+)
+def test_a_clock_that_is_off(said: KernelClock, problems: list[str]) -> None:
+    check = all_checks()["clock"]
+    asked: Any = SimpleNamespace(seen=SimpleNamespace(clock=said), limit=check.limit)
+    assert [wrong.problem for wrong in check.find(asked)] == problems
+    assert check.level == "warn"
 
 
 def test_amd(node: Node, tmp_path: Path) -> None:
