@@ -24,6 +24,7 @@ from podwright.wire import (
 STANDS_BY = Unavailable("this server stands by for another one", standby=True, active="b")
 GONE = Unavailable("the server ended the connection (without an answer)")
 REFUSED = Unavailable("no server answers (connection refused)")
+SILENT = TimedOut("the server gave no answer within 1.5 s")
 EMPTY = PartitionList()
 
 
@@ -65,10 +66,12 @@ class Pair:
             return line
 
         def opened(timeout: float) -> Transport:
-            if self.scripts[place][0] is REFUSED:
+            first = self.scripts[place][0]
+            if first is REFUSED or first is SILENT:
                 if len(self.scripts[place]) > 1:
                     self.scripts[place].pop(0)
-                raise REFUSED
+                self.time += timeout if first is SILENT else 0
+                raise first
             return FakeTransport(answer, place)
 
         return opened
@@ -118,6 +121,15 @@ def test_where_nobody_is_nobody_is_waited_for() -> None:
     with pytest.raises(Unavailable, match="a,b: context deadline exceeded"):
         pair.client.list_partitions()
     assert pair.time == 0
+
+
+def test_one_that_is_too_busy_to_take_a_connection_is_asked_again() -> None:
+    pair = Pair(a=[REFUSED], b=[SILENT, SILENT, EMPTY])
+    assert pair.client.list_partitions() == []
+    off = Pair(a=[SILENT], b=[SILENT])
+    with pytest.raises(Unavailable, match="gave no answer"):
+        off.client.list_partitions()
+    assert PATIENCE <= off.time < PATIENCE + 7
 
 
 def test_asked_again_it_carries_the_same_id() -> None:

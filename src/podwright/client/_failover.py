@@ -124,8 +124,11 @@ class FailoverTransport:
         self._at = (self._at + 1) % len(self._openers)
 
     def _worth_waiting(self, failures: Sequence[PodwrightError]) -> bool:
-        """Somebody was active, or stands by to become so; else nobody is there at all."""
-        return self._served or any("standby" in error.data for error in failures)
+        """Somebody was active, or stands by to become so, or has not come to answer yet; else
+        nobody is there at all."""
+        return self._served or any(
+            isinstance(error, TimedOut) or "standby" in error.data for error in failures
+        )
 
     def _nobody(self, failures: Sequence[PodwrightError]) -> Unavailable:
         last = dict.fromkeys(error.problem for error in failures[-len(self._openers) :])
