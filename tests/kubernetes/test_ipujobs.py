@@ -38,7 +38,7 @@ class World:
         minor = lab.binaries.version[1]
         objects = manifests(Setting(simulated="pod16"), minor)
         apply(lab, as_yaml([one for one in objects if one["kind"] != "Deployment"]))
-        lab.ok("wait", "--for=condition=Established", "crd/ipujobs.graphcore.ai", "--timeout=60s")
+        lab.wait_established("ipujobs.graphcore.ai")
         # kopf takes a ":" in the path of a kubeconfig for the next one.
         self.kubeconfig = folder / "operator.conf"
         self.kubeconfig.write_text(lab.user(ACCOUNT).read_text())

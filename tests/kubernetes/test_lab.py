@@ -39,7 +39,7 @@ def test_a_plane_takes_objects_and_new_kinds_of_them(plane: KubeLab) -> None:
     }
     kind["spec"]["versions"] = [version]  # type: ignore[index]
     plane.apply([kind, settings("kept")])
-    plane.ok("wait", "--for=condition=Established", "crd/lamps.lab.example", "--timeout=300s")
+    plane.wait_established("lamps.lab.example")
     lamp = {"apiVersion": "lab.example/v1", "kind": "Lamp", "metadata": {"name": "one"}}
     plane.apply({**lamp, "spec": {"watts": 40}})
     assert plane.get("lamps.lab.example", "one")["spec"] == {"watts": 40}

@@ -7,7 +7,7 @@ the labs of Slurm and of hosts do; several run at once. `binaries()` builds what
 from ._binaries import Binaries, binaries
 from ._cgroups import sweep
 from ._images import write_image
-from ._kube import GATEWAY, KubeLab, is_ready
+from ._kube import GATEWAY, KubeLab, is_established, is_ready
 from ._nodes import Node
 from ._objects import Object, pod
 from ._plane import DAEMONS
@@ -20,6 +20,7 @@ __all__ = [
     "Node",
     "Object",
     "binaries",
+    "is_established",
     "is_ready",
     "pod",
     "sweep",

@@ -209,6 +209,14 @@ class KubeLab:
         except LabError as error:
             raise LabError(f"{error}\n{json.dumps(last, indent=1)[-4000:]}") from error
 
+    def wait_established(self, definition: str) -> None:
+        """Polls until objects of a kind can be made: "ipujobs.graphcore.ai", just applied.
+
+        `kubectl wait` of 1.20 fails at a definition that has no conditions as yet.
+        """
+        what = f"{definition} established"
+        self.wait(what, "customresourcedefinition", definition, is_established)
+
     def wait_phase(self, pod: str, *phases: str, namespace: str = "default") -> Object:
         """Polls until a pod is in one of these phases, and answers the pod."""
 
@@ -325,5 +333,14 @@ class KubeLab:
 
 def is_ready(node: Object) -> bool:
     """What its conditions say."""
-    found = node.get("status", {}).get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in found)
+    return _is(node, "Ready")
+
+
+def is_established(definition: Object) -> bool:
+    """What its conditions say; just made, it has none."""
+    return _is(definition, "Established")
+
+
+def _is(item: Object, condition: str) -> bool:
+    found = (item.get("status") or {}).get("conditions") or []
+    return any(one["type"] == condition and one["status"] == "True" for one in found)

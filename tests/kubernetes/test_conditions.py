@@ -1,0 +1,22 @@
+"""What an object's conditions say, before it has any too."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kubernetes.lab import Object, is_established, is_ready
+
+
+@pytest.mark.parametrize("status", [{}, {"status": None}, {"status": {"conditions": None}}])
+def test_what_was_just_made_is_neither(status: Object) -> None:
+    assert not is_established(status)
+    assert not is_ready(status)
+
+
+def test_a_condition_counts_where_it_is_true() -> None:
+    def item(word: str) -> Object:
+        return {"status": {"conditions": [{"type": "Established", "status": word}]}}
+
+    assert is_established(item("True"))
+    assert not is_established(item("False"))
+    assert not is_ready(item("True"))
