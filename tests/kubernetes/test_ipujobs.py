@@ -243,5 +243,7 @@ def test_a_full_pod_is_waited_for_with_its_reason(jobs: World) -> None:
     ],
 )
 def test_rights(jobs: World, verb: str, what: str, answer: str) -> None:
-    done = jobs.lab.kubectl("auth", "can-i", verb, what, kubeconfig=jobs.kubeconfig)
+    kind, _, below = what.partition("/")  # kubectl takes what follows a "/" for a name
+    words = (verb, kind, *([f"--subresource={below}"] if below else []))
+    done = jobs.lab.kubectl("auth", "can-i", *words, kubeconfig=jobs.kubeconfig)
     assert done.stdout.strip() == answer
