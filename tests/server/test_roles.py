@@ -30,6 +30,9 @@ from podwright.wire import (
     ListRequest,
     MachineName,
     May,
+    MoveRequest,
+    MovesAllowed,
+    MovesRequest,
     Named,
     PartitionName,
     PartitionSpec,
@@ -71,12 +74,18 @@ def _lease(doors: Doors, who: Who, whose: str) -> Any:
     return LeaseRequest(id=lease.id, epoch=lease.epoch)
 
 
+def _move(doors: Doors, who: Who, whose: str) -> Any:
+    lease = doors.leases[whose]
+    return MoveRequest(id=lease.id, epoch=lease.epoch, move="not asked")
+
+
 #: Calls about somebody's object: made for the caller's own and for another's.
 OBJECTS: dict[str, Ask] = {
     "GetPartition": lambda d, w, whose: PartitionName(name=whose),
     "ResetPartition": lambda d, w, whose: ResetRequest(name=whose),
     "Acquire": _acquire,
     "Renew": _lease,
+    "Move": _move,
     "Release": _lease,
     "Leave": lambda d, w, whose: WaiterName(id=d.waiters[whose]),
     "RemovePartition": lambda d, w, whose: RemoveRequest(name=whose),
@@ -102,6 +111,8 @@ PLAIN: dict[str, Ask] = {
     "SetQuota": _always(QuotaInfo(user="bob", devices=999)),
     "DrainMachine": _always(MachineName(name="ag1")),
     "ResumeMachine": _always(MachineName(name="ag1")),
+    "ShowMoves": _always(MovesRequest()),
+    "AllowMoves": _always(MovesAllowed(allowed=True)),
     "Backup": _always(BackupRequest()),
     "AnnounceAgent": _always(Announcement(name="ag8", host="127.0.0.1", port=1)),
     "DiscoverAgents": _always(DiscoverRequest()),

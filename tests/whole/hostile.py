@@ -82,6 +82,8 @@ class Hand:
                 given[field.name] = self.random.choice([0, 1, 7, -1, 2**31 - 1])
             elif field.type is float:
                 given[field.name] = self.random.choice([0.0, 0.01, 1.0])
+            elif field.type is bool:
+                given[field.name] = self.random.random() < 0.5
             elif field.required:
                 given[field.name] = _SPEC
         return kind(**given)
