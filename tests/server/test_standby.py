@@ -132,6 +132,7 @@ async def test_it_refuses_and_names_the_active_one_then_takes_over(
     await life.until(lambda: life.standby.active)
     info = await ask(http)
     assert (info.standby, info.active, info.clusters) == (True, "the other one", [])
+    assert "moves" not in info.counters
     for method in set(wire.METHODS) - {"GetServerInfo", "IssueToken"}:
         refusal = life.server.calls._table[method]
         with pytest.raises(Unavailable, match="stands by for another one; active is the other"):
@@ -145,6 +146,7 @@ async def test_it_refuses_and_names_the_active_one_then_takes_over(
     assert (await http.post("ListPartitions"))[0] == 200
     info = await ask(http)
     assert (info.standby, info.active, info.clusters) == (False, "", ["pod4"])
+    assert (info.counters["moves"], info.counters["failed_moves"]) == (0, 0)
     assert life.server.calls.health() == {"status": "ok"}
     said = [(r.name, r.levelname, r.getMessage()) for r in caplog.records]
     assert ("podwright.server", "WARNING", "standing by; active is the other one") in said

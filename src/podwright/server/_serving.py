@@ -230,7 +230,7 @@ def _server_for(
         web=options.web,
         web_names=options.web_names,
         proxy=options.proxy,
-        counters=lambda: {"commits": store.commits, **controller.moves},
+        counters=lambda: {"commits": store.commits},
         traces=open_traces(os.environ),
         # Another package's store may have none.
         history=store.history() if hasattr(store, "history") else None,

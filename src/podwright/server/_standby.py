@@ -7,7 +7,8 @@ is active.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from podwright.controller import Caller
@@ -24,6 +25,7 @@ class Standby:
     simulated = False
     epoch = 0
     changes = 0
+    moves: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.active = ""
