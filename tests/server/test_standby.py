@@ -17,7 +17,7 @@ from podwright.fabric import preset
 from podwright.server import ServedHardware, Server
 from podwright.server import _shared_store as shared
 from podwright.server._hardware import Source
-from podwright.server._serving import ServingOptions, _machines
+from podwright.server._serving import ServingOptions, _machines, _server_for
 from podwright.server._standby import Standby
 from podwright.store import Change, MemoryStore, Opened, Turn
 from tests.server.fakes import Http
@@ -75,7 +75,8 @@ class Life:
         self.standby = Standby()
         self.stop = asyncio.Event()
         self.ready: list[Server] = []
-        self.server = Server(cast(Controller, self.standby), socket_path=folder / "s", host=None)
+        options = ServingOptions(storage="x", socket=folder / "s")
+        self.server = _server_for(options, cast(Controller, self.standby), self.store)
         self.task: asyncio.Task[None]
 
     def begin(self) -> None:

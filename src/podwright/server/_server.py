@@ -211,7 +211,6 @@ class Server:
             "calls": self.calls.count,
             "gate_starts": self._grpc.gates if self._grpc is not None else 0,
             **self._counters(),
-            **self.controller.moves,
         }
 
     def _ended(self) -> dict[tuple[str, str], int]:
@@ -260,7 +259,7 @@ class Server:
             simulated=self.controller.simulated,
             pid=os.getpid(),
             clusters=[cluster.name for cluster in self.controller.clusters],
-            counters={"calls": self.calls.count, **self._counters(), **self.controller.moves},
+            counters={"calls": self.calls.count, **self._counters()},
             standby=standby is not None,
             active=standby.active if standby is not None else "",
             page=self.page,

@@ -213,7 +213,7 @@ async def _until_end(stop: asyncio.Event, failed: Callable[[], PodwrightError | 
 def _server_for(
     options: ServingOptions, controller: Controller, store: Store, *, secure: bool = False
 ) -> Server:
-    return Server(
+    server = Server(
         controller,
         socket_path=options.socket,
         host=options.host,
@@ -230,11 +230,13 @@ def _server_for(
         web=options.web,
         web_names=options.web_names,
         proxy=options.proxy,
-        counters=lambda: {"commits": store.commits},
+        # Of whom it serves then: one that stood by has taken over.
+        counters=lambda: {"commits": store.commits, **server.controller.moves},
         traces=open_traces(os.environ),
         # Another package's store may have none.
         history=store.history() if hasattr(store, "history") else None,
     )
+    return server
 
 
 async def _reopened(
