@@ -130,6 +130,12 @@ async def test_a_collector_that_is_not_there_holds_up_nobody(
     client.close()
     async with asyncio.timeout(60):
         await server.stop(5)
+    # What it still tries in the background draws from `random`, which Hypothesis would blame on
+    # the test that runs by then.
+    for thread in threading.enumerate():
+        if "Otel" in thread.name or "shutdown" in thread.name:
+            await asyncio.to_thread(thread.join, 60)
+            assert not thread.is_alive()
 
 
 def test_without_an_endpoint_or_the_packages_there_are_none(

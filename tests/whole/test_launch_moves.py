@@ -107,6 +107,7 @@ def is_empty(pod: Pod) -> None:
     until(lambda: {row["state"] for row in pod.json("vipu", "list", "devices")} <= _IDLE)
 
 
+@pytest.mark.soak
 def test_popdist_moves_with_its_checkpoint(pod16: Pod, start: Start) -> None:
     """Eight devices are free and scattered; the launch in between makes room, and goes on."""
     (pod16.folder / "steps.py").write_text(STEPS)
