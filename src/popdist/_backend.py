@@ -40,7 +40,7 @@ class _Backend:
         self.world: Communicator | None = None
         self.ours = False  # we called MPI_Init, so we call MPI_Finalize
         self.tcp = False
-        self.failed = False
+        self.failed = 0  # the code of a bad end
         self.ends: list[Any] = []  # called before MPI_Finalize
 
 
@@ -289,11 +289,14 @@ def _leave_in_good_order() -> None:
     def on_error(
         kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        _state.failed = True
+        _state.failed = 1
         excepthook(kind, error, trace)
 
     def on_exit(status: Any = None) -> None:
-        _state.failed = status not in (None, 0, MOVED)
+        if isinstance(status, int):
+            _state.failed = 0 if status == MOVED else status & 0xFF
+        else:
+            _state.failed = int(status is not None)
         leave(status)
 
     sys.excepthook = on_error
@@ -308,4 +311,7 @@ def _at_exit() -> None:
         # The program began MPI by itself, and mpi4py would now wait in MPI_Finalize.
         sys.stderr.flush()
         sys.stdout.flush()
-        _state.world.Abort(1)
+        if "OMPI_VERSION" in os.environ:
+            # mpirun ends the others, and reads to the end what was said; after an Abort it may not.
+            os._exit(_state.failed)
+        _state.world.Abort(_state.failed)

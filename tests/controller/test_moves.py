@@ -174,6 +174,21 @@ async def test_one_launch_is_asked_twice_an_hour_at_most(world: World) -> None:
     assert len(words) == 4
 
 
+async def test_whoever_can_move_only_later_is_asked_too(world: World) -> None:
+    """The guess of when both end has passed by then; they are still there."""
+    left = await scattered(world, seconds=0.0)
+    waiter = await wait_for(world, "big", 8)
+    for _ in range(30):
+        await world.time.advance(5)
+        await ask(world, waiter)
+        assert await asked(world, left) == []
+    for one in left:
+        one.seconds = 1.0
+        await one.renew()
+    await world.time.advance(5)
+    assert len(await asked(world, left)) == 1
+
+
 async def test_a_waiter_that_leaves_needs_no_room(world: World) -> None:
     left = await scattered(world)
     waiter = await wait_for(world, "big", 8)

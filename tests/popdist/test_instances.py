@@ -186,6 +186,7 @@ popdist.barrier()
         ("", "raise ValueError('lost')", 1, "ValueError: lost"),
         ("", "sys.exit('a last word')", 1, "a last word"),
         ("from mpi4py import MPI", "raise ValueError('lost')", 1, "ValueError: lost"),
+        ("from mpi4py import MPI", "sys.exit(3)", 3, ""),
     ],
 )
 def test_an_instance_that_fails_does_not_wait_for_the_others(

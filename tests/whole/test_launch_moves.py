@@ -107,7 +107,6 @@ def is_empty(pod: Pod) -> None:
     until(lambda: {row["state"] for row in pod.json("vipu", "list", "devices")} <= _IDLE)
 
 
-@pytest.mark.soak
 def test_popdist_moves_with_its_checkpoint(pod16: Pod, start: Start) -> None:
     """Eight devices are free and scattered; the launch in between makes room, and goes on."""
     (pod16.folder / "steps.py").write_text(STEPS)
@@ -115,12 +114,12 @@ def test_popdist_moves_with_its_checkpoint(pod16: Pod, start: Start) -> None:
         pod16.good("vipu", "create", "partition", name, "--size", "4")
     launch = start(*LINE, "python3", "steps.py")
     until(lambda: moves(pod16)["movable"] == 1)
-    first = machine_of_launch = pod16.json("vipu-admin", "list", "machines")
+    machines = pod16.json("vipu-admin", "list", "machines")
     (place,) = [
-        i for i, row in enumerate(first) if row["partitions"] not in (["x1"], ["x2"], ["x3"])
+        i for i, row in enumerate(machines) if row["partitions"] not in (["x1"], ["x2"], ["x3"])
     ]
     pair, other = place ^ 1, (place ^ 2) & ~1
-    for row in (machine_of_launch[pair], machine_of_launch[other]):
+    for row in (machines[pair], machines[other]):
         pod16.good("vipu", "remove", "partition", row["partitions"][0])
     ran = pod16.run("poprun", "--allow-run-as-root=yes", "--vipu-wait", *BIG, "true")
     assert ran.code == 0, ran

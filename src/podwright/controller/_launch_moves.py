@@ -138,11 +138,12 @@ class LaunchMoves:
             return None
         return plan_room(self._core, kept, waiter.spec, able)
 
-    def _asked(self, step: MoveStep, room: Reservation | None) -> AskedMove:
+    def _asked(self, step: MoveStep, room: Reservation | None, word: str = "") -> AskedMove:
+        """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
         core, record, seconds = self._core, step.entry.known, step.lease.move_seconds
         assert step.entry.site is not None
         return AskedMove(
-            id=f"m{core.next_epoch():x}",
+            id=word,
             partition=record.name,
             owner=record.owner,
             size=record.size,
@@ -157,7 +158,7 @@ class LaunchMoves:
 
     def _ask(self, step: MoveStep, room: Reservation | None) -> None:
         core, lease = self._core, step.lease
-        asked = self._asked(step, room)
+        asked = self._asked(step, room, f"m{core.next_epoch():x}")
         core.moves[asked.lease] = asked
         lease.move, lease.move_until = asked.id, asked.until
         now = core.now()

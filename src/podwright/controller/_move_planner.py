@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from podwright.controller._records import PartitionRecord
 from podwright.controller._reservation import Goal, Reservation
-from podwright.controller._reserve import MAX_CANDIDATES, candidates
+from podwright.controller._reserve import MAX_CANDIDATES, candidates, end_of
 from podwright.controller._states import READY, state_of
 from podwright.fabric import Attachment
 from podwright.placement import Block, Placement, Request
@@ -81,7 +81,7 @@ def plan_room(
     if not able or site.index.free(old.allocation) + kept.kept < size:
         return None
     held = _held(core, site.cluster.name, old.allocation)
-    worth = (old.starts_at - now) * size
+    worth = (_free_at(core, old, now) - now) * size
     priced: list[tuple[float, int, tuple[Block, ...], dict[str, int]]] = []
     places = islice(candidates(core, site, spec, old.allocation), MAX_CANDIDATES)
     for at, blocks in enumerate(places):
@@ -102,6 +102,13 @@ def plan_room(
         room.lift()
         kept.absorb()
     return None
+
+
+def _free_at(core: Core, goal: Goal, now: float) -> float:
+    """When a place is free by itself, as one can tell now: a guess that has passed was wrong."""
+    there = [core.partitions[name].record for name in goal.partitions if name in core.partitions]
+    ends = [end_of(record, now)[0] for record in there if record is not None]
+    return max(goal.starts_at, *ends) if ends else goal.starts_at
 
 
 def undo(steps: Sequence[MoveStep]) -> None:
