@@ -49,7 +49,7 @@ def test_a_line_of_sacct_is_a_job() -> None:
     assert job.user == "alice"
     assert (job.submit, job.eligible, job.start) == (0, 10, 100)
     assert (job.runtime, job.limit, job.devices) == (60, 600, 4)
-    assert (job.nodes, job.cpus, job.memory) == (2, 8, 16 * 1024)
+    assert (job.nodes, job.cpus, job.memory) == (2, 8, 16 << 30)
 
 
 def test_fields_may_stand_in_any_order() -> None:
@@ -144,10 +144,10 @@ def test_times_are_of_the_zone_that_is_said_and_in_order_over_its_changes() -> N
 
 
 def test_memory_of_each_core_and_node() -> None:
-    assert memory("4Gc", 8, 2) == 32 * 1024
-    assert memory("64Gn", 8, 2) == 128 * 1024
-    assert memory("1.50T", 8, 2) == 1536 * 1024
-    assert memory("512000K", 1, 1) == 500
+    assert memory("4Gc", 8, 2) == 32 << 30
+    assert memory("64Gn", 8, 2) == 128 << 30
+    assert memory("1.50T", 8, 2) == 1536 << 30
+    assert memory("512000K", 1, 1) == 500 << 20
     with pytest.raises(ValueError, match="no amount"):
         memory("much", 1, 1)
 
@@ -176,6 +176,18 @@ bob,f,5
     assert math.isnan(other.limit)
     assert trace.skipped.bad == 3
     assert trace.skipped.reasons == {"jobs without devices": 1}
+
+
+@pytest.mark.parametrize("column", ["devices", "nodes", "cpus", "memory_mb"])
+def test_a_job_whose_numbers_no_machine_has_is_left_out(column: str) -> None:
+    rows = [
+        {"submit_s": 0, "runtime_s": 5, "devices": 2, column: 10**15},
+        {"submit_s": 1, "runtime_s": 5, "devices": 2, column: 2},
+    ]
+    lines = [",".join(rows[0]), *(",".join(map(str, one.values())) for one in rows)]
+    trace = read_lines(lines, "a file")
+    assert len(trace) == 1
+    assert trace.skipped.reasons == {"jobs with a number that is too large": 1}
 
 
 def test_swf() -> None:

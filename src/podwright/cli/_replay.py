@@ -208,7 +208,7 @@ def _hosts(text: str | None) -> Any:
     found = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,3})(?:x([1-9]\d{0,5}))?", text)
     if found is None:
         raise InvalidRequest(f"{text!r} is not understood", would_work="--hosts 16x64x512")
-    return HostKind(int(found[1]), int(found[2]), int(found[3] or 0) * 1024)
+    return HostKind(int(found[1]), int(found[2]), int(found[3] or 0) << 30)
 
 
 def _slurm(arguments: argparse.Namespace) -> SlurmModel:

@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
         nodes=arguments.nodes,
         partition=arguments.partition,
         type=arguments.gpu_type,
-        memory=arguments.gpu_memory,
+        memory=arguments.gpu_memory << 30,
     )
     if arguments.image:
         wishes = wishes._replace(image=arguments.image)

@@ -72,7 +72,7 @@ def _job(row: Mapping[str, str], number: int) -> TraceJob:
         start=_seconds(row.get("start_s", "")),
         nodes=_whole(row.get("nodes", "")),
         cpus=_whole(row.get("cpus", "")),
-        memory=_whole(row.get("memory_mb", "")),
+        memory=_whole(row.get("memory_mb", "")) << 20,
         after=row.get("after", ""),
     )
 
@@ -106,7 +106,7 @@ def write_anonymous(trace: Trace, out: IO[str]) -> None:
                 users.setdefault(trace.user[i], len(users)),
                 _text(trace.eligible[i]),
                 *([_text(trace.start[i])] if starts else []),
-                *([trace.nodes[i], trace.cpus[i], trace.memory[i]] if hosts else []),
+                *([trace.nodes[i], trace.cpus[i], -(-trace.memory[i] >> 20)] if hosts else []),
             ]
         )
 

@@ -6,7 +6,7 @@ from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
 
 class Hosts(Ground):
-    """Another ground, and hosts on which its jobs run. memory: MB of each; 0: not counted."""
+    """Another ground, and hosts on which its jobs run. memory: bytes of each; 0: not counted."""
 
     plans = True
 

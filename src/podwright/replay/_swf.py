@@ -60,6 +60,6 @@ def _job(words: list[str], skipped: Skipped) -> TraceJob | None:
         status=_STATUS.get(status, Status.COMPLETED),
         user="" if user < 0 else words[11],
         start=submit + wait if wait >= 0 else UNKNOWN,
-        memory=max(0, int(memory * size / 1024)),
+        memory=max(0, int(memory * size) << 10),
         after=words[16] if before > 0 else "",
     )

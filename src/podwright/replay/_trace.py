@@ -31,7 +31,7 @@ class TraceJob(NamedTuple):
 
     submit, eligible: it counts as waiting from the second. start: as recorded, NaN where it is
     not. runtime: seconds that it ran. limit: its time limit; NaN: not recorded, infinite: none.
-    devices: as it asked for them. nodes, cpus, memory (MB, all nodes together): 0 where they are
+    devices: as it asked for them. nodes, cpus, memory (bytes, all nodes together): 0 where they are
     not recorded. after: the job that it waits for, by its name; empty: none.
     """
 
@@ -48,6 +48,14 @@ class TraceJob(NamedTuple):
     cpus: int = 0
     memory: int = 0
     after: str = ""
+
+    @property
+    def fits_columns(self) -> bool:
+        """Whether a `Trace` can hold its numbers."""
+        return (
+            max(map(abs, (self.devices, self.nodes, self.cpus))) < 1 << 31
+            and abs(self.memory) < 1 << 63
+        )
 
 
 class BadLine(NamedTuple):
@@ -115,6 +123,9 @@ class Trace:
         users: dict[str, int] = {}
         afters: dict[int, str] = {}
         for job in jobs:
+            if not job.fits_columns:
+                self.skipped.count("jobs with a number that is too large")
+                continue
             at = len(self.names)
             self.names.append(job.name)
             self.submit.append(job.submit)

@@ -7,7 +7,7 @@ import re
 from datetime import datetime, tzinfo
 from functools import lru_cache
 
-_UNITS = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)B?([nc]?)")
 _COUNTS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 _NONE = ("", "Unknown", "None", "N/A", "NONE", "INVALID")
@@ -48,7 +48,7 @@ def duration(text: str) -> float:
 
 @lru_cache(4096)
 def memory(text: str, cpus: int, nodes: int) -> int:
-    """MB in all, of `16G`, or `4Gc` for each core and `64Gn` for each node (22.05 and older);
+    """Bytes in all, of `16G`, or `4Gc` for each core and `64Gn` for each node (22.05 and older);
     0 where it is not said. Raises ValueError."""
     if text in _NONE or text == "0":
         return 0

@@ -28,7 +28,7 @@ _POD = re.compile(r"(?:pod)?(\d{1,8})")
 
 @dataclass(frozen=True)
 class HostKind:
-    """Hosts that jobs of a pod run on: how many, cores of each, MB of each (0: not counted)."""
+    """Hosts that jobs of a pod run on: how many, cores of each, bytes of each (0: not counted)."""
 
     count: int
     cpus: int

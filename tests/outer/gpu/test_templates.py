@@ -74,7 +74,7 @@ def test_vllm_answers_each_shard_once(site: ScriptSite) -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes", [TemplateWishes(), TemplateWishes(type="h100", memory=70, partition="main")]
+    "wishes", [TemplateWishes(), TemplateWishes(type="h100", memory=70 << 30, partition="main")]
 )
 def test_slurm_takes_every_script(site: ScriptSite, wishes: TemplateWishes) -> None:
     for name in TEMPLATES:
@@ -127,7 +127,7 @@ def test_a_pipeline_stops_where_a_job_fails(site: ScriptSite) -> None:
 
 def test_gpu_memory_is_looked_at(site: ScriptSite) -> None:
     program = site.program("ranks.py", RANKS)
-    text = site.template("torchrun", TemplateWishes(memory=80))
+    text = site.template("torchrun", TemplateWishes(memory=80 << 30))
     assert '--constraint="gpumem80g"' in text
     executable(site.bin / "nvidia-smi", "#!/bin/sh\necho 81559\necho 81559\n")
     state, _, said = site.run(text, program)

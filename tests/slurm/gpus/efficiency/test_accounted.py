@@ -34,7 +34,12 @@ def test_the_highest_use_of_any_task_is_what_slurm_knows() -> None:
     text = "\n".join(row.replace("|", _CUT) for row in RECORDED)
     assert all(row.count("|") == len(_FIELDS) - 1 for row in RECORDED)
     (job,) = read_jobs(text)
-    assert (job.gpus, job.gpu_peak, job.gpu_memory, job.used_memory) == (2, 80, 1080, 10)
+    assert (job.gpus, job.gpu_peak, job.gpu_memory, job.used_memory) == (
+        2,
+        80,
+        1080 << 20,
+        11108 << 10,
+    )
     found = report(job, None)
     assert found.source == "accounting"
     assert line(found).startswith("GPUs at most 80 % busy")

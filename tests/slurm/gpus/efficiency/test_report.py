@@ -36,10 +36,10 @@ JOB = AccountedJob(
     nodes=1,
     node_list="n1",
     cpus=64,
-    memory=512 << 10,
+    memory=512 << 30,
     gpus=8,
     cpu_seconds=7200.0 * 10,
-    used_memory=40 << 10,
+    used_memory=40 << 30,
     tasks=8,
 )
 
@@ -89,7 +89,7 @@ def test_means_are_those_of_the_samples(tmp_path: Path) -> None:
     assert sampled is not None
     first, second = sampled.uses
     assert (first.samples, first.load, first.peak, first.busy) == (100, 40.0, 100, 0.7)
-    assert (second.load, second.memory, second.most) == (100.0, 70000.0, 70000)
+    assert (second.load, second.memory, second.most) == (100.0, 70000 << 20, 70000 << 20)
     assert (sampled.first, sampled.last, sampled.every) == (START, START + 990, 10)
 
 
@@ -128,7 +128,7 @@ def test_nothing_was_used_or_nothing_is_known(tmp_path: Path) -> None:
 
 def test_a_job_that_used_what_it_had(tmp_path: Path) -> None:
     write(tmp_path, "n1", [[95] * 8] * 9, held=[[["0", n]] for n in range(8)])
-    good = JOB._replace(cpu_seconds=7200.0 * 50, used_memory=400 << 10, limit=9000)
+    good = JOB._replace(cpu_seconds=7200.0 * 50, used_memory=400 << 30, limit=9000)
     assert report(good, read_samples(tmp_path)).advice == ()
 
 
@@ -172,9 +172,9 @@ def test_sacct_is_read() -> None:
     ))  # fmt: skip
     first, second = read_jobs(text)
     assert (first.name, first.state, first.waited, first.limit) == ("a|b", "CANCELLED", 60, 3600)
-    assert (first.cpus, first.memory, first.gpus) == (4, 8192, 2)
+    assert (first.cpus, first.memory, first.gpus) == (4, 8 << 30, 2)
     assert first.cpu_seconds == pytest.approx(100.5 + 86401)
-    assert (first.used_memory, first.gpu_peak, first.gpu_memory) == (2048, 83, 10240)
+    assert (first.used_memory, first.gpu_peak, first.gpu_memory) == (2 << 30, 83, 10 << 30)
     assert (first.tasks, first.folder, first.raw) == (4, "/home/alice", "9")
     assert (second.start, second.waited, second.cpu_seconds) == (0, 0, None)
 

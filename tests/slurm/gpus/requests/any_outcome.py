@@ -32,7 +32,7 @@ def told(site: SlurmCluster, options: str, version: Version) -> str:
 def _granted(answer: Grant) -> str:
     nodes = {
         node.name: _node(
-            node.name, node.gpus, dict(enumerate(node.shards)), list(node.cpus), node.memory
+            node.name, node.gpus, dict(enumerate(node.shards)), list(node.cpus), node.memory >> 20
         )
         for node in answer.nodes
     }

@@ -73,7 +73,7 @@ def test_kinds_threads_sockets_and_defaults_are_read(sent: Path) -> None:
     assert (two.threads, two.gpus, two.weight) == (1, 2, 5)
     assert one.features == {"fast"}
     assert site.default == "gpu"
-    assert site.partitions[0].memory == (100, True)
+    assert site.partitions[0].memory == (100 << 20, True)
     assert site.assumed == frozenset()
 
 

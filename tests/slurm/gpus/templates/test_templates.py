@@ -49,11 +49,13 @@ SITES = {
     "unknown": Fit(),
     "tree": Fit(gpus=8, cores=56, topology="tree", version=(22, 5), adapters=("mlx5_0",)),
     "block": Fit(gpus=4, cores=72, topology="block", version=(24, 11), interface="ib0"),
-    "small": Fit(gpus=1, cores=4, version=(22, 5), sizes=(40, 80)),
+    "small": Fit(gpus=1, cores=4, version=(22, 5), sizes=(40 << 30, 80 << 30)),
 }
 WISHES = {
     "plain": TemplateWishes(),
-    "all": TemplateWishes(nodes=4, partition="train", type="h100", memory=40, image="a#b/c:1"),
+    "all": TemplateWishes(
+        nodes=4, partition="train", type="h100", memory=40 << 30, image="a#b/c:1"
+    ),
 }
 
 
@@ -73,7 +75,7 @@ def test_lint_finds_nothing_and_a_shell_reads_it(name: str, site: str, wish: str
 
 def test_the_inventory_names_gpus_adapters_and_switches() -> None:
     inventory = make_inventory(INVENTORY)
-    wishes = TemplateWishes(nodes=4, type="h100", memory=40)
+    wishes = TemplateWishes(nodes=4, type="h100", memory=40 << 30)
     text = render("torchrun", of_inventory(inventory, wishes), wishes)
     for line in (
         "#SBATCH --nodes=4",
@@ -162,13 +164,15 @@ def test_more_nodes_than_there_are_is_refused() -> None:
 def test_what_no_node_has_is_refused() -> None:
     inventory = make_inventory(INVENTORY)
     with pytest.raises(InvalidRequest, match=r"there are nodes with 8 h100 of 80 GiB; .*2 t4"):
-        of_inventory(inventory, TemplateWishes(memory=141))
+        of_inventory(inventory, TemplateWishes(memory=141 << 30))
     with pytest.raises(InvalidRequest, match="--gpu-type=v100"):
         of_inventory(inventory, TemplateWishes(type="v100"))
     assert of_inventory(inventory, TemplateWishes()).gpus == 2  # the commonest
     with pytest.raises(InvalidRequest, match="the sizes that nodes name in a feature are: 40 GiB"):
-        render("torchrun", Fit(sizes=(40,)), TemplateWishes(memory=80))
-    assert "--constraint" not in render("torchrun", Fit(), TemplateWishes(memory=80, type="h100"))
+        render("torchrun", Fit(sizes=(40 << 30,)), TemplateWishes(memory=80 << 30))
+    assert "--constraint" not in render(
+        "torchrun", Fit(), TemplateWishes(memory=80 << 30, type="h100")
+    )
 
 
 def test_slurm_itself_says_what_fits() -> None:
@@ -176,8 +180,8 @@ def test_slurm_itself_says_what_fits() -> None:
     fit = of_slurm(
         NodeHardware(gpus=4, sockets=2, cores_per_socket=16), config, "ib,gpumem40g\ngpumem80g"
     )
-    assert (fit.gpus, fit.cores, fit.topology, fit.sizes) == (4, 32, "tree", (40, 80))
-    assert '"gpumem40g|gpumem80g"' in render("inference", fit, TemplateWishes(memory=30))
+    assert (fit.gpus, fit.cores, fit.topology, fit.sizes) == (4, 32, "tree", (40 << 30, 80 << 30))
+    assert '"gpumem40g|gpumem80g"' in render("inference", fit, TemplateWishes(memory=30 << 30))
     assert of_slurm(None, "", "") == Fit()
 
 

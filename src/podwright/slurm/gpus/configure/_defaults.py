@@ -17,7 +17,7 @@ _MEMORY = ("DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode")
 
 
 class NodeShare(NamedTuple):
-    """What a node has for jobs. memory: MiB, 0 where nobody says. threads: of a core."""
+    """What a node has for jobs. memory: bytes, 0 where nobody says. threads: of a core."""
 
     gpus: int
     cpus: int
@@ -26,8 +26,8 @@ class NodeShare(NamedTuple):
 
     @property
     def memory_per_gpu(self) -> int:
-        """MiB."""
-        return self.memory // self.gpus
+        """Bytes, in whole MiB, as Slurm counts them."""
+        return self.memory // self.gpus >> 20 << 20
 
     @property
     def cpus_per_gpu(self) -> int:
@@ -50,8 +50,8 @@ def rooms(inventory: SiteInventory, text: str, path: str) -> dict[str, NodeShare
     found = {}
     for name, kind in inventory.nodes.items():
         row = rows.get(name, {})
-        kept = kind.mem_spec_limit or _number(row, "MemSpecLimit")
-        memory = (kind.memory or _number(row, "RealMemory")) - kept
+        kept = kind.mem_spec_limit or _number(row, "MemSpecLimit") << 20
+        memory = (kind.memory or _number(row, "RealMemory") << 20) - kept
         cores = kind.sockets * kind.cores_per_socket
         cores -= kind.core_spec_count or _number(row, "CoreSpecCount")
         threads = kind.threads_per_core
@@ -74,7 +74,7 @@ def cluster_defaults(
     out = _shares(found.values(), now, memory=memory)
     if memory and out.get("DefMemPerGPU"):
         # Else a job without GPUs would still take all memory of its node.
-        out["DefMemPerCPU"] = str(min(room.memory // room.cpus for room in found.values()))
+        out["DefMemPerCPU"] = str(min(room.memory // room.cpus for room in found.values()) >> 20)
     return out
 
 
@@ -101,7 +101,7 @@ def _shares(found: Iterable[NodeShare], now: Mapping[str, str], *, memory: bool)
     out = {}
     if "defcpupergpu" not in told:
         out["DefCpuPerGPU"] = str(min(room.cpus_per_gpu for room in those))
-    least = min(room.memory_per_gpu for room in those)
+    least = min(room.memory_per_gpu for room in those) >> 20
     if memory and least and not told & {key.lower() for key in _MEMORY}:
         out["DefMemPerGPU"] = str(least)
     return out

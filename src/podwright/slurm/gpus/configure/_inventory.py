@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class NodeGpu(NamedTuple):
-    """One GPU of a node, or a part of one that acts as one. memory: GiB, 0 if not told.
+    """One GPU of a node, or a part of one that acts as one. memory: bytes, 0 if not told.
 
     file: its device file; several, with commas between them, where all must be opened (MIG);
     empty where nobody knows it.
@@ -37,9 +37,9 @@ class NodeNic(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What equal nodes have in common. memory: MiB, 0 if Slurm's own figure is to stand.
+    """What equal nodes have in common. memory: bytes, 0 if Slurm's own figure is to stand.
 
-    core_spec_count, mem_spec_limit: cores and MiB that jobs do not get, as Slurm calls them.
+    core_spec_count, mem_spec_limit: cores and bytes that jobs do not get, as Slurm calls them.
     shards, mps: how many of each a GPU is worth to jobs that share it, 0 for none.
     """
 
@@ -73,7 +73,7 @@ class Kind(NamedTuple):
     @property
     def words(self) -> tuple[str, ...]:
         """The features that jobs may ask for: its own, the types, the sizes of GPU memory."""
-        sizes = {f"gpumem{gpu.memory}g": None for gpu in self.gpus if gpu.memory}
+        sizes = {f"gpumem{gpu.memory >> 30}g": None for gpu in self.gpus if gpu.memory}
         types = {gpu.type: None for gpu in self.gpus}
         return tuple(dict.fromkeys([*self.features, *types, *sizes]))
 

@@ -78,7 +78,7 @@ def node_row(row: Row, kind: Kind, detect: str) -> Row:
     Where slurmd detects, a type must be part of the name that it makes: of a slice the profile is.
     """
     gone = ("cpus", "procs", "boards", "socketsperboard")
-    spec = {"CoreSpecCount": kind.core_spec_count, "MemSpecLimit": kind.mem_spec_limit}
+    spec = {"CoreSpecCount": kind.core_spec_count, "MemSpecLimit": kind.mem_spec_limit >> 20}
     mine = [
         *("sockets", "corespersocket", "threadspercore", "gres", "feature", "features"),
         *(key.lower() for key, number in spec.items() if number),
@@ -94,7 +94,7 @@ def node_row(row: Row, kind: Kind, detect: str) -> Row:
     out["CoresPerSocket"] = str(kind.cores_per_socket)
     out["ThreadsPerCore"] = str(kind.threads_per_core)
     if kind.memory:
-        out["RealMemory"] = str(kind.memory)
+        out["RealMemory"] = str(kind.memory >> 20)
     out.update((key, str(number)) for key, number in spec.items() if number)
     shared = kind.shared_gres
     others = [

@@ -169,7 +169,7 @@ class _Reader:
                 f"{at}.threads_per_core", table.get("threads_per_core", 1)
             ),
             numa_nodes=numa,
-            memory=self._number(f"{at}.memory", table.get("memory", 0), least=0),
+            memory=self._number(f"{at}.memory", table.get("memory", 0), least=0) << 20,
             features=tuple(self._word(f"{at}.features", f) for f in table.get("features", ())),
             nics=tuple(
                 self._nic(f"{at}.nics[{n}]", nic, n, numa)
@@ -178,7 +178,8 @@ class _Reader:
             core_spec_count=spec,
             mem_spec_limit=self._number(
                 f"{at}.mem_spec_limit", table.get("mem_spec_limit", 0), least=0
-            ),
+            )
+            << 20,
             shards=self._number(f"{at}.shards", table.get("shards", 0), least=0),
             mps=self._number(f"{at}.mps", table.get("mps", 0), least=0),
         )
@@ -207,7 +208,7 @@ class _Reader:
                 NodeGpu(
                     type=self._word(f"{here}.type", one.get("type")),
                     file=self._file(f"{here}.file", one.get("file", f"/dev/nvidia{index}")),
-                    memory=self._number(f"{here}.memory", one.get("memory", 0), least=0),
+                    memory=self._number(f"{here}.memory", one.get("memory", 0), least=0) << 30,
                     numa=near,
                     cores=mine or tuple(range(near * beside, (near + 1) * beside)),
                     links=links,

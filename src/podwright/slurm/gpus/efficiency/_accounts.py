@@ -27,9 +27,10 @@ _CUT = "\x1f"
 
 class AccountedJob(NamedTuple):
     """One job. submit, start, end: seconds since 1970, 0: not yet. seconds: that it ran. limit:
-    seconds, 0: none. cpus, memory (MiB), gpus: that it had. cpu_seconds, used_memory (MiB): that
-    it used; None where nothing was gathered. gpu_peak: per cent, gpu_memory: MiB, the highest of
-    any task's, by Slurm's accounting. raw: its number, which an array's task has beside its name.
+    seconds, 0: none. cpus, memory, gpus: that it had. cpu_seconds, used_memory: that it used; None
+    where nothing was gathered. gpu_peak: per cent, gpu_memory: the highest of any task's, by
+    Slurm's accounting. Memory is in bytes. raw: its number, which an array's task has beside its
+    name.
     """
 
     id: str
@@ -124,7 +125,7 @@ def _job(words: dict[str, str]) -> AccountedJob:
         nodes=_number(words["NNodes"]),
         node_list=words["NodeList"],
         cpus=int(had.get("cpu", 0)),
-        memory=int(had.get("mem", 0)) >> 20,
+        memory=int(had.get("mem", 0)),
         gpus=int(gpus),
         comment=words["AdminComment"],
         folder=words["WorkDir"],
@@ -136,7 +137,7 @@ def _with_step(job: AccountedJob, words: dict[str, str]) -> AccountedJob:
     """Steps add up in time; in memory the largest counts, since most run one after another."""
     total, most = _tres(words["TRESUsageInTot"]), _tres(words["TRESUsageInMax"])
     cpu = _duration(words["TotalCPU"])
-    memory = int(total.get("mem", 0) or _size(words["MaxRSS"])) >> 20
+    memory = int(total.get("mem", 0) or _size(words["MaxRSS"]))
 
     def larger(old: int | None, new: float | None) -> int | None:
         return old if new is None else max(old or 0, int(new))
@@ -146,9 +147,7 @@ def _with_step(job: AccountedJob, words: dict[str, str]) -> AccountedJob:
         cpu_seconds=(job.cpu_seconds or 0.0) + cpu if known else job.cpu_seconds,
         used_memory=larger(job.used_memory, memory) if known else job.used_memory,
         gpu_peak=larger(job.gpu_peak, most.get("gres/gpuutil")),
-        gpu_memory=larger(
-            job.gpu_memory, None if (m := most.get("gres/gpumem")) is None else int(m) >> 20
-        ),
+        gpu_memory=larger(job.gpu_memory, most.get("gres/gpumem")),
         tasks=max(job.tasks, _number(words["NTasks"])),
     )
 

@@ -109,7 +109,7 @@ def _of_gpus(found: Efficiency) -> list[Advice]:
     if 0 < most.most < most.total / 4:
         out.append(
             Advice(
-                f"at most {mib(most.most)} of {mib(most.total)} of a GPU's memory were used; "
+                f"at most {amount(most.most)} of {amount(most.total)} of a GPU's memory were used; "
                 "larger batches, smaller GPUs or slices of them would do"
             )
         )
@@ -166,12 +166,12 @@ def _of_cores(found: Efficiency) -> list[Advice]:
 def _of_memory(job: AccountedJob) -> list[Advice]:
     if not job.used_memory or not job.memory or job.used_memory > 0.5 * job.memory:
         return []
-    wanted = math.ceil(job.used_memory * _SPARE / max(job.nodes, 1) / 1024)
-    if wanted * 1024 * max(job.nodes, 1) >= job.memory:
+    wanted = math.ceil(job.used_memory * _SPARE / max(job.nodes, 1) / (1 << 30))
+    if (wanted << 30) * max(job.nodes, 1) >= job.memory:
         return []
     return [
         Advice(
-            f"at most {mib(job.used_memory)} of {mib(job.memory)} of memory were used",
+            f"at most {amount(job.used_memory)} of {amount(job.memory)} of memory were used",
             f"--mem={wanted}G",
         )
     ]
@@ -190,8 +190,10 @@ def _gpus(count: int) -> str:
     return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
-def mib(size: float) -> str:
-    return f"{size / 1024:.1f} GiB" if size >= 1024 else f"{size:.0f} MiB"
+def amount(size: float) -> str:
+    """Bytes: `1.5 GiB`, `900 MiB`."""
+    gib = size / (1 << 30)
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"
 
 
 def span(seconds: float) -> str:

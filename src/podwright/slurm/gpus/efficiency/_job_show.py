@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from xml.sax.saxutils import escape
 
-from podwright.slurm.gpus.efficiency._job_report import Efficiency, mib, span
+from podwright.slurm.gpus.efficiency._job_report import Efficiency, amount, span
+from podwright.slurm.gpus.efficiency._samples import GpuUse
 
 #: Lines of a plot, told apart also by those who do not tell all colours apart (Okabe and Ito).
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#000000")
@@ -31,7 +32,7 @@ def line(found: Efficiency) -> str:
 
 def _of(used: int, had: int) -> str:
     """had: 0 where Slurm does not count it."""
-    return f"{mib(used)} of {mib(had)}" if had else mib(used)
+    return f"{amount(used)} of {amount(had)}" if had else amount(used)
 
 
 def facts(found: Efficiency) -> list[tuple[str, object]]:
@@ -71,9 +72,9 @@ def gpu_rows(found: Efficiency) -> list[tuple[object, ...]]:
             f"{use.load:.0f} %",
             f"{use.peak} %",
             f"{100 * use.busy:.0f} %",
-            mib(use.memory),
-            mib(use.most),
-            mib(use.total),
+            amount(use.memory),
+            amount(use.most),
+            amount(use.total),
             use.samples,
         )
         for use in found.uses
@@ -90,16 +91,26 @@ def advice(found: Efficiency) -> str:
 
 
 def tree(found: Efficiency, *, series: bool = False) -> dict[str, Any]:
-    """For JSON. series: with every sample."""
+    """For JSON, which has memory in MiB. series: with every sample."""
+    job = found.job
     out = found._asdict()
-    out["job"] = {**found.job._asdict(), "waited": found.job.waited}
-    out["uses"] = [
-        {key: value for key, value in use._asdict().items() if series or key != "series"}
-        for use in found.uses
-    ]
+    out["memory"] = _mib(found.memory)
+    sizes = {key: _mib(getattr(job, key)) for key in ("memory", "used_memory", "gpu_memory")}
+    out["job"] = {**job._asdict(), **sizes, "waited": job.waited}
+    out["uses"] = [_use_tree(use, series=series) for use in found.uses]
     out["advice"] = [one._asdict() for one in found.advice]
     out["summary"] = line(found)
     return out
+
+
+def _use_tree(use: GpuUse, *, series: bool) -> dict[str, Any]:
+    sizes = {"total": use.total >> 20, "most": use.most >> 20, "memory": use.memory / (1 << 20)}
+    out = {**use._asdict(), **sizes, "series": [(t, load, m >> 20) for t, load, m in use.series]}
+    return out if series else {key: value for key, value in out.items() if key != "series"}
+
+
+def _mib(size: int | None) -> int | None:
+    return size and size >> 20
 
 
 def plot(found: Efficiency) -> str:

@@ -20,9 +20,9 @@ IDLE = 1
 
 class GpuUse(NamedTuple):
     """What a job made of one GPU. samples: how many. load, peak: per cent, mean and highest.
-    memory, most: MiB, mean and highest. total: MiB that it has. busy: the share of samples in
-    which it did something, 0 to 1. held: whether a process of the job ever held it. series: (time,
-    load, MiB) of each sample."""
+    memory, most: mean and highest, in bytes as all memory. total: that it has. busy: the share of
+    samples in which it did something, 0 to 1. held: whether a process of the job ever held it.
+    series: (time, load, memory) of each sample."""
 
     node: str
     number: int
@@ -72,11 +72,11 @@ def read_samples(folder: Path) -> Sampled | None:
                 step, first, count = line.get("ranks", ("", 0, 0))
                 ranks |= {(str(step), int(first) + k) for k in range(int(count))}
                 for index, uuid, name, total in line["gpus"]:
-                    heads[node, index] = (uuid, name, total)
+                    heads[node, index] = (uuid, name, total << 20)
                 continue
             every = every or float(line["every"])
             for index, load, memory, held in line["gpus"]:
-                series[node, index][float(line["t"])] = (load, memory)
+                series[node, index][float(line["t"])] = (load, memory << 20)
                 holders[node, index] |= {(str(step), int(rank)) for step, rank in held}
     if not series:
         return None

@@ -82,7 +82,7 @@ def gpu_memory(asked: CheckContext) -> Iterator[Wrong]:
     """Each has the memory that it should have."""
     like = {gpu.bus: gpu.memory for gpu in asked.like.gpus} if asked.like else {}
     for seen in asked.seen.gpus:
-        wanted = asked.settings.expect.gpu_memory << 20 or like.get(seen.gpu.bus, 0)
+        wanted = asked.settings.expect.gpu_memory or like.get(seen.gpu.bus, 0)
         if wanted and 0 < seen.gpu.memory < wanted * (1 - asked.limit / 100):
             yield Wrong(
                 name(seen),

@@ -15,7 +15,7 @@ def memory(asked: CheckContext) -> Iterator[Wrong]:
     """All of the host's memory is there, and none of it is broken."""
     seen = asked.seen
     total = seen.memory.get("MemTotal", 0) << 10  # the kernel tells KiB
-    wanted = asked.settings.expect.memory << 20 or (asked.like.memory if asked.like else 0)
+    wanted = asked.settings.expect.memory or (asked.like.memory if asked.like else 0)
     if wanted and total and total < wanted * (1 - asked.limit / 100):
         yield Wrong(
             "",

@@ -34,8 +34,9 @@ PLACE = "/etc/podwright/node-health.toml"
 
 
 class Expect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a node must have; 0 and nothing: not said. memory, gpu_memory: MiB. mbps: of one NVLink.
-    gbps: of each rail. fabric_manager, imex: None finds out by itself whether it belongs."""
+    """What a node must have; 0 and nothing: not said. memory, gpu_memory: bytes, which a file
+    has in MiB. mbps: of one NVLink. gbps: of each rail. fabric_manager, imex: None finds out by
+    itself whether it belongs."""
 
     gpus: int = 0
     gpu_memory: int = 0
@@ -107,7 +108,7 @@ def read_settings(path: str, known: frozenset[str]) -> Settings:
         raise _bad(path or PLACE, getattr(error, "strerror", None) or "it is no text") from None
     try:
         tree: dict[str, Any] = tomllib.loads(text)
-        found = msgspec.convert(tree, Settings)
+        found = _in_bytes(msgspec.convert(tree, Settings))
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise _bad(path or PLACE, str(error)) from None
     unknown = sorted(set(found.checks) - known)
@@ -123,6 +124,14 @@ def read_settings(path: str, known: frozenset[str]) -> Settings:
                 "most 30 seconds",
             )
     return found
+
+
+def _in_bytes(said: Settings) -> Settings:
+    replace, expect = msgspec.structs.replace, said.expect
+    return replace(
+        said,
+        expect=replace(expect, memory=expect.memory << 20, gpu_memory=expect.gpu_memory << 20),
+    )
 
 
 def _bad(path: str, why: str) -> InvalidRequest:

@@ -22,6 +22,7 @@ from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts, job_of
 from podwright.slurm.gpus.requests._spread import Laid, spread
 from podwright.slurm.gpus.requests._tree import leaves_of
+from podwright.slurm.gpus.requests._units import MIB, whole_mib
 from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition, SlurmRefusal
 from podwright.slurm.site.releases import Release
 
@@ -206,7 +207,7 @@ def _limit_memory(job: JobCounts, w: Wants, site: SlurmCluster, partition: Slurm
             return
         ratio = -(-each // most)
         job.cpus *= ratio
-        job.memory = (-(-each // ratio), True)
+        job.memory = (whole_mib(-(-each // ratio)), True)
         tasks = job.tasks or job.low_said * max(job.tasks_per_node, 1)
         job.min_cpus = tasks * job.cpus
         return
@@ -268,7 +269,8 @@ def _limits(
             each = here[0].memory if here else 0
         if each > most:
             return Limit(
-                f"{each} MiB of a node are asked for, {where} allows {most}", of_size=False
+                f"{each // MIB} MiB of a node are asked for, {where} allows {most // MIB}",
+                of_size=False,
             )
     return None
 
@@ -348,7 +350,7 @@ def _hold(job: JobCounts, laid: list[Laid], picked: list[list[dict[int, int]]]) 
 
 
 def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]]) -> int:
-    """MiB of a node that the job holds."""
+    """Bytes of a node that the job holds."""
     shape = node.room.shape
     if not job.counts_memory:
         return 0

@@ -59,7 +59,7 @@ class Wants:
     cores_per_socket: int | None = None
     threads_per_core: int | None = None
     mincpus: int = 1
-    memory: tuple[int, bool] | None = None  # MiB, and whether each CPU
+    memory: tuple[int, bool] | None = None  # bytes, and whether each CPU
     overcommit: bool = False
     use_min_nodes: bool = False
     asks: list[Ask] = field(default_factory=list)

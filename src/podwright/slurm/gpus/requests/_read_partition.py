@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from podwright.slurm.gpus.requests._units import minutes, names
+from podwright.slurm.gpus.requests._units import MIB, minutes, names
 from podwright.slurm.gpus.requests._values import UNLIMITED, SlurmPartition
 
 
@@ -41,7 +41,7 @@ def _partition(name: str, fields: dict[str, str], there: set[str]) -> SlurmParti
         share=_share(fields),
         least_loaded=fields.get("LLN", "NO") == "YES",
         cpus_per_gpu=_default(defaults, "DefCpuPerGPU"),
-        memory_per_gpu=_default(defaults, "DefMemPerGPU"),
+        memory_per_gpu=_default(defaults, "DefMemPerGPU") * MIB,
         up=fields.get("State", "UP") in ("UP", "DRAIN"),
         priority=_count(fields, "PriorityTier", 1),
         unmodelled=_unmodelled(fields),
@@ -78,9 +78,9 @@ def _default(text: str, key: str) -> int:
 
 
 def sized(fields: dict[str, str], which: str) -> tuple[int, bool]:
-    """DefMem… or MaxMem…: (MiB, whether each CPU), (0, False) where there is none."""
+    """DefMem… or MaxMem…: (bytes, whether each CPU), (0, False) where there is none."""
     for key, per_cpu in ((f"{which}MemPerCPU", True), (f"{which}MemPerNode", False)):
         value = fields.get(key, "")
         if value.isdigit() and int(value):
-            return int(value), per_cpu
+            return int(value) * MIB, per_cpu
     return 0, False

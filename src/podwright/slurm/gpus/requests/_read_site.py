@@ -13,7 +13,7 @@ from podwright.slurm.gpus.requests._gres_conf import Gpus, gpus_of, lines_of, nu
 from podwright.slurm.gpus.requests._read_partition import read_partitions, sized
 from podwright.slurm.gpus.requests._request import SHARED
 from podwright.slurm.gpus.requests._topologies import read_topologies, with_topologies
-from podwright.slurm.gpus.requests._units import names
+from podwright.slurm.gpus.requests._units import MIB, names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET, NodeHardware, SlurmCluster
 from podwright.slurm.site.ask import Ask, ask_slurm
 from podwright.slurm.site.releases import Version, read_version
@@ -81,7 +81,7 @@ def read_site(texts: Texts) -> SlurmCluster:
         memory=sized(config, "Def"),
         most_memory=sized(config, "Max"),
         cpus_per_gpu=_of_defaults(config.get("JobDefaults", ""), "DefCpuPerGPU"),
-        memory_per_gpu=_of_defaults(config.get("JobDefaults", ""), "DefMemPerGPU"),
+        memory_per_gpu=_of_defaults(config.get("JobDefaults", ""), "DefMemPerGPU") * MIB,
         enforce=config.get("EnforcePartLimits", "NO").upper(),
         prefers="ignore_prefer_validation" not in config.get("SchedulerParameters", ""),
         core_spec_allowed=config.get("AllowSpecResourcesUsage", "No").lower() in ("yes", "1"),
@@ -205,8 +205,8 @@ def _shape(
         affinity="affinity" in config.get("TaskPlugin", ""),
         beside=beside,
         types=types,
-        memory=memory,
-        disk=int(fields.get("TmpDisk", "0")),
+        memory=memory * MIB,
+        disk=int(fields.get("TmpDisk", "0")) * MIB,
         weight=int(fields.get("Weight", "1")),
         features=frozenset(
             f for f in fields.get("AvailableFeatures", "").split(",") if f and f != "(null)"

@@ -24,7 +24,7 @@ _FIRST = {"": "", "block": "block", "cyclic": "cyclic", "arbitrary": "arbitrary"
 
 @dataclass
 class RequestDetails:
-    """None and "" are "not said". Memory is in MiB, times are in minutes."""
+    """None and "" are "not said". Memory is in bytes, times are in minutes."""
 
     tasks_per_socket: int | None = None
     tasks_per_core: int | None = None

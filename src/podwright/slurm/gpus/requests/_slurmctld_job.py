@@ -8,7 +8,7 @@ from podwright.slurm.gpus.requests._counts import Ask, Wants
 from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
 from podwright.slurm.site.releases import Release
 
-Memory = tuple[int, bool]  # MiB, and whether each CPU
+Memory = tuple[int, bool]  # bytes, and whether each CPU
 
 
 @dataclass

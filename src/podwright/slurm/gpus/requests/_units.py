@@ -6,16 +6,22 @@ import re
 
 from podwright.errors import InvalidRequest
 
-_SIZES = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024, "p": 1024.0**3}
+#: Slurm counts memory in MiB; a number without a unit is of these.
+MIB = 1 << 20
+_SIZES = {"": MIB, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
 def memory(text: str, option: str) -> int:
-    """MiB of `4000`, `4G`, `512K`: rounded up."""
+    """Bytes of `4000`, `4G`, `512K`: whole MiB, rounded up."""
     found = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.strip(), re.I)
     if not found:
         raise InvalidRequest(f"--{option}={text}: {text!r} is no amount of memory", option=option)
-    exact = int(found[1]) * _SIZES[found[2].lower()]
-    return int(exact) + (exact > int(exact))
+    return whole_mib(int(found[1]) * _SIZES[found[2].lower()])
+
+
+def whole_mib(size: int) -> int:
+    """Bytes, rounded up to what Slurm can count."""
+    return -(-size // MIB) * MIB
 
 
 def minutes(text: str, option: str) -> int:

@@ -77,7 +77,7 @@ def unsure_nodes(
 
 
 def _per_cpu(request: SlurmRequest) -> int:
-    """MiB of --mem-per-cpu, 0 without it."""
+    """Bytes of --mem-per-cpu, 0 without it."""
     return memory(request.other.get("mem-per-cpu", "0"), "mem-per-cpu")
 
 

@@ -18,9 +18,10 @@ class NodeHardware:
     from zero, and see no others. `affinity`: tasks are bound to cores (task/affinity).
 
     `threads` are those of a core, `cpus` of a node as Slurm counts them (0: all threads). `memory`
-    is in MiB. `shards` is how many shards each GPU is shared in, by number; `mps` likewise.
-    `links[a][b]` counts the links between two GPUs (gres.conf's Links=). `reserved` are cores that
-    no job gets, by their number in the node. `features` and `weight` as slurm.conf has them.
+    and `disk` are in bytes. `shards` is how many shards each GPU is shared in, by number; `mps`
+    likewise. `links[a][b]` counts the links between two GPUs (gres.conf's Links=). `reserved` are
+    cores that no job gets, by their number in the node. `features` and `weight` as slurm.conf has
+    them.
     """
 
     nodes: int = 4
@@ -34,7 +35,7 @@ class NodeHardware:
     types: tuple[str, ...] = ()
     threads: int = 1
     cpus: int = 0
-    memory: int = 1 << 40
+    memory: int = 1 << 60
     disk: int = 0
     weight: int = 1
     features: frozenset[str] = frozenset()
@@ -90,9 +91,9 @@ UNLIMITED = 1 << 30
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """A partition's limits and defaults; memory is in MiB, times are in minutes.
+    """A partition's limits and defaults; memory is in bytes, times are in minutes.
 
-    `memory` and `most_memory` are (MiB, whether each CPU), 0 where nothing is said. `share` is
+    `memory` and `most_memory` are (bytes, whether each CPU), 0 where nothing is said. `share` is
     OverSubscribe: 0 EXCLUSIVE, 1 NO, 2 YES, 3 FORCE.
     """
 
@@ -168,7 +169,7 @@ def alone(shape: NodeHardware) -> SlurmCluster:
 @dataclass(frozen=True)
 class NodeGrant:
     """What one node gives: the GPUs by number, cores by socket, tasks; `cpus` are the CPUs by
-    number, as scontrol counts them, `shards` (or other shared GRES) by GPU, memory in MiB."""
+    number, as scontrol counts them, `shards` (or other shared GRES) by GPU, memory in bytes."""
 
     gpus: tuple[int, ...]
     tasks: int

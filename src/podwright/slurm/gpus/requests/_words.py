@@ -6,6 +6,7 @@ from typing import Any
 
 from podwright.slurm.gpus.requests._gpu_bind import binding
 from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._units import MIB
 from podwright.slurm.gpus.requests._values import Grant, NodeHardware, SlurmRefusal, TaskView
 
 _SHOWN_TASKS = 8
@@ -178,7 +179,7 @@ def as_json(
                 "gpus": list(n.gpus),
                 "tasks": n.tasks,
                 "cpus": list(n.cpus),
-                "memory_mib": n.memory,
+                "memory_mib": n.memory // MIB,
                 "shares": {str(gpu): count for gpu, count in enumerate(n.shards) if count},
             }
             for n in answer.nodes

@@ -14,7 +14,7 @@ from podwright.slurm.site.releases import OLDEST, Version
 
 
 class TemplateWishes(NamedTuple):
-    """What the user said. memory: GiB that a GPU must have."""
+    """What the user said. memory: bytes that a GPU must have."""
 
     nodes: int = 2
     partition: str = ""
@@ -24,7 +24,7 @@ class TemplateWishes(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """What a script is made of. adapters: as NCCL names them. sizes: GiB of GPU memory that
+    """What a script is made of. adapters: as NCCL names them. sizes: bytes of GPU memory that
     nodes name in a feature. nodes: how many there are, 0 if nobody says. groups: how many of
     them hang on each leaf switch, or are in each block; empty if nobody says."""
 
@@ -102,7 +102,7 @@ def _network(
 def of_slurm(shape: NodeHardware | None, config: str, features: str, network: str = "") -> Fit:
     """From what this site's Slurm says: scontrol's configuration and topology, sinfo's features."""
     found = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
-    sizes = {int(size) for size in re.findall(r"\bgpumem(\d+)g\b", features)}
+    sizes = {int(size) << 30 for size in re.findall(r"\bgpumem(\d+)g\b", features)}
     leaf = r"^SwitchName=\S+ Level=0 .*?Nodes=(\S+)|^BlockName=\S+ .*?Nodes=(\S+)"
     groups = [len(expand(tree or block)) for tree, block in re.findall(leaf, network, re.M)]
     common = Fit(
@@ -117,12 +117,12 @@ def of_slurm(shape: NodeHardware | None, config: str, features: str, network: st
 
 def _asked(wishes: TemplateWishes) -> str:
     said = [f"--gpu-type={wishes.type}"] if wishes.type else []
-    return " ".join([*said, *([f"--gpu-memory={wishes.memory}"] if wishes.memory else [])])
+    return " ".join([*said, *([f"--gpu-memory={wishes.memory >> 30}"] if wishes.memory else [])])
 
 
 def _there(inventory: SiteInventory) -> str:
     def words(kind: Kind) -> str:
         counted = Counter((gpu.type, gpu.memory) for gpu in kind.gpus)
-        return ", ".join(f"{n} {t} of {m} GiB" for (t, m), n in counted.items())
+        return ", ".join(f"{n} {t} of {m >> 30} GiB" for (t, m), n in counted.items())
 
     return "; ".join(f"nodes with {words(kind)}" for kind in inventory.kinds())

@@ -120,20 +120,20 @@ def _together(fit: Fit, nodes: int) -> list[str]:
 def _constraint(fit: Fit, wishes: TemplateWishes) -> list[str]:
     """Slurm counts no GPU memory: a feature stands for it, or a type that has it."""
     enough = [size for size in fit.sizes if size >= wishes.memory]
+    least = wishes.memory >> 30
     if wishes.type and not enough:
         return []  # the type says it; the job checks it
     if not enough:
-        sizes = ", ".join(f"{size} GiB" for size in fit.sizes) or "none"
+        sizes = ", ".join(f"{size >> 30} GiB" for size in fit.sizes) or "none"
         raise InvalidRequest(
             f"the sizes that nodes name in a feature are: {sizes}",
-            asked=f"--gpu-memory={wishes.memory}",
+            asked=f"--gpu-memory={least}",
             would_work="--gpu-type names a kind of GPU instead; podwright slurm configure --gpus "
             "writes such features",
         )
-    either = "|".join(f"gpumem{size}g" for size in enough)
+    either = "|".join(f"gpumem{size >> 30}g" for size in enough)
     return [
-        f"# Slurm counts GPUs and not their memory. A feature stands for at least {wishes.memory} "
-        "GiB:",
+        f"# Slurm counts GPUs and not their memory. A feature stands for at least {least} GiB:",
         f'#SBATCH --constraint="{either}"',
     ]
 
@@ -142,14 +142,14 @@ def _memory(wishes: TemplateWishes, nodes: int) -> str:
     if not wishes.memory:
         return ""
     # nvidia-smi counts MiB, of which a part is the driver's own.
-    least = wishes.memory * 1024 * 9 // 10
+    least = (wishes.memory >> 20) * 9 // 10
     over = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
     return f"""\
 # A feature is a word that somebody wrote: look whether the GPUs have what was asked for.
 {over if nodes > 1 else ""}bash -c '
     for size in $(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits); do
         [ "$size" -ge {least} ] && continue
-        echo "$(hostname): a GPU of $size MiB, and {wishes.memory} GiB were asked for" >&2
+        echo "$(hostname): a GPU of $size MiB, and {wishes.memory >> 30} GiB were asked for" >&2
         exit 1
     done'
 """
