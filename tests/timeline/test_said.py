@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,10 +42,33 @@ def pipe() -> tuple[int, int]:
     return reading, writing
 
 
+class Said(NamedTuple):
+    """One record."""
+
+    kind: int
+    name: str
+    size: int
+    group: int
+    members: int
+    nth: int
+    begin: int
+    end: int
+
+
+def heard(decoder: ours.InstanceRecords, data: bytes) -> list[Said]:
+    """The records that `data` completes."""
+    return [
+        Said(*piece.kinds[index], *rest)
+        for piece in decoder.feed(data)
+        for index, *rest in piece.records()
+    ]
+
+
 def test_both_have_one_form() -> None:
-    names = ("MARK", "COLLECTIVE", "JOINED", "LEFT", "LEFT_OUT", "LONGEST")
+    names = ("MARK", "COLLECTIVE", "JOINED", "LEFT", "LEFT_OUT", "LONGEST", "LARGEST")
     assert {n: getattr(theirs, n) for n in names} == {n: getattr(ours, n) for n in names}
-    assert theirs.HEAD.format == ours.HEAD.format
+    for form in ("PIECE", "KIND", "RECORD"):
+        assert getattr(theirs, form).format == getattr(ours, form).format
     assert _trace.PIPE == TRACE_VARIABLE
 
 
@@ -59,9 +85,7 @@ def test_records_arrive_in_their_order() -> None:
     records.left(b"TCP", records.begin())
     decoded = ours.InstanceRecords()
     data = read(reading)
-    found = [
-        ours.InstanceRecord(*r) for i in range(len(data)) for r in decoded.feed(data[i : i + 1])
-    ]
+    found = [r for i in range(len(data)) for r in heard(decoded, data[i : i + 1])]
     assert not decoded.broken
     assert [(r.kind, r.name, r.size, r.group, r.nth, r.members) for r in found] == [
         (ours.JOINED, "TCP", 0, 0, 0, 0),
@@ -72,7 +96,7 @@ def test_records_arrive_in_their_order() -> None:
         (ours.COLLECTIVE, "barrier", 0, 7, 1, 2),
         (ours.LEFT, "TCP", 0, 0, 0, 0),
     ]
-    times = [t for record in found for t in record[2:4]]
+    times = [t for record in found for t in (record.begin, record.end)]
     assert times == sorted(times)
     assert began <= times[0] <= times[-1] <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     os.close(reading)
@@ -85,12 +109,12 @@ def test_a_program_never_waits_for_who_reads_and_is_told_what_it_lost() -> None:
     for _ in range(20000):  # more than a pipe holds, and nobody reads
         records.mark("step")
     decoded = ours.InstanceRecords()
-    heard = [ours.InstanceRecord(*r) for r in decoded.feed(read(reading))]
+    found = heard(decoded, read(reading))
     records.flush()
-    heard += [ours.InstanceRecord(*r) for r in decoded.feed(read(reading))]
-    lost = sum(r.size for r in heard if r.kind == ours.LEFT_OUT)
+    found += heard(decoded, read(reading))
+    lost = sum(r.size for r in found if r.kind == ours.LEFT_OUT)
     assert lost > 1000
-    assert lost + sum(r.kind == ours.MARK for r in heard) == 20000
+    assert lost + sum(r.kind == ours.MARK for r in found) == 20000
     os.close(reading)
     records.mark("nobody listens any more")
     records.flush()
@@ -128,19 +152,75 @@ def test_a_child_sends_nothing_twice(tmp_path: Path) -> None:
     )
     environ = {**os.environ, _trace.PIPE: str(path)}
     subprocess.run([sys.executable, "-c", code], env=environ, check=True, timeout=300)
-    found = ours.InstanceRecords().feed(read(reading))
-    assert [r[1] for r in found] == ["before"] * 3
+    found = heard(ours.InstanceRecords(), read(reading))
+    assert [r.name for r in found] == ["before"] * 3
     os.close(reading)
 
 
-@given(st.lists(st.binary(max_size=200)))
+def test_many_kinds_are_more_than_one_piece() -> None:
+    reading, writing = pipe()
+    records = theirs.Records(writing)
+    names = [f"{n:03}" + "ö" * n for n in range(60)]
+    for name in names:
+        records.mark(name)
+    records.flush()
+    found = heard(ours.InstanceRecords(), read(reading))
+    assert [r.name for r in found] == [
+        name.encode()[: ours.LONGEST].decode(errors="replace") for name in names
+    ]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_threads_lose_nothing() -> None:
+    reading, writing = pipe()
+    records = theirs.Records(writing)
+    decoded, found = ours.InstanceRecords(), list[Said]()
+
+    def marks(name: str) -> None:
+        for _ in range(500):
+            records.mark(name)
+
+    threads = [threading.Thread(target=marks, args=(f"t{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        found += heard(decoded, read(reading))
+    records.flush()
+    found += heard(decoded, read(reading))
+    lost = sum(r.size for r in found if r.kind == ours.LEFT_OUT)
+    assert lost + sum(r.kind == ours.MARK for r in found) == 2000
+    os.close(reading)
+    os.close(writing)
+
+
+_PIECE = theirs._piece([theirs._head("mark")], [theirs.RECORD.pack(0, 0, 5, 3)])
+
+
+@given(st.lists(st.binary(max_size=200) | st.just(_PIECE) | st.just(_PIECE[:20])))
 def test_whatever_a_program_writes_is_taken(pieces: list[bytes]) -> None:
     decoded = ours.InstanceRecords()
     for piece in pieces:
-        for record in (ours.InstanceRecord(*r) for r in decoded.feed(piece)):
-            assert record.begin <= record.end
-            assert record.name.isprintable()
-    assert len(decoded._rest) < ours.HEAD.size + ours.LONGEST
+        assert all(record.name.isprintable() for record in heard(decoded, piece))
+    assert len(decoded._rest) < ours.LARGEST
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ours.PIECE.pack(1, ours.LARGEST, 1),
+        ours.PIECE.pack(0, 0, 1) + ours.RECORD.pack(0, 0, 1, 1),
+        _PIECE.replace(ours.RECORD.pack(0, 0, 5, 3), ours.RECORD.pack(1, 0, 5, 3)),
+        _PIECE.replace(b"\x01\x04", b"\x09\x04"),
+        _PIECE.replace(b"\x01\x04", b"\x01\x05"),
+        _PIECE.replace(b"\x01\x04", b"\x01\x03"),
+    ],
+)
+def test_what_is_no_piece_ends_the_stream(wrong: bytes) -> None:
+    decoded = ours.InstanceRecords()
+    assert len(heard(decoded, _PIECE + wrong + _PIECE)) == 1
+    assert decoded.broken
+    assert heard(decoded, _PIECE) == []
 
 
 @given(

@@ -13,7 +13,8 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.timeline import TraceWriter, find_trace, note, open_file, read_timeline, trace_page
-from tests.timeline.test_writing import Clock, launch
+from podwright.timeline import _instance_records as said
+from tests.timeline.test_writing import Clock, launch, record
 
 
 class Elements(HTMLParser):
@@ -97,8 +98,6 @@ def test_what_a_launch_says_is_text_in_the_page(tmp_path: Path) -> None:
 
 def test_many_records_make_no_large_page(tmp_path: Path) -> None:
     """Neighbours that no screen could tell apart become one."""
-    from podwright.timeline import _instance_records as said
-
     clock = Clock()
     writer = TraceWriter(open_file(str(tmp_path / "t")), 400, clock)
     writer.begin("launch")
@@ -107,11 +106,10 @@ def test_many_records_make_no_large_page(tmp_path: Path) -> None:
     for rank in range(400):
         writer.instance_began(rank, f"n{rank // 8}")
     clock.forward(10_000)
-    name = b"allReduceSum"
+    kind, name = said.COLLECTIVE, b"allReduceSum"
     for rank in (0, 1):
-        at = [begin + i * 1_000_000 for i in range(9000)]
-        head = [(said.COLLECTIVE, len(name), 2, 0, i, a, a + 500_000, 8) for i, a in enumerate(at)]
-        writer.records(rank, b"".join(said.HEAD.pack(*h) + name for h in head))
+        at = [(i, begin + i * 1_000_000) for i in range(9000)]
+        writer.records(rank, b"".join(record(kind, name, a, a + 500_000, 8, i) for i, a in at))
     writer.close()
     text = trace_page(read_timeline(str(tmp_path / "t")))
     assert len(text) < 2 << 20

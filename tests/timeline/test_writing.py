@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
 
 from podwright.errors import InvalidRequest, NotFound
@@ -22,6 +24,7 @@ from podwright.timeline import (
     read_timeline,
 )
 from podwright.timeline import _instance_records as said
+from podwright.timeline import _packets as packets
 
 MS = 1_000_000
 
@@ -40,7 +43,8 @@ class Clock:
 
 
 def record(kind: int, name: bytes, begin: int, end: int, size: int = 0, nth: int = 0) -> bytes:
-    return said.HEAD.pack(kind, len(name), 2, 0, nth, begin, end, size) + name
+    head = said.KIND.pack(kind, len(name), 2, 0, size) + name
+    return said.PIECE.pack(1, len(head), 1) + head + said.RECORD.pack(0, nth, begin, end)
 
 
 def launch(path: Path, clock: Clock, *, ahead: int = 0) -> TraceWriter:
@@ -93,10 +97,20 @@ def launch(path: Path, clock: Clock, *, ahead: int = 0) -> TraceWriter:
     return trace
 
 
-def packets(path: Path) -> list[Any]:
+def read_packets(path: Path) -> list[Any]:
     found = perfetto.Trace()
     found.ParseFromString(path.read_bytes())
     return list(found.packet)
+
+
+@given(st.lists(st.integers(0, packets.LATEST), max_size=1200))
+@example([0, 1, 0x7F, 0x80, packets.LATEST])
+def test_many_times_at_once_are_the_same_numbers(numbers: list[int]) -> None:
+    found = [
+        perfetto.TracePacket.FromString(bytes((packets.TIMESTAMP,)) + time).timestamp
+        for time in packets.times(numbers)
+    ]
+    assert found == numbers
 
 
 def test_perfettos_classes_read_it(tmp_path: Path) -> None:
@@ -108,7 +122,7 @@ def test_perfettos_classes_read_it(tmp_path: Path) -> None:
     last: dict[int, int] = defaultdict(int)
     flows: dict[int, list[int]] = defaultdict(list)
     begun: dict[int, list[str]] = defaultdict(list)
-    first, *rest = packets(path)
+    first, *rest = read_packets(path)
     assert {c.clock_id for c in first.clock_snapshot.clocks} == {1, 6}
     for packet in rest:
         assert packet.trusted_packet_sequence_id == 1

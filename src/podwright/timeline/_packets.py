@@ -3,13 +3,15 @@
 A trace is packets one after another, so a file that ends in the middle of one can be read up to
 there. What is alike in many packets is made once, by the classes; what differs in each, its time
 and the flow that it belongs to, is put beside it as protobuf has it: a message's fields may come in
-any order. That makes a packet in a third of the time, and there may be a million.
+any order, and a number may have more bytes than it needs. So times are all of one length, and some
+hundred of them are made at once. That makes a packet in a fifth of the time, and there may be a
+million.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as perfetto
@@ -26,8 +28,24 @@ TIMESTAMP = 0x40  # TracePacket.timestamp, a varint
 FLOW_AND_TIME = struct.Struct("<QB").pack
 _SEQUENCE = 1
 _BOOTTIME, _REALTIME = 6, 1  # perfetto's builtin clocks
-#: Fourteen bits of a varint of which more follow.
-FOURTEEN = [bytes((0x80 | low & 0x7F, 0x80 | low >> 7)) for low in range(1 << 14)]
+#: A time in a packet that is one of many is below this: two years after the start of a host.
+LATEST = (1 << 56) - 1
+_TIME = 8  # bytes of such a time
+_ONE = struct.Struct(f"{_TIME}s")
+_AT_ONCE = 512  # such times
+
+
+def _each(bits: int) -> int:
+    return int.from_bytes(bits.to_bytes(_TIME, "little") * _AT_ONCE, "little")
+
+
+#: Groups of bits, of which the upper half goes up by some: 56 bits become eight times seven.
+_SPREAD = [
+    (_each(0x000000000FFFFFFF), _each(0x00FFFFFFF0000000), 4),
+    (_each(0x00003FFF00003FFF), _each(0x0FFFC0000FFFC000), 2),
+    (_each(0x007F007F007F007F), _each(0x3F803F803F803F80), 1),
+]
+_MORE_FOLLOW = b"\x80" * (_TIME - 1) + b"\0"
 
 
 def varint(number: int) -> bytes:
@@ -45,15 +63,29 @@ def stamp(at: int) -> bytes:
     return bytes((TIMESTAMP,)) + varint(at)
 
 
-def before_time(fields: bytes, rest: int) -> bytes:
-    """A packet up to its time, which is two of FOURTEEN and `rest` bytes."""
-    size = len(fields) + 5 + rest
-    return _PACKET + varint(size) + fields + bytes((TIMESTAMP,))
+def times(numbers: Sequence[int]) -> list[bytes]:
+    """Times of 0 to LATEST as protobuf has them, each in as many bytes; many at once, since all of
+    them together are one long number."""
+    out: list[bytes] = []
+    for at in range(0, len(numbers), _AT_ONCE):
+        some = numbers[at : at + _AT_ONCE]
+        size = len(some)
+        long = int.from_bytes(struct.pack(f"<{size}Q", *some), "little")
+        for low, high, by in _SPREAD:
+            long = long & low | (long & high) << by
+        long |= int.from_bytes(_MORE_FOLLOW * size, "little")
+        out += [time for (time,) in _ONE.iter_unpack(long.to_bytes(_TIME * size, "little"))]
+    return out
 
 
-def before_flow(fields: bytes, rest: int) -> bytes:
+def before_time(fields: bytes) -> bytes:
+    """A packet up to its time."""
+    return _PACKET + varint(len(fields) + 1 + _TIME) + fields + bytes((TIMESTAMP,))
+
+
+def before_flow(fields: bytes) -> bytes:
     """The same of one that belongs to a flow: up to FLOW_AND_TIME."""
-    return _PACKET + varint(len(fields) + 8 + 5 + rest) + fields
+    return _PACKET + varint(len(fields) + 8 + 1 + _TIME) + fields
 
 
 def packet(fields: bytes) -> bytes:

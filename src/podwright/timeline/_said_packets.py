@@ -16,13 +16,15 @@ from podwright.timeline._instance_records import (
     LEFT,
     LEFT_OUT,
     MARK,
-    InstanceRecord,
+    RecordKind,
+    RecordPiece,
 )
 
 #: Collectives of which not all instances have been heard, and templates, that are kept.
 _OPEN, _TEMPLATES = 4096, 8192
-
 _Key = tuple[int, int, str, int]
+#: A kind: which it is, what stands before the flow or the time, its flow but the count.
+_Made = tuple[int, bytes, int, RecordKind]
 
 
 class SaidPackets:
@@ -32,7 +34,6 @@ class SaidPackets:
         self._track = collectives
         self._templates: dict[_Key, bytes] = {}
         self._ends: dict[int, bytes] = {}
-        self._high, self._rest = -1, b""
         self._met_end = 0
         #: By flow: how many came, when the first and the last did, and which was the last.
         self._met: OrderedDict[int, list[int]] = OrderedDict()
@@ -43,7 +44,7 @@ class SaidPackets:
 
     def of(
         self,
-        found: Sequence[InstanceRecord],
+        found: Sequence[RecordPiece],
         track: tuple[int, int],
         clock: tuple[int, int],
         since: int,
@@ -57,92 +58,81 @@ class SaidPackets:
         """
         uuid, rank = track
         offset, latest = clock
-        out: list[bytes] = []
-        low = packets.FOURTEEN
+        latest = min(max(latest, since), packets.LATEST)
+        before: list[bytes] = []
+        times: list[int] = []
+        flow_and_time, stamp, heard = packets.FLOW_AND_TIME, packets.TIMESTAMP, self._met
+        last = self._ends.get(uuid) or self._end(uuid)
         lost = 0
-        for kind, name, begin, end, size, group, nth, members in found:
-            begin += offset
-            end += offset
-            if begin > latest:
-                begin = latest
-            if begin < since:
-                begin = since
-            if end > latest:
-                end = latest
-            if end < begin:
-                end = begin
-            if kind == LEFT_OUT:
-                lost += size
-                continue
-            since = end
-            if begin >> 28 != self._high:
-                self._turn(begin >> 28)
-            template = self._templates.get((kind, uuid, name, size))
-            if template is None:
-                template = self._template((kind, uuid, name, size))
-            times = low[begin & 0x3FFF], low[begin >> 14 & 0x3FFF], self._rest
-            if kind == COLLECTIVE:
-                flow = (attempt & 0xFFF) << 52 | (group & 0xFFFFF) << 32 | nth
-                out += (template, packets.FLOW_AND_TIME(flow, packets.TIMESTAMP), *times)
-                met = self._met.get(flow)
-                if met is None:
-                    self._met[flow] = [1, begin, begin, rank]
-                    if len(self._met) > _OPEN:
-                        self._met.popitem(last=False)
-                else:
-                    met[0] += 1
-                    if begin < met[1]:
-                        met[1] = begin
-                    if begin >= met[2]:
-                        met[2], met[3] = begin, rank
-                    if met[0] >= members:
-                        del self._met[flow]
-                        self._slowest(out, met, name, size)
-            else:
-                out += (template, *times)
-                if kind == MARK:
+        for piece in found:
+            kinds = [self._made(kind, uuid, attempt) for kind in piece.kinds]
+            for index, nth, begin, end in piece.records():
+                begin += offset
+                end += offset
+                if not since <= begin <= end <= latest:
+                    begin = min(max(begin, since), latest)
+                    end = min(max(end, begin), latest)
+                kind, template, flow, common = kinds[index]
+                if kind == COLLECTIVE:
+                    flow |= nth
+                    before += (template + flow_and_time(flow, stamp), last)
+                    times += (begin, end)
+                    met = heard.get(flow)
+                    if met is None:
+                        heard[flow] = [1, begin, begin, rank]
+                        if len(heard) > _OPEN:
+                            heard.popitem(last=False)
+                    else:
+                        met[0] += 1
+                        if begin < met[1]:
+                            met[1] = begin
+                        if begin >= met[2]:
+                            met[2], met[3] = begin, rank
+                        if met[0] >= common.members:
+                            del heard[flow]
+                            before += self._slowest(met, common, times)
+                elif kind == MARK:
+                    before.append(template)
+                    times.append(begin)
+                    end = begin
+                elif kind == LEFT_OUT:
+                    lost += common.size
                     continue
-            if end >> 28 != self._high:
-                self._turn(end >> 28)
-            last = self._ends.get(uuid) or self._end(uuid)
-            out += (last, low[end & 0x3FFF], low[end >> 14 & 0x3FFF], self._rest)
-        return b"".join(out), since, lost
+                else:
+                    before += (template, last)
+                    times += (begin, end)
+                since = end
+        both = [b""] * (2 * len(before))
+        both[::2], both[1::2] = before, packets.times(times)
+        return b"".join(both), since, lost
 
-    def _slowest(self, out: list[bytes], met: list[int], name: str, size: int) -> None:
-        """From the first to the last that came: for whom the others waited."""
+    def _made(self, kind: RecordKind, uuid: int, attempt: int) -> _Made:
+        """What packets of a kind begin with."""
+        flow = (attempt & 0xFFF) << 52 | (kind.group & 0xFFFFF) << 32
+        key = kind.kind, uuid, kind.name, kind.size
+        template = b"" if kind.kind == LEFT_OUT else self._templates.get(key) or self._template(key)
+        return kind.kind, template, flow, kind
+
+    def _slowest(self, met: list[int], kind: RecordKind, times: list[int]) -> tuple[bytes, bytes]:
+        """From the first to the last that came: for whom the others waited. Adds the times."""
         _, first, last, rank = met
         first = max(first, self._met_end)
         last = self._met_end = max(last, first)
-        key = (-1 - rank, self._track, name, size)
-        for at in (first, last):
-            if at >> 28 != self._high:
-                self._turn(at >> 28)
-            if key:
-                template = self._templates.get(key) or self._template(key)
-                key = ()  # type: ignore[assignment]
-            else:
-                template = self._ends.get(self._track) or self._end(self._track)
-            low = packets.FOURTEEN
-            out += (template, low[at & 0x3FFF], low[at >> 14 & 0x3FFF], self._rest)
-
-    def _turn(self, high: int) -> None:
-        """The upper bits of the time have changed; if there are more of them, all is longer."""
-        rest = packets.varint(high)
-        if len(rest) != len(self._rest):
-            self._templates.clear()
-            self._ends.clear()
-        self._high, self._rest = high, rest
+        times += (first, last)
+        key = (-1 - rank, self._track, kind.name, kind.size)
+        template = self._templates.get(key) or self._template(key)
+        return template, self._ends.get(self._track) or self._end(self._track)
 
     def _end(self, uuid: int) -> bytes:
         fields = packets.event(packets.END, uuid)
-        made = self._ends[uuid] = packets.before_time(fields, len(self._rest))
+        made = self._ends[uuid] = packets.before_time(fields)
         return made
 
     def _template(self, key: _Key) -> bytes:
         kind, uuid, name, size = key
         if kind == COLLECTIVE:
             fields = packets.flowing(packets.BEGIN, uuid, name, "collective", {"bytes": size})
-            made = packets.before_flow(fields, len(self._rest))
+            made = packets.before_flow(fields)
         else:
             if kind == MARK:
                 fields = packets.event(packets.INSTANT, uuid, name, "mark")
@@ -153,7 +143,7 @@ class SaidPackets:
                 told = {"bytes": size, "slowest": -1 - kind}
                 text = f"{name}: instance {-1 - kind} comes last"
                 fields = packets.event(packets.BEGIN, uuid, text, "slowest", told)
-            made = packets.before_time(fields, len(self._rest))
+            made = packets.before_time(fields)
         if len(self._templates) < _TEMPLATES:
             self._templates[key] = made
         return made

@@ -208,7 +208,7 @@ class TraceWriter:
         latest = self._now() + (known.error or 0 if known else 0)
         found = stream.feed(data)
         if self._used.get(rank, 0) > self._share:
-            self._left_out[rank] = self._left_out.get(rank, 0) + len(found)
+            self._left_out[rank] = self._left_out.get(rank, 0) + sum(map(len, found))
             return
         if not found or self._said is None:
             return
