@@ -23,7 +23,7 @@ from podwright.cli import _gc
 from podwright.cli.gc_info import main as gc_info
 from podwright.cli.gc_monitor import main as gc_monitor
 from podwright.client import Client, FakeTransport, FoundServer
-from podwright.launcher import _lease
+from podwright.launcher import _launch_partition
 from podwright.wire import (
     AcquireRequest,
     ClusterInfo,
@@ -270,7 +270,7 @@ def test_inside_a_program_it_is_that_programs(gc: Gc, monkeypatch: pytest.Monkey
     ],
 )
 def test_a_launch_says_who_it_is_without_its_arguments(program: tuple[str, ...], name: str) -> None:
-    request = _lease.in_name_of(AcquireRequest(spec=PartitionSpec(name="p")), program)
+    request = _launch_partition.in_name_of(AcquireRequest(spec=PartitionSpec(name="p")), program)
     assert read_holder(request.holder) == (name, os.getpid(), os.uname().nodename)
 
 

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
+#: The exit code after --timeout, as timeout(1) has it.
+TIMED_OUT = 124
 _ABORT = re.compile(rb"MPI_ABORT was invoked on rank (\d+).*?rrorcode:? *(\d+)", re.DOTALL)
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+from podwright.launcher._folder import RunFolder
 
 NAME = "failures.jsonl"
 #: Bytes of what an instance says of its end.
@@ -30,6 +33,45 @@ class Failure(NamedTuple):
     pid: int
     said: str = ""
     first: bool = False
+
+
+class FailureLog:
+    """Keeps what there is to say of instances that fail. folder: the run's. hosts: by instance.
+
+    logs: where the records go at the end (`--log-dir`); empty: nowhere.
+    """
+
+    def __init__(self, folder: RunFolder, hosts: Sequence[str], logs: str) -> None:
+        self._folder, self._hosts, self._logs = folder, hosts, logs
+        self._pids: dict[int, int] = {}
+        self._said: dict[int, str] = {}
+        self._failures: list[Failure] = []
+
+    def began(self, index: int, pid: int) -> None:
+        """An instance runs as this process."""
+        self._pids[index] = pid
+
+    def said(self, index: int, text: str) -> None:
+        """What an instance on another host wrote of its end."""
+        self._said[index] = text
+
+    def failed(self, index: int, code: int, *, first: bool) -> None:
+        """An instance has failed."""
+        path = self._folder.here(self._folder.stream(f"error.{index}"))
+        said = self._said.get(index) or read_said(path)
+        pid = self._pids.get(index, 0)
+        self._failures.append(Failure(index, time.time(), code, pid, said, first))
+
+    def write(self, last_words: Callable[[int], Sequence[bytes]]) -> str:
+        """Add the records to the file; what went wrong, if anything."""
+        if not self._logs or not self._failures:
+            return ""
+        run, here, lines = self._folder.name, os.uname().nodename, []
+        for failure in self._failures:
+            host = self._hosts[failure.rank]
+            host = here if host == "localhost" else host
+            lines.append(line_of(failure, run, host, last_words(failure.rank)))
+        return append(self._logs, lines)
 
 
 def read_said(path: str) -> str:

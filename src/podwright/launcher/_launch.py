@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from podwright import plugins
-from podwright.errors import InvalidRequest, PodwrightError, TimedOut
+from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import become_subreaper
 from podwright.launcher._attempt import Attempt
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launcher._engine import Command, Engine, Local, Mpirun
 from podwright.launcher._environment import (
     IPC_VARIABLE,
-    check_hosts,
-    partition_environment,
-    visible_gpus,
 )
 from podwright.launcher._exchange import Exchange, Results, append
 from podwright.launcher._exit_cause import Cause
@@ -26,9 +23,11 @@ from podwright.launcher._gpus import InstancePlacement, simulated
 from podwright.launcher._host_sweep import sweep_hosts
 from podwright.launcher._hosts import Remotes
 from podwright.launcher._instance_binding import bind
+from podwright.launcher._instance_output import InstanceOutput, StreamOptions
 from podwright.launcher._instance_wrapper import make_wrapper, restore
 from podwright.launcher._instances_told import MOVE_VARIABLE
 from podwright.launcher._join_cgroup import may_confine
+from podwright.launcher._launch_partition import Find, LaunchPartition, hosts_of
 from podwright.launcher._lease_keeper import KeeperProcess
 from podwright.launcher._meeting import meet, meeting_point
 from podwright.launcher._mpi_arguments import local_arguments, own_variables
@@ -37,13 +36,12 @@ from podwright.launcher._plan import Plan
 from podwright.launcher._program import check_program
 from podwright.launcher._relay_protocol import HostsUnusable
 from podwright.launcher._signals import Interrupted, Signals, signals
-from podwright.launcher._watch import TIMED_OUT, Watch
-from podwright.timeline import OFF, TraceWriter, clock, open_file
+from podwright.launcher._watch import Watch
+from podwright.timeline import OFF, TraceWriter, open_file
 
 if TYPE_CHECKING:
-    from podwright.client import FoundServer
     from podwright.launcher._fork_server import ForkServer
-    from podwright.launcher._lease import Borrowed, Find, Keeping, Lease
+    from podwright.launcher._lease import Keeping
 
 #: In the environment of all instances: how often they were started again.
 RESTART_VARIABLE = "PODWRIGHT_RESTART"
@@ -53,12 +51,6 @@ BACKEND_VARIABLE = "POPDIST_BACKEND"
 
 #: What the start of instances is called: with mpirun, and without.
 _STARTS = ("MPI start", "start")
-
-
-class OutOfTime(TimedOut):
-    """The time of --timeout is over before anything was started."""
-
-    exit_code = TIMED_OUT
 
 
 def launch(
@@ -177,21 +169,18 @@ class _Run:
         self._key, self._exchange, self._trace = key, exchange, trace
         self._asked = self._plan = plan
         self._environ, self._output = environ, output
-        self._engine, self._find, self._signals = engine, find, signals
-        self._lease: Lease | Borrowed | None = None
+        self._engine, self._signals = engine, signals
         self._kept: KeeperProcess | None = None
         self._forks: ForkServer | None = None
         #: Hosts on which something may be left.
         self._unsure: list[str] = []
         self._name = ""
-        self._partition: dict[str, str] = {}
         self._last_words: list[bytes] = []
         self._restarts = self._moves = 0
         self._move_word = ""
         self._fenced_at = 0.0
-        #: When the waiting for devices was over, if that was told.
-        self._turn_at = 0
         self._end = time.monotonic() + plan.timeout if plan.timeout else None
+        self._partition = LaunchPartition(environ, output, find, trace, self._end)
 
     def attempt(self) -> Cause | None:
         """Start all instances and see them to their end; why they ended, if not by themselves."""
@@ -205,7 +194,7 @@ class _Run:
             self._make_wrapper(attempt)
             command = self._command(attempt)
             own = self._own_variables(attempt, command)
-            asks = not (self._lease or self._plan.offline or self._plan.gpus)
+            asks = not (self._partition.lease or self._plan.offline or self._plan.gpus)
             if asks and self._may_begin_early(attempt, command):
                 self._trace.starting(_STARTS[command.plain])
                 attempt.start_engine(command, self._plan.environment, own)
@@ -215,7 +204,7 @@ class _Run:
             become_subreaper()
             if asks:
                 self._hold(attempt)
-            late = {**self._partition, **self._meeting_point(attempt)}
+            late = {**self._partition.environment, **self._meeting_point(attempt)}
             attempt.give(late)
             watch = self._watch(attempt)
             plan = self._plan
@@ -241,14 +230,14 @@ class _Run:
         server = self._forks if self._starts else None
         attempt = Attempt(self._environ, self._name, self, close, held=held, server=server)
         self._name, self._kept = attempt.name, attempt.kept
-        if self._lease:
-            self._kept.hold(self._lease.holding)
+        if self._partition.lease:
+            self._kept.hold(self._partition.lease.holding)
         return attempt
 
     def _make_wrapper(self, attempt: Attempt) -> None:
         """What stands in front of each instance: its cores, its GPUs, its own variables."""
         plan, folder, remotes = self._plan, attempt.folder, attempt.remotes
-        if self._lease and self._starts and self._lease.renewed:
+        if self._starts:
             self._tell_hosts(attempt.kept)
         owns = {i.rank: own_variables(i) for i in plan.instances if i.rank not in remotes.ranks}
         owned = bind(owns, plan.placement, self._environ, plan.gpus)
@@ -291,22 +280,28 @@ class _Run:
         return meeting_point(plan.instances[0], plan.subnet, attempt.remotes)
 
     def _watch(self, attempt: Attempt) -> Watch:
-        lease = self._lease
-        watch = Watch(
+        wake = self._signals.collect()
+        plan, output, lease = self._plan, self._output, self._partition.lease
+        written = InstanceOutput(
             attempt.folder,
-            attempt.kept,
-            self._output,
-            words=attempt.words,
-            wake=self._signals.collect(),
-            plan=self._plan,
-            fence=self._plan.request.ttl if lease and lease.renewed else 0.0,
-            lost=self._lost,
-            end=self._end,
-            remotes=attempt.remotes,
-            spare=attempt.spare(),
+            StreamOptions(
+                len(plan.instances), plan.only_output_from, plan.timestamps, plan.log_folder or ""
+            ),
+            output,
+            far=attempt.remotes.ranks,
             results=Results(self._exchange.folder) if self._exchange else None,
             trace=self._trace,
             variables=self._variables,
+        )
+        watch = Watch(
+            attempt,
+            plan,
+            output,
+            written,
+            wake=wake,
+            fence=plan.request.ttl if lease and lease.renewed else 0.0,
+            lost=self._partition.lost,
+            end=self._end,
         )
         attempt.watched()
         return watch
@@ -344,9 +339,7 @@ class _Run:
 
     def open(self, holding: Sequence[object]) -> Keeping:
         """What renews and gives back what this launch holds."""
-        from podwright.launcher._lease import Keeping, find
-
-        return Keeping(holding, lambda: (self._find or find)(self._plan, self._environ).client)
+        return self._partition.keeping(holding, self._plan)
 
     def gone(self, sweepers: Mapping[str, Sequence[str]]) -> list[str] | None:
         """The hosts on which nothing is left; None: all."""
@@ -356,24 +349,15 @@ class _Run:
     def _sure(self) -> list[str] | None:
         if not self._unsure:
             return None
-        from podwright.launcher._lease import hosts_of
-
         hosts = dict.fromkeys([*hosts_of(self._asked), *hosts_of(self._plan)])
         return [host for host in hosts if host not in self._unsure]
 
-    def _lost(self, code: str, message: str) -> None:
-        from podwright.launcher._lease import over
-
-        if self._lease:
-            self._lease.reason = over(code, message)
-
     def _tell_hosts(self, kept: KeeperProcess) -> None:
         """After a restart: instances may run on other hosts. Those that are unsure count on."""
-        from podwright.launcher._lease import Lease, hosts_of
-
-        if isinstance(self._lease, Lease):
-            self._lease.hosts = list(dict.fromkeys([*hosts_of(self._plan), *self._unsure]))
-            kept.hold(self._lease.holding)
+        lease = self._partition.lease
+        if lease and lease.renewed:
+            self._partition.runs_on([*hosts_of(self._plan), *self._unsure])
+            kept.hold(lease.holding)
 
     def _look(self) -> InstancePlacement | None:
         """Ask, while hosts are met, whether Slurm granted nodes that hang together."""
@@ -406,20 +390,10 @@ class _Run:
 
     def _hold(self, attempt: Attempt) -> None:
         """The lease, which the keeper renews."""
-        trace, asked = self._trace, clock()
-        trace.begin("partition")
-        trace.begin("waiting")
-        self._turn_at = 0
-        self._lease = lease = self._acquire(attempt.remotes, attempt.folder.name)
-        turn = self._turn_at or (_made_at(lease.partition.created_at) if lease.created else asked)
-        turn = min(max(turn, asked), clock())
-        trace.end(turn)
-        trace.past("fabric", turn, clock(), made=lease.created)
-        partition = lease.partition
-        self._note(partition=partition.name)
-        trace.end(name=partition.name, devices=partition.size, simulated=partition.simulated)
-        if self._lease.holding:
-            attempt.kept.hold(self._lease.holding)
+        lease = self._partition.hold(self._plan, attempt.remotes, attempt.folder.name)
+        self._note(partition=lease.partition.name)
+        if lease.holding:
+            attempt.kept.hold(lease.holding)
 
     def _note(self, **names: str) -> None:
         """Let `podwright trace` find the file by these names."""
@@ -427,61 +401,6 @@ class _Run:
             from podwright.timeline import note
 
             note(self._environ, self._plan.trace, **names)
-
-    def _acquire(self, remotes: Remotes, run: str) -> Lease | Borrowed:
-        from podwright.client import OUR_TURN
-        from podwright.launcher._lease import acquire, find  # while mpirun is starting
-
-        plan, output = self._plan, self._output
-        found = (self._find or find)(plan, self._environ)
-        output.log("I", f"server {found.address} ({found.how})")
-
-        def tell(line: str) -> None:
-            if line.startswith(OUR_TURN):
-                self._turn_at = clock()
-            self._trace.happened("waiting line", told=line)
-            output.say(f"POPRUN: {line}")
-            output.flush()
-
-        def between() -> None:
-            remotes.idle()
-            if self._end is not None and time.monotonic() > self._end:
-                raise OutOfTime(f"--timeout: {plan.timeout:g} seconds are over")
-
-        def again(error: PodwrightError) -> None:
-            output.warn(f"{error.message} Trying again.")
-
-        try:
-            lease = acquire(found, plan, again, tell, between, run)
-        except BaseException:
-            found.client.close()
-            raise
-        self._announce(lease)
-        host, port = _tcp_address(found)
-        self._partition = partition_environment(
-            lease.partition, plan.server_host or host, plan.server_port or port, self._environ
-        )
-        try:
-            gpus = visible_gpus(lease.partition, len(plan.instances))
-            if gpus:
-                check_hosts(lease.partition, [i.host for i in plan.instances])
-        except PodwrightError:
-            lease.release()
-            raise
-        self._partition |= gpus
-        if plan.move and not (lease.renewed and lease.partition.movable):
-            output.warn(f"partition {lease.partition.name} is not movable: this launch stays on it")
-        return lease
-
-    def _announce(self, lease: Lease | Borrowed) -> None:
-        plan, output, partition = self._plan, self._output, lease.partition
-        made = "created" if lease.created else "found"
-        kind = "reconfigurable" if partition.reconfigurable else "non-reconfigurable"
-        output.log("I", f"partition {partition.name}: {made}, {kind}, {partition.size} devices")
-        if partition.simulated:
-            output.say(f"SIMULATED: the devices of partition {partition.name} are simulated")
-        if plan.print_topology or plan.verbosity > 1:
-            output.out.add(plan.topology(partition.num_ilds).encode() + b"\n")
 
     def _cache(self) -> dict[str, str]:
         """Make the place for executables. A temporary one is in each host's own run folder."""
@@ -511,7 +430,10 @@ class _Run:
     def starts_again(self, cause: Cause | None) -> bool:
         """After the loss of an instance, a host or the partition, as often as was allowed."""
         if cause and cause.moved and not self._unsure:
-            return self._move()
+            self._moves += 1
+            self._output.flush()
+            self._signals.interrupt()
+            return self._partition.move(self._move_word)
         if cause is None or not cause.again:
             return False
         if self._restarts >= self._plan.max_restarts:
@@ -526,28 +448,8 @@ class _Run:
         self._output.flush()
         self._signals.interrupt()
         time.sleep(max(self._fenced_at - time.monotonic(), 0.0))
-        if self._lease and self._lease.reason:
+        if self._partition.over:
             self._give_back()  # its devices are gone: the next attempt asks for others
-        return True
-
-    def _move(self) -> bool:
-        """All instances have ended so that the launch can move: take what the server has for it."""
-        from podwright.launcher._lease import Lease
-
-        lease, output = self._lease, self._output
-        assert isinstance(lease, Lease)
-        before = lease.partition.gcds
-        self._moves += 1
-        output.flush()
-        self._signals.interrupt()
-        try:
-            lease.move(self._move_word, output.warn)
-        except PodwrightError as error:
-            lease.reason = error
-            return False
-        where = "where it was" if lease.partition.gcds == before else "on other devices"
-        output.say(f"POPRUN: partition {lease.partition.name} is {where}; starting again")
-        output.flush()
         return True
 
     @property
@@ -566,8 +468,8 @@ class _Run:
             )
             for line in lines:
                 self._output.err.add(b"  " + line + b"\n")
-        elif self._lease and self._lease.reason:
-            self._output.error(f"{cause.text}: {self._lease.reason.message}")
+        elif over := self._partition.over:
+            self._output.error(f"{cause.text}: {over.message}")
         else:
             self._output.error(cause.text)
         return cause.code
@@ -581,25 +483,7 @@ class _Run:
             self._forks.close()
 
     def _give_back(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease and self._unsure:
-            hosts = ", ".join(self._unsure)
-            self._output.warn(
-                f"nobody knows whether instances still run on {hosts}: "
-                "the devices are fenced before anybody else gets them"
-            )
-        if lease:
-            self._trace.begin("giving back")
-        problem = lease.release(self._sure()) if lease else None
-        if lease:
-            self._trace.end()
-        if lease and problem:
-            self._output.warn(f"{lease.not_back}: {problem.message}")
-
-
-def _made_at(seconds: float) -> int:
-    """A time since 1970 on CLOCK_BOOTTIME, in nanoseconds."""
-    return clock() - int((time.time() - seconds) * 1e9)
+        self._partition.give_back(self._unsure, self._sure())
 
 
 def _make_folder(option: str, path: str) -> None:
@@ -607,9 +491,3 @@ def _make_folder(option: str, path: str) -> None:
         os.makedirs(path, 0o700, exist_ok=True)
     except OSError as error:
         raise InvalidRequest(f"{option}: {path}: {error.strerror}") from None
-
-
-def _tcp_address(found: FoundServer) -> tuple[str, str]:
-    """Host and port where instances reach the server; empty if it has only a socket."""
-    host, _, port = found.address.rpartition(":")
-    return ("", "") if "/" in host + port else (host.strip("[]"), port)

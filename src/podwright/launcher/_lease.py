@@ -4,99 +4,24 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-import msgspec
-
-from podwright.client import Client, FoundServer, ServerOptions, UnixTransport, find_server
+from podwright.client import Client, UnixTransport
 from podwright.errors import (
     Fenced,
-    Internal,
     NotFound,
     PodwrightError,
     TimedOut,
     Unavailable,
-    WrongState,
 )
-from podwright.launcher._plan import Plan
-from podwright.wire import AcquireReply, AcquireRequest, PartitionInfo, holder_words
+from podwright.wire import AcquireReply, PartitionInfo
 
 _CALL_TIMEOUT = 3.0
 #: Seconds for which a server that is down is asked to take a lease back, and between two tries.
 _LAST_TIMEOUT, _RETRY = 8.0, 0.5
-#: Seconds that one question in the waiting line may take: hosts that were met hear from us between.
-_QUESTION = 4.0
 _LEASE, _PARTITION = "lease", "partition"
-#: Programs that run others, which are what a person would call by name.
-_INTERPRETERS = ("python", "sh", "bash", "perl", "env", "time", "numactl")
 #: What a controller speaks that knows no leases.
 VENDORS_ALONE = ["virmgrpc"]
-
-Find = Callable[[Plan, Mapping[str, str]], FoundServer]
-
-
-def find(plan: Plan, environ: Mapping[str, str]) -> FoundServer:
-    """The server of a plan, in the design's order."""
-    options = ServerOptions(host=plan.server_host, port=plan.server_port, certs=plan.server_certs)
-    return find_server(options, environ, timeout=plan.server_timeout)
-
-
-def hosts_of(plan: Plan) -> list[str]:
-    """Where the instances of a plan run, as the server is to know it: this host by its name."""
-    names = dict.fromkeys(instance.host for instance in plan.instances)
-    return [os.uname().nodename if name == "localhost" else name for name in names]
-
-
-def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
-    """The request with words for others to read: which program, which process, on which host."""
-    return msgspec.structs.replace(
-        request, holder=holder_words(_called(program), os.getpid(), os.uname().nodename)
-    )
-
-
-def _called(program: Sequence[str]) -> str:
-    """What a person would call a command line: `train.py` for `python3 -u train.py --fast`."""
-    names = [os.path.basename(word) for word in program if word and not word.startswith("-")]
-    first = names[0] if names else ""
-    inline = any(word in ("-c", "-m") for word in program[1:3])
-    if len(names) > 1 and not inline and first.rstrip("0123456789.") in _INTERPRETERS:
-        return names[1]
-    return first
-
-
-def acquire(
-    found: FoundServer,
-    plan: Plan,
-    again: Callable[[PodwrightError], None],
-    tell: Callable[[str], None],
-    between: Callable[[], None],
-    run: str = "",
-) -> Lease | Borrowed:
-    """The lease on a partition that is ACTIVE; what will not become so is tried again.
-
-    tell, between: as `acquire_in_line` has them, where the plan says to wait. run: the name of the
-    run, which all its processes have in their environment.
-    """
-    client, attempts = found.client, plan.attempts
-    request = in_name_of(plan.request, plan.program)
-    request = msgspec.structs.replace(request, hosts=hosts_of(plan), run=run)
-    while True:
-        attempts -= 1
-        try:
-            if found.info.apis == VENDORS_ALONE:
-                from podwright.launcher._vendor_partition import borrow
-
-                return Borrowed(client, *borrow(client, request), keep=request.keep)
-            if plan.waits:
-                from podwright.client import acquire_in_line
-
-                reply = acquire_in_line(client, request, tell, between=between, question=_QUESTION)
-                return Lease(client, reply)
-            return Lease(client, client.acquire(request))
-        except (WrongState, TimedOut, Internal) as error:
-            if attempts <= 0:
-                raise
-            again(error)
 
 
 class Borrowed:

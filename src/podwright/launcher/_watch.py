@@ -13,15 +13,15 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from podwright.errors import Fenced
 from podwright.hosts import in_words, marked, outside, reap
-from podwright.launcher._exchange import RESULT_STREAM, STREAMS, TRACE_STREAM, Results, streams
-from podwright.launcher._exit_cause import Cause, aborted, described, engine_gone
-from podwright.launcher._failures import Failure, append, line_of, read_said
-from podwright.launcher._folder import RUN_VARIABLE, RunFolder
+from podwright.launcher._attempt import Attempt
+from podwright.launcher._exit_cause import TIMED_OUT, Cause, aborted, described, engine_gone
+from podwright.launcher._failures import FailureLog
+from podwright.launcher._folder import RUN_VARIABLE
 from podwright.launcher._guardian import (
     END,
     ENDED,
@@ -37,28 +37,21 @@ from podwright.launcher._guardian import (
     TELL,
     Ending,
 )
-from podwright.launcher._hosts import NOWHERE, Remotes
-from podwright.launcher._instance_wrapper import Event, open_status, open_stream, read_events
+from podwright.launcher._instance_output import InstanceOutput
+from podwright.launcher._instance_wrapper import Event, open_status, read_events
 from podwright.launcher._instances_told import MOVED, TOGETHER, signal_name
-from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, MOVE, SLACK, KeeperProcess
-from podwright.launcher._logs import Logs, allow_open_files
+from podwright.launcher._lease_keeper import CLEARED, KEPT, LOST, MOVE, SLACK
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
-from podwright.launcher._profiling import listed, report_folder
 from podwright.launcher._relays import SLACK as REMOTE_SLACK
 from podwright.launcher._signals import ENDING, FORWARDED, stop
 from podwright.launcher._stopped import Turns, boottime
-from podwright.launcher._streams import Stream, last_lines
-from podwright.timeline import OFF, TraceWriter
 
-#: The exit code after --timeout, as timeout(1) has it.
-TIMED_OUT = 124
 #: Seconds that what instances left running may go on after the last instance.
 PATIENCE = 1.0
 _CHUNK = 65536
 #: What this host is called.
 HERE = os.uname().nodename
-_TRACE = streams(returns=True, traces=True)[TRACE_STREAM]
 #: Seconds from one look whether instances can be moved to the next.
 _LOOK = 1.0
 #: Seconds that the keeper has to renew a lease once poprun has stood still: two tries, and the
@@ -75,68 +68,48 @@ def _readable(handle: int) -> bool:
 
 
 class Watch:
-    """Watches one run. wake: readable with the numbers of signals.
+    """Watches one start of all instances. wake: readable with the numbers of signals.
 
+    written: what the instances write. end: when --timeout is over.
     fence: seconds without a renewal after which a lease is over; 0: there is none.
     lost: told of the code and the words when the lease is over.
-    spare: children of this process that are no part of the run.
-    results: what instances give back, if they do.
-    trace: is told what happens. variables: of each instance of this host.
     """
 
     def __init__(
         self,
-        folder: RunFolder,
-        kept: KeeperProcess,
-        output: Output,
-        *,
-        words: int,
-        wake: int,
+        attempt: Attempt,
         plan: Plan,
-        fence: float = 0.0,
-        lost: Callable[[str, str], None] = lambda code, message: None,
-        end: float | None = None,
-        remotes: Remotes = NOWHERE,
-        engine: str = "mpirun",
-        spare: Sequence[int] = (),
-        results: Results | None = None,
-        trace: TraceWriter = OFF,
-        variables: Callable[[int], Mapping[str, str]] = lambda rank: {},
+        output: Output,
+        written: InstanceOutput,
+        *,
+        wake: int,
+        fence: float,
+        lost: Callable[[str, str], None],
+        end: float | None,
     ) -> None:
-        self._spare, self._results = spare, results
-        self._trace, self._variables = trace, variables
-        self._tracing: dict[int, int] = {}
-        self._remotes = remotes
+        #: Children of this process that are no part of the run.
+        self._spare = attempt.spare()
+        self._remotes, self._trace = attempt.remotes, written.trace
         self._remotes.watch(self)
-        if trace.on:
-            remotes.keep_time(trace.clock_answered)
-        self._engine_name = engine
-        self._kept = kept
-        self._channel = kept.guardian
-        self._guardian, how, why, _ = kept.inner
-        output.log("I", f"instances are in {in_words(how, why, bool(folder.reach))}")
+        self._written = written
+        written.watch(self.fail)
+        if self._trace.on:
+            self._remotes.keep_time(self._trace.clock_answered)
+        self._kept, self._folder = attempt.kept, attempt.folder
+        self._channel = self._kept.guardian
+        self._guardian, how, why, _ = self._kept.inner
+        output.log("I", f"instances are in {in_words(how, why, bool(self._folder.reach))}")
         self._fence, self._lost, self._renewed = fence, lost, boottime()
         self._turns = Turns(boottime)
-        self._folder = folder
         self._output = output
-        self._instances = instances = len(plan.instances)
-        self._words, self._wake = words, wake
-        self._only = plan.only_output_from
+        self._instances = len(plan.instances)
+        self._words, self._wake = attempt.words, wake
         self._grace, self._timeout, self._limit = plan.grace, plan.timeout, end
-        self._log_folder = plan.log_folder or ""
         self._hosts = [instance.host for instance in plan.instances]
-        self._pids: dict[int, int] = {}
-        self._said: dict[int, str] = {}
-        self._failures: list[Failure] = []
-        self._logs = Logs(plan.log_folder) if plan.log_folder else None
-        allow_open_files((2 + 2 * bool(self._logs) + trace.on) * instances)
-        self._status = open_status(folder)
+        self._failures = FailureLog(self._folder, self._hosts, plan.log_folder or "")
+        self._status = open_status(self._folder)
         self._rest = b""
         self._engine_words = b""
-        self._streams: dict[int, Stream] = {}
-        self._returning: dict[int, int] = {}
-        self._by_instance: list[list[Stream]] = []
-        self._open = select.epoll()
         self._codes: dict[int, int] = {}
         self._started: set[int] = set()
         self._here: Ending | None = None
@@ -154,26 +127,6 @@ class Watch:
         self._told = 0
         #: The word under which it is asked to move, as the last one was; until when all must end.
         self.move_word, self._together_at = "", math.inf
-        for index in range(instances):
-            pair = [
-                Stream(index, "stdout", colour=output.out.colour, stamped=plan.timestamps),
-                Stream(index, "stderr", colour=output.err.colour, stamped=plan.timestamps),
-            ]
-            self._by_instance.append(pair)
-            if index in self._remotes.ranks:
-                continue
-            for stream, name in zip(pair, STREAMS, strict=True):
-                handle = open_stream(folder, f"{name}.{index}")
-                self._streams[handle] = stream
-                self._open.register(handle, select.EPOLLIN)
-            if results:
-                handle = open_stream(folder, f"{RESULT_STREAM}.{index}")
-                self._returning[handle] = index
-                self._open.register(handle, select.EPOLLIN)
-            if trace.on:
-                handle = open_stream(folder, f"{TRACE_STREAM}.{index}")
-                self._tracing[handle] = index
-                self._open.register(handle, select.EPOLLIN)
 
     def run(self) -> Cause | None:
         """See it through. None: all went well."""
@@ -205,8 +158,8 @@ class Watch:
             self._fence = 0.0
             self._lost(Fenced.code, "nobody renewed it in time")
             self._over()
-        if self._open.fileno() in ready:
-            self._read_streams()
+        if self._written.handle in ready:
+            self._written.read()
         if self._channel.handle in ready:
             self._read_guardian()
         if self._limit is not None and time.monotonic() >= self._limit:
@@ -262,7 +215,7 @@ class Watch:
                 poll.register(channel.handle, select.POLLIN)
         room = not any(sink.full for sink in self._output.sinks)
         if room:
-            poll.register(self._open.fileno(), select.POLLIN)
+            poll.register(self._written.handle, select.POLLIN)
         self._remotes.register(poll, reading=room)
         for sink in self._output.sinks:
             if sink.size:
@@ -275,118 +228,15 @@ class Watch:
                     self.fail(Cause(128 + signal.SIGPIPE, "nobody reads the output any more"))
         return ready
 
-    # What instances write
-
-    def _read_streams(self) -> None:
-        for handle, _ in self._open.poll(0):
-            if handle in self._returning:
-                self._read_result(handle)
-            elif handle in self._tracing:
-                self._read_records(handle)
-            elif handle in self._streams:
-                self._read_stream(handle)
-
-    def _read_records(self, handle: int) -> bool:
-        try:
-            data = os.read(handle, _CHUNK)
-        except BlockingIOError:
-            return False
-        self._trace.records(self._tracing[handle], data)
-        if not data:
-            self._open.unregister(handle)
-            os.close(handle)
-            del self._tracing[handle]
-        return bool(data)
-
-    def _read_result(self, handle: int) -> bool:
-        try:
-            data = os.read(handle, _CHUNK)
-        except BlockingIOError:
-            return False
-        self._returned(self._returning[handle], data)
-        if not data:
-            self._open.unregister(handle)
-            os.close(handle)
-            del self._returning[handle]
-        return bool(data)
-
-    def _returned(self, index: int, data: bytes) -> None:
-        try:
-            if self._results and data:
-                self._results.add(index, data)
-        except OSError as error:
-            self.fail(Cause(1, f"the result of instance {index} is lost: {error.strerror}"))
-
-    def _read_stream(self, handle: int) -> bool:
-        stream = self._streams[handle]
-        try:
-            data = os.read(handle, _CHUNK)
-        except BlockingIOError:
-            return False
-        self._log(stream, data)
-        self._write(stream, stream.feed(data) if data else stream.finish())
-        if data:
-            self._trace.instance_wrote(stream.index)
-        else:
-            self._open.unregister(handle)
-            os.close(handle)
-            del self._streams[handle]
-        return bool(data)
-
-    def _write(self, stream: Stream, lines: bytes) -> None:
-        if not lines:
-            return
-        if self._only is None or stream.index == self._only:
-            sink = self._output.out if stream.name == "stdout" else self._output.err
-            sink.add(stream.tagged(lines))
-
-    def _log(self, stream: Stream, data: bytes) -> None:
-        if self._logs and data and (problem := self._logs.add(stream.index, stream.name, data)):
-            self._output.warn(problem)
-            self._logs = None
-
-    def wrote(self, index: int, number: int, data: bytes) -> None:
-        """What an instance on another host wrote: to its streams, by their numbers (_exchange)."""
-        if number == _TRACE:
-            self._trace.records(index, data)
-            return
-        if number == len(STREAMS):
-            self._returned(index, data)
-            return
-        self._trace.instance_wrote(index)
-        stream = self._by_instance[index][number]
-        self._log(stream, data)
-        self._write(stream, stream.feed(data))
-
     def _drain(self) -> None:
         """All writers are gone: what is left in the streams is all there will ever be."""
-        for handle in list(self._streams):
-            while self._read_stream(handle):
-                if self._output.out.full or self._output.err.full:
-                    self._output.flush()
-            if handle in self._streams:
-                os.close(handle)
-        for handle in list(self._returning):
-            while self._read_result(handle):
-                pass
-            if handle in self._returning:
-                os.close(handle)
-        if self._results:
-            self._results.close()
-        for handle in self._tracing:
-            os.close(handle)
-        for index in self._remotes.ranks:
-            for stream in self._by_instance[index]:
-                self._write(stream, stream.finish())
+        self._written.close()
         self._read_words()
         if self._words >= 0:
             os.close(self._words)
-        self._open.close()
         os.close(self._status)
-        if self._logs:
-            self._logs.close()
-        if self._log_folder:
-            self._record()
+        if problem := self._failures.write(self.last_words):
+            self._output.warn(problem)
         self._output.flush()
 
     # What the scripts, mpirun and the guardian say
@@ -405,7 +255,7 @@ class Watch:
                 continue
             if kind == "start":
                 self._started.add(index)
-                self._pids[index] = number
+                self._failures.began(index, number)
                 host = self._hosts[index]
                 self._trace.instance_began(index, HERE if host == "localhost" else host)
                 if len(self._started) == self._instances:
@@ -416,12 +266,11 @@ class Watch:
             elif kind == "end" and index not in self._codes:
                 self._codes[index] = number
                 self._output.log("D", f"instance {index} ended with code {number}")
-                if self._trace.on:
-                    self._trace_end(index, number)
+                self._written.ended(index, number)
                 if number == MOVED and self.move_word:
                     self._together_at = min(self._together_at, time.monotonic() + TOGETHER)
                 elif number:
-                    self._failed(index, number)
+                    self._failures.failed(index, number, first=self.cause is None)
                     who = f"instance {index}{self._remotes.place(index)}"
                     again = number not in (126, 127)  # it could not even be started
                     suspect = self.cause is None and self._remotes and number in _BY_MPIRUN
@@ -435,41 +284,19 @@ class Watch:
                 self.cause = Cause(MOVED, "its instances have ended to move", moved=True)
             self._end(PATIENCE, self._grace)
 
-    def _trace_end(self, index: int, code: int) -> None:
-        """What an instance of this host said of itself, and what it reported; then its end."""
-        for handle in [h for h, of in self._tracing.items() if of == index]:
-            while self._read_records(handle):
-                pass
-        if index not in self._remotes.ranks:
-            folder = report_folder(self._variables(index), index)
-            if folder:
-                self.reported(index, folder, *listed(folder))
-        self._trace.instance_ended(index, code)
+    # What is heard of other hosts
+
+    def wrote(self, index: int, number: int, data: bytes) -> None:
+        """What an instance on another host wrote."""
+        self._written.wrote(index, number, data)
 
     def reported(self, index: int, folder: str, files: Sequence[Any], more: int) -> None:
-        """Where an instance put its profile, and what is there."""
-        self._trace.report(index, folder, [(str(name), int(size)) for name, size in files], more)
+        """Where an instance on another host put its profile, and what is there."""
+        self._written.reported(index, folder, files, more)
 
     def said(self, index: int, text: str) -> None:
         """What an instance on another host wrote of its end."""
-        self._said[index] = text
-
-    def _failed(self, index: int, code: int) -> None:
-        """Keep what there is to say of it, for the record."""
-        path = self._folder.here(self._folder.stream(f"error.{index}"))
-        said = self._said.get(index) or read_said(path)
-        pid, first = self._pids.get(index, 0), self.cause is None
-        self._failures.append(Failure(index, time.time(), code, pid, said, first))
-
-    def _record(self) -> None:
-        run, here = self._folder.name, os.uname().nodename
-        lines = []
-        for failure in self._failures:
-            host = self._hosts[failure.rank]
-            host = here if host == "localhost" else host
-            lines.append(line_of(failure, run, host, self.last_words(failure.rank)))
-        if lines and (problem := append(self._log_folder, lines)):
-            self._output.warn(problem)
+        self._failures.said(index, text)
 
     def _outside(self, pid: int) -> int:
         """What a process of this host's instances is called outside their namespace."""
@@ -506,7 +333,7 @@ class Watch:
             if kind == STARTED:
                 self._engine = values[0]
                 pid = self._outside(values[0])
-                self._output.log("I", f"Waiting for {self._engine_name} (PID {pid})")
+                self._output.log("I", f"Waiting for mpirun (PID {pid})")
             elif kind == GONE:
                 self._read_status()
                 what, code, problem = values
@@ -602,9 +429,9 @@ class Watch:
 
     def _engine_ended(self, code: int | None, problem: str) -> None:
         if code is None:
-            self.fail(Cause(126, f"{self._engine_name} cannot be started: {problem}"))
+            self.fail(Cause(126, f"mpirun cannot be started: {problem}"))
             return
-        self._output.log("I", f"{self._engine_name} terminated with exit code {code}")
+        self._output.log("I", f"mpirun terminated with exit code {code}")
         self._read_words()
         if self.cause is None or self.cause.instance >= 0:
             self.cause = aborted(self._engine_words, self._instances) or self.cause
@@ -676,4 +503,4 @@ class Watch:
 
     def last_words(self, index: int) -> list[bytes]:
         """The last lines that an instance wrote."""
-        return last_lines(self._by_instance[index])
+        return self._written.last_words(index)
