@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from podwright.errors import NotFound
 from podwright.hosts import (
@@ -23,7 +22,7 @@ from podwright.launcher._hosts import NOWHERE, Remotes
 from podwright.launcher._mpi_arguments import own_variables
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Instance, Plan
-from podwright.launcher._relay_protocol import HostsUnusable
+from podwright.launcher._relay_protocol import HostsUnusable, HostTask
 from podwright.launcher._relays import Remote, connect
 
 
@@ -56,20 +55,20 @@ def meet(
         remote.run = f"{own}-{remote.number}-{os.urandom(3).hex()}"
     needed = _checked(plan)
 
-    def hello(remote: Remote) -> dict[str, Any]:
-        return {
-            "name": remote.run,
-            "owns": [[i.rank, own_variables(i)] for i in plan.instances if i.host == remote.host],
-            "folder": _here(environ),
-            "program": needed,
-            "placement": plan.placement,
-            "gpus": list(plan.gpus),
-            "environ": dict(environ),
-            "session": folder.path,
-            "held": plan.pid_namespace,
-            **({"returns": True} if returns else {}),
-            **({"traces": True} if traces else {}),
-        }
+    def task(remote: Remote) -> HostTask:
+        return HostTask(
+            name=remote.run,
+            owns=[(i.rank, own_variables(i)) for i in plan.instances if i.host == remote.host],
+            folder=_here(environ),
+            program=needed,
+            placement=plan.placement,
+            gpus=plan.gpus,
+            environ=dict(environ),
+            session=folder.path,
+            held=plan.pid_namespace,
+            returns=returns,
+            traces=traces,
+        )
 
     def starter(host: str, words: Sequence[str]) -> list[str]:
         if plan.by_slurm:
@@ -82,7 +81,7 @@ def meet(
         return command
 
     try:
-        connect(found, hello, starter, for_step(environ) if plan.gpus else environ)
+        connect(found, task, starter, for_step(environ) if plan.gpus else environ)
     except BaseException as error:
         remotes.close(0.5)
         if plan.gpus and isinstance(error, HostsUnusable):

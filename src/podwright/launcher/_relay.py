@@ -17,7 +17,6 @@ import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from podwright._version import __version__
 from podwright.hosts import (
@@ -60,7 +59,7 @@ from podwright.launcher._instance_wrapper import (
 )
 from podwright.launcher._lease_keeper import SLACK
 from podwright.launcher._profiling import listed, report_folder
-from podwright.launcher._relay_protocol import RelayLine
+from podwright.launcher._relay_protocol import HostTask, RelayLine
 from podwright.launcher._stopped import Turns, boottime
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
@@ -95,11 +94,11 @@ def main() -> int:
     os.close(null)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    hello = _hello(line)
-    if hello is None:
+    task = _hello(line)
+    if task is None:
         return 1
     try:
-        relay = _Relay(line, **hello)
+        relay = _Relay(line, task)
     except (_Refused, OSError) as error:
         line.send(REFUSED, *_reasons(error))
         _flush(line)
@@ -119,14 +118,14 @@ def _reasons(error: Exception) -> tuple[str, str, int]:
     return error.args[0], error.args[1], error.args[2]
 
 
-def _hello(line: RelayLine) -> dict[str, Any] | None:
+def _hello(line: RelayLine) -> HostTask | None:
     """What poprun wants; None if it went away instead."""
     until = time.monotonic() + 60
     while not line.closed and time.monotonic() < until:
         _wait(line, 1.0)
         for kind, *values in line.receive():
             if kind == HELLO and values and isinstance(values[0], dict):
-                return values[0]
+                return HostTask(**values[0])
     return None
 
 
@@ -148,47 +147,21 @@ def _flush(line: RelayLine) -> None:
 class _Relay:
     """Between READY and the end."""
 
-    def __init__(
-        self,
-        line: RelayLine,
-        *,
-        name: str,
-        owns: Sequence[tuple[int, Mapping[str, str]]],
-        folder: str,
-        program: str,
-        placement: str = "disabled",
-        gpus: Sequence[Any] = (),
-        environ: Mapping[str, str],
-        session: str,
-        silence: float = SILENCE,
-        held: bool = True,
-        returns: bool = False,
-        traces: bool = False,
-    ) -> None:
-        self._line, self._silence, self._returns = line, silence, returns
-        self._traces, self._started = traces, dict[str, str]()
-        self._owns = dict(owns)
-        self._ranks = tuple(self._owns)
-        self._session, self._placement, self._gpus = session, placement, gpus
+    def __init__(self, line: RelayLine, task: HostTask) -> None:
+        self._line, self._task = line, task
+        self._started: dict[str, str] = {}
+        self._owns = dict(task.owns)
         # Which GPUs Slurm granted is told to each host alone.
-        self._mine = OWN_VARIABLES | OF_HOST if gpus else OWN_VARIABLES
+        self._mine = OWN_VARIABLES | OF_HOST if task.gpus else OWN_VARIABLES
         own = self._environ_of_host()
-        rest = {n: v for n, v in environ.items() if n not in self._mine}
+        rest = {n: v for n, v in task.environ.items() if n not in self._mine}
         self._environ = {**rest, **own}
-        _enter(folder)
-        if program and find_program(program, self._environ) is None:
-            forbidden = forbidden_program(program, self._environ)
-            raise _Refused(
-                f"{forbidden} may not be executed there"
-                if forbidden
-                else f"there is no program {program!r}",
-                "The same files have to be at the same places on all hosts",
-                126 if forbidden else 127,
-            )
+        _enter(task.folder)
+        _check(task.program, self._environ)
         sweep(self._environ)
-        self._folder = make_folder(self._environ, name)
+        self._folder = make_folder(self._environ, task.name)
         try:
-            self._guard(held)
+            self._guard(task.held)
             self._begin()
         except BaseException:
             self._folder.remove()
@@ -219,14 +192,14 @@ class _Relay:
     def _begin(self) -> None:
         folder = self._folder
         instead = memory_settings(folder)
-        given = {"returns": self._returns, "traces": self._traces}
+        given = {"returns": self._task.returns, "traces": self._task.traces}
         self._wrapper = make_wrapper(folder, self._bind(), instead, **given)
         self._restore = restore(folder, self._environ)
         self._status = open_status(folder)
         self._rest = b""
         self._open = select.epoll()
         self._streams: dict[int, tuple[int, int]] = {}
-        for rank in self._ranks:
+        for rank in self._owns:
             for name, stream in streams(**given).items():
                 handle = open_stream(folder, f"{name}.{rank}")
                 self._streams[handle] = (rank, stream)
@@ -238,11 +211,11 @@ class _Relay:
         self._turns = Turns(boottime)
 
     def _silent(self, now: float) -> bool:
-        return not self._paused and now - self._heard > self._silence
+        return not self._paused and now - self._heard > SILENCE
 
     def _bind(self) -> dict[int, Own]:
         try:
-            return bind(self._owns, self._placement, self._environ, self._gpus)
+            return bind(self._owns, self._task.placement, self._environ, self._task.gpus)
         except TooFewGpus as error:
             raise _Refused(error.problem, error.would_work, error.exit_code) from None
 
@@ -319,7 +292,7 @@ class _Relay:
                 self._take(values[0])
             elif kind == LAUNCH:
                 # What mpirun wants to be run here, its own daemon, as a line of shell.
-                command = values[1].replace(self._session, self._folder.path)
+                command = values[1].replace(self._task.session, self._folder.path)
                 words = [[values[0], ["/bin/sh", "-c", command], {}]]
                 self._channel.send(START, words, self._started)
             elif kind == SYNC:
@@ -388,7 +361,7 @@ class _Relay:
             said = read_said(path) if event.failed else ""
             if said:
                 self._line.send(SAID, event.rank, said)
-            if event.kind == "end" and self._traces:
+            if event.kind == "end" and self._task.traces:
                 self._last_records(event.rank)
         if events:
             self._line.send(EVENTS, [list(event) for event in events])
@@ -434,3 +407,16 @@ def _enter(folder: str) -> None:
             "The folder that poprun runs in has to be there on all hosts",
             69,
         ) from None
+
+
+def _check(program: str, environ: Mapping[str, str]) -> None:
+    if not program or find_program(program, environ) is not None:
+        return
+    forbidden = forbidden_program(program, environ)
+    raise _Refused(
+        f"{forbidden} may not be executed there"
+        if forbidden
+        else f"there is no program {program!r}",
+        "The same files have to be at the same places on all hosts",
+        126 if forbidden else 127,
+    )

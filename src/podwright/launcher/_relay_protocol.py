@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import struct
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from podwright.errors import PodwrightError
 
@@ -23,6 +24,28 @@ _MAX = 64 << 20
 #: Bytes that a host may say before its relay's mark.
 _MAX_GREETING = 1 << 20
 OUTPUT = "output"
+
+
+class HostTask(NamedTuple):
+    """What poprun wants of a host: the first that it says to the relay there.
+
+    name: of the run there. owns: each instance's rank and own variables. folder: poprun's own.
+    program: what must be there; empty: the instances find it. session: poprun's run folder.
+    placement, gpus: as a plan has them. held: in a PID namespace. returns: instances give something
+    back (_exchange); traces: and say what they do.
+    """
+
+    name: str
+    owns: Sequence[tuple[int, Mapping[str, str]]]
+    folder: str
+    program: str
+    placement: str
+    gpus: Sequence[Any]
+    environ: Mapping[str, str]
+    session: str
+    held: bool
+    returns: bool
+    traces: bool
 
 
 class RelayLine:

@@ -16,7 +16,7 @@ from podwright.hosts import Subnet, explain
 from podwright.launcher._exit_cause import described
 from podwright.launcher._guardian import ENDED, QUIET
 from podwright.launcher._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
-from podwright.launcher._relay_protocol import HostsUnusable, RelayLine
+from podwright.launcher._relay_protocol import HostsUnusable, HostTask, RelayLine
 
 #: The relay, as its host is to run it.
 RELAY = (sys.executable, "-P", "-m", "podwright.launcher._remote_main", "relay")
@@ -113,7 +113,7 @@ class Remote:
         """Whether it has said nothing for so long that it must be gone."""
         return not self.ended and now - self.heard > SILENCE
 
-    def greet(self, hello: Mapping[str, Any]) -> None:
+    def greet(self, task: HostTask) -> None:
         """One step towards READY; sets `ready` or `problem`."""
         for kind, *values in self.line.receive():
             if kind == READY:
@@ -136,7 +136,7 @@ class Remote:
             )
         elif self.line.version and not self.heard:
             self.heard = time.monotonic()
-            self.line.send(HELLO, dict(hello))
+            self.line.send(HELLO, task._asdict())
         if self.line.closed and not self.problem:
             self.fail(self._wait(2.0))
 
@@ -185,7 +185,7 @@ class Remote:
 
 def connect(
     remotes: Sequence[Remote],
-    hello: Callable[[Remote], Mapping[str, Any]],
+    task: Callable[[Remote], HostTask],
     starter: Starter,
     environ: Mapping[str, str],
     limit: float = LIMIT,
@@ -207,7 +207,7 @@ def connect(
             if remote.line.writing in ready:
                 remote.line.pump()
             if remote.line.handle in ready or remote.line.closed:
-                remote.greet(hello(remote))
+                remote.greet(task(remote))
         waiting = [r for r in waiting if not (r.ready or r.problem)]
     for remote in waiting:
         remote.fail(None)
