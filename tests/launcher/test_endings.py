@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.hosts import descendants
+from podwright.hosts import descendants, kill_all
 from podwright.launcher._folder import RUN_VARIABLE
 from podwright.launcher._guardian import Ending
 from tests.launcher.conftest import Launcher, Tree, wait_until
@@ -277,6 +277,29 @@ def test_first_asked_then_killed_by_the_clock() -> None:
         assert root.stdout.readline() == "over\n"
         now[0] += 1.0
         assert ending.step()
+
+
+def line(pid: int) -> str:
+    """The first word of a process's command line."""
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
+
+
+def test_a_shell_is_asked_before_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it sees its command end, and ends, before its own trap is due."""
+    words = ["sleep", "600"]
+    for _ in range(12):
+        words = ["sh", "-c", '"$@"; :', "sh", *words]
+    asked: list[int] = []
+    with subprocess.Popen(words) as root:
+        try:
+            wait_until(lambda: [line(p.pid) for p in descendants(root.pid)][11:] == ["sleep"])
+            below = [process.pid for process in descendants(root.pid)]
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "kill", lambda pid, _: asked.append(pid))
+                assert not Ending(root.pid, 0.0, 300.0).step()
+        finally:
+            kill_all(descendants(root.pid), signal.SIGKILL)
+    assert asked == below
 
 
 def test_a_shell_that_is_about_to_become_a_daemon_is_no_instance() -> None:

@@ -160,7 +160,7 @@ class Ending:
         now = self._clock()
         if now < self._look_at:
             return False
-        left = [*{*descendants(self._root, spare=self._spare), *self._in_group()}]
+        left = [*dict.fromkeys([*descendants(self._root, spare=self._spare), *self._in_group()])]
         if not left and (self._spare or not ours) and self._is_empty():
             return True
         started = (self._engine, *self._daemons)
