@@ -14,6 +14,7 @@ from podwright.controller import _views as views
 from podwright.controller._caller import Caller
 from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core
+from podwright.controller._journal import unless_written
 from podwright.controller._registry import Registry
 from podwright.controller._shielded import to_its_end
 from podwright.errors import InvalidRequest, PodwrightError, WrongState
@@ -112,8 +113,9 @@ class ClusterCalls:
                 return views.cluster_info(core, preview)
             # In memory first, at one stroke: nobody is placed by the old cluster while the new one
             # is written down, and fresh machines take nothing before they are welcome.
-            changes = change.applied(core, self._registry, site, draft)
-            await core.journal.commit(changes)
+            changes, undo = change.applied(core, site, draft)
+            with unless_written(undo):
+                await core.journal.commit(changes)
             core.freed(None, (), "")
             await asyncio.gather(*(self._welcome(name) for name in draft.fresh))
         return self._cluster(request.name)

@@ -6,7 +6,7 @@ place there, and new ones come behind them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -86,8 +86,11 @@ def drafted(
     return Changed(cluster, index, inside, fresh, request.replace)
 
 
-def applied(core: Core, registry: Registry, site: IndexedCluster, draft: Changed) -> list[Change]:
-    """The cluster is another from here on. Returns what has to be written down."""
+def applied(
+    core: Core, site: IndexedCluster, draft: Changed
+) -> tuple[list[Change], Callable[[], None]]:
+    """The cluster is another from here on. Returns what has to be written down, and what makes it
+    what it was, where that cannot be."""
     left = [q for q in core.quarantine.values() if q.machine == draft.gone]
     changes: list[Change] = [
         put_cluster(draft.cluster),
@@ -97,6 +100,7 @@ def applied(core: Core, registry: Registry, site: IndexedCluster, draft: Changed
     if draft.gone in site.drained:
         changes.append(Delete(machines.DRAIN, draft.gone))
     core.lift(site)
+    again, was_down = site.as_it_was(), core.down & {draft.gone}
     for quarantined in left:
         del core.quarantine[quarantined.key]
     site.redefine(draft.cluster, draft.index, draft.machines)
@@ -106,7 +110,21 @@ def applied(core: Core, registry: Registry, site: IndexedCluster, draft: Changed
     for name in draft.fresh:
         places[name] = site
         core.mark_down(name, told=False)  # until its devices are reset
-    return changes
+
+    def undo() -> None:
+        again()
+        for name in draft.fresh:
+            del places[name]
+            core.down.discard(name)
+        places.update(dict.fromkeys(site.places, site))
+        core.down.update(was_down)
+        for name in site.places.keys() & (site.drained | core.down):
+            site.index.drain(name)
+        for quarantined in left:
+            site.index.take(quarantined.placement)
+            core.quarantine[quarantined.key] = quarantined
+
+    return changes, undo
 
 
 def _loose(core: Core, site: IndexedCluster, gone: str) -> list[Placement]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 from podwright.agents import MachineReport
 from podwright.errors import InvalidRequest, NotFound
@@ -90,6 +91,19 @@ class IndexedCluster:
         self.drained &= self.places.keys()
         for name in self.attributes:
             self._shape(name)
+
+    def as_it_was(self) -> Callable[[], None]:
+        """What makes the cluster again what it is now, with what is taken in it by then."""
+        own = {name: copy(what) for name, what in vars(self).items() if name != "index"}
+        inside = {} if list(self.allocations) == [self.cluster.name] else dict(self.allocations)
+
+        def again() -> None:
+            self.index = self.redefined(own["cluster"], inside)
+            vars(self).update(own)
+            for name in self.attributes:
+                self._shape(name)
+
+        return again
 
     def _shape(self, machine: str) -> None:
         """Which of a machine's devices are ill, and which are slices."""

@@ -21,7 +21,7 @@ from podwright.controller import _steps as steps
 from podwright.controller._caller import Caller, Role
 from podwright.controller._core import Core, Entry
 from podwright.controller._cutoff import can_cut_off, in_words, waits_for
-from podwright.controller._leases import HeldLease
+from podwright.controller._leases import HeldLease, ending
 from podwright.controller._records import FenceRecord, drop_fence, drop_lease, put, put_fence
 from podwright.controller._refusals import fencing
 from podwright.errors import Held
@@ -42,8 +42,6 @@ async def end(
     """
     record = entry.known
     fences = [_fence(lease, gone, core.now()) for lease in ended]
-    for lease in ended:
-        lease.ending = True
     mask = record.dirty_mask
     for lease in ended:
         mask |= lease.record.mask
@@ -52,7 +50,8 @@ async def end(
     if mask != record.dirty_mask:
         record = msgspec.structs.replace(record, dirty=f"{mask:x}")
         changes.append(put(record))
-    await core.journal.commit(changes)
+    with ending(ended):
+        await core.journal.commit(changes)
     core.set(entry, record)
     for fence in fences:
         core.add_fence(entry, fence)

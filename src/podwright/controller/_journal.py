@@ -5,18 +5,30 @@ the hardware after a crash, so it need not cost a commit of its own: it rides wi
 commit of anybody, or after a short while alone. Order is kept: an outcome is durable no later
 than anything that builds on it.
 
-The first commit that fails stops the controller for good, since memory may then know more than
-the store: a new start reads the truth.
+The first commit that fails stops the controller for good: a new start reads the truth. Where the
+disk is full it is read from until then, so nothing in memory may be ahead of what is written:
+what was taken for a change is given back `unless_written`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from podwright.controller._request_ids import with_request
 from podwright.errors import PodwrightError, Unavailable
 from podwright.store import Change, Store
+
+
+@contextmanager
+def unless_written(undo: Callable[[], None]) -> Iterator[None]:
+    """Around a commit. undo: gives back what memory took for it, where it failed."""
+    try:
+        yield
+    except BaseException:
+        undo()
+        raise
 
 
 class Journal:

@@ -7,7 +7,8 @@ moves the end in memory only; the heap is corrected when an old end comes up.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from podwright.controller._records import LeaseRecord
@@ -66,6 +67,19 @@ class Expiries:
             else:
                 out.append(lease)
         return out
+
+
+@contextmanager
+def ending(leases: Sequence[HeldLease]) -> Iterator[None]:
+    """Around the commit that ends leases: nobody renews them meanwhile. They go on if it fails."""
+    for lease in leases:
+        lease.ending = True
+    try:
+        yield
+    except BaseException:
+        for lease in leases:
+            lease.ending = False
+        raise
 
 
 def mask_of(first: int, count: int) -> int:

@@ -18,6 +18,7 @@ import msgspec
 from podwright.controller._asked_move import AskedMove
 from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
+from podwright.controller._journal import unless_written
 from podwright.controller._machine_calls import MachineFault
 from podwright.controller._records import (
     PartitionRecord,
@@ -34,21 +35,27 @@ async def shift(core: Core, entry: Entry, asked: AskedMove) -> list[MachineFault
     record, site, target = entry.known, asked.site, asked.target
     epoch = core.next_epoch()
     there = left_behind(site, record, target.blocks, epoch)
-    await core.journal.commit([*map(put_quarantine, there)])
+
+    def stays() -> None:
+        site.index.release(target)
+        quarantine(core, site, there)
+
+    with unless_written(lambda: site.index.release(target)):
+        await core.journal.commit([*map(put_quarantine, there)])
     faults = await core.hardware.configure(
         entry.name, epoch, site.parts(target.blocks), owner=record.owner
     )
     if faults:
-        site.index.release(target)
-        quarantine(core, site, there)
+        stays()
         return faults
     moved = msgspec.structs.replace(
         record, blocks=target.blocks, gcds=target.gcds, epoch=epoch, dirty=""
     )
     left = left_behind(site, record, record.blocks, record.epoch)
-    await core.journal.commit(
-        [put(moved), *map(drop_quarantine, there), *map(put_quarantine, left)]
-    )
+    with unless_written(stays):
+        await core.journal.commit(
+            [put(moved), *map(drop_quarantine, there), *map(put_quarantine, left)]
+        )
     site.index.release(record.placement)
     quarantine(core, site, left)
     core.set(entry, moved)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from podwright.controller import _steps as steps
 from podwright.controller._core import AUTO_RESETS, Core, Entry
 from podwright.controller._cutoff import would_cut_off
+from podwright.controller._journal import unless_written
+from podwright.controller._leases import ending
 from podwright.controller._move_planner import shape_of
 from podwright.controller._move_step import left_behind, quarantine
 from podwright.controller._records import drop_lease, put, put_quarantine
@@ -47,8 +49,6 @@ async def relocate(core: Core, entry: Entry) -> bool:
     site.index.take(found)
     left = left_behind(site, record, record.blocks, record.epoch)
     ended = list(entry.leases.values())
-    for lease in ended:
-        lease.ending = True
     moved = move(
         record,
         CREATING,
@@ -59,9 +59,10 @@ async def relocate(core: Core, entry: Entry) -> bool:
         dirty="",
         auto_resets=0,
     )
-    await core.journal.commit(
-        [put(moved), *map(put_quarantine, left), *(drop_lease(x.record.id) for x in ended)]
-    )
+    with ending(ended), unless_written(lambda: site.index.release(found)):
+        await core.journal.commit(
+            [put(moved), *map(put_quarantine, left), *(drop_lease(x.record.id) for x in ended)]
+        )
     site.index.release(record.placement)
     quarantine(core, site, left)
     core.set(entry, moved)

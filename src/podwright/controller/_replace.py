@@ -13,6 +13,7 @@ from podwright.controller._caller import Caller
 from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
 from podwright.controller._exclusive_allocations import open_spec
+from podwright.controller._journal import unless_written
 from podwright.controller._leases import HeldLease
 from podwright.controller._partitions import make_record, place, whole_lease
 from podwright.controller._records import LeaseRecord, put
@@ -78,18 +79,21 @@ async def _exchange(
         if old_site is not None:
             for leftover in leftovers:
                 old_site.index.release(leftover)
-            core.freed(old_site, rest, "")
+
+    def take_back() -> None:
+        entry.site = old_site
+        site.index.release(placement)
+        let_go()
+        if old_site is not None:
+            old_site.index.take(old.placement)
 
     removing = move(old, REMOVING, epoch=core.next_epoch(), errors=())
-    await core.journal.commit([put(removing)])
+    with unless_written(take_back):
+        await core.journal.commit([put(removing)])
     core.set(entry, removing)
     faults = await steps.release_devices(core, entry)
     if faults:
-        site.index.release(placement)
-        if old_site is not None:
-            for leftover in leftovers:
-                old_site.index.release(leftover)
-            old_site.index.take(old.placement)
+        take_back()
         core.admitted.discard(taken.admitted)
         core.freed(site, placement.blocks, "")  # only now, or a waiter would get what is old's
         await steps.break_down(core, entry, faults)
@@ -101,8 +105,10 @@ async def _exchange(
         )
     record = make_record(core, caller, checked, taken, transient=transient, owner=old)
     entry.site = site
-    await steps.begin_create(core, entry, record, whole_lease(draft, record))
+    with unless_written(take_back):
+        await steps.begin_create(core, entry, record, whole_lease(draft, record))
     let_go()
+    core.freed(old_site, rest, "")
     (lease,) = entry.leases.values()
     faults = await steps.finish_create(core, entry)
     if faults:

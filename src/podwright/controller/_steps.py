@@ -13,7 +13,7 @@ import msgspec
 
 from podwright.controller._core import Core, Entry
 from podwright.controller._gcd_division import Division
-from podwright.controller._leases import HeldLease, mask_of
+from podwright.controller._leases import HeldLease, ending, mask_of
 from podwright.controller._machine_calls import MachineFault
 from podwright.controller._records import (
     LeaseRecord,
@@ -133,9 +133,8 @@ async def remove(core: Core, entry: Entry, *, force: bool) -> list[MachineFault]
     """
     ended = list(entry.leases.values())
     record = move(entry.known, REMOVING, epoch=core.next_epoch(), errors=())
-    for lease in ended:
-        lease.ending = True
-    await core.journal.commit([put(record), *(drop_lease(x.record.id) for x in ended)])
+    with ending(ended):
+        await core.journal.commit([put(record), *(drop_lease(x.record.id) for x in ended)])
     core.set(entry, record)
     core.drop_leases(entry, ended)
     faults = await release_devices(core, entry)
@@ -203,8 +202,6 @@ async def end_leases(core: Core, entry: Entry, ended: Sequence[HeldLease]) -> No
     if record.transient and ids >= entry.leases.keys() and not entry.fences:
         await remove(core, entry, force=True)
         return
-    for lease in ended:
-        lease.ending = True
     mask = record.dirty_mask
     for lease in ended:
         mask |= lease.record.mask
@@ -212,7 +209,8 @@ async def end_leases(core: Core, entry: Entry, ended: Sequence[HeldLease]) -> No
     if mask != record.dirty_mask:
         record = msgspec.structs.replace(record, dirty=f"{mask:x}")
         changes.append(put(record))
-    await core.journal.commit(changes)
+    with ending(ended):
+        await core.journal.commit(changes)
     core.set(entry, record)
     core.drop_leases(entry, ended)
 

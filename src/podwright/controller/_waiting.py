@@ -241,7 +241,10 @@ class Waiting:
             return
         except PodwrightError as error:
             waiter.starting = False
-            waiter.fail(error)
+            if core.journal.full is None:
+                waiter.fail(error)
+            elif not waiter.gone:  # it is still written down, and goes on once there is room
+                self.line.add(waiter)
             return
         waiter.starting = False
         waiter.partition = entry.name
