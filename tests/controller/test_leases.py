@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +92,21 @@ async def test_only_its_owner_with_its_epoch_renews_and_releases(world: World) -
     await world.release(reply, caller=ALICE)
     with pytest.raises(Fenced):
         await world.release(reply, caller=ALICE)
+
+
+async def test_nothing_is_held_within_a_lease_that_ended_meanwhile(world: World) -> None:
+    """Both wait for the same partition: its job's end, and a launch within that job."""
+    await world.create("r", 8, reconfigurable=True)
+    job = await world.acquire("r", 4)
+    async with world.controller._core.partitions["r"].lock:
+        end = asyncio.create_task(world.release(job))
+        launch = asyncio.create_task(world.acquire("r", 0, parent=job.lease.id))
+        for _ in range(10):
+            await asyncio.sleep(0)
+    await end
+    with pytest.raises(Fenced, match="the lease is over"):
+        await launch
+    assert (await world.controller.list_leases(ROOT, ALL)).leases == []
 
 
 async def test_machines_refuse_the_holder_before(world: World) -> None:

@@ -150,6 +150,7 @@ async def _hold(
     asked: str,
 ) -> tuple[Entry, PartitionRecord, HeldLease, bool]:
     record = entry.known
+    _parent(core, caller, request, asked)  # it may have ended while others had the lock
     if _must_go(core, caller, request, spec, entry, draft, asked):
         lease = await replace(core, caller, request, renamed(spec, entry.name), entry, draft, asked)
         return entry, entry.known, lease, True
@@ -300,7 +301,7 @@ def _choose(
 
 
 def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> HeldLease | None:
-    """Raises InvalidRequest for bad numbers and words; returns the parent lease."""
+    """Raises InvalidRequest for bad numbers and words, and as `_parent` does, which it returns."""
     if not request.owner:
         check_creator(caller, asked)
     partitions.check_duration(request.duration, asked)
@@ -319,6 +320,11 @@ def _check(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> H
             asked=asked,
             would_work=f"use at most {MAX_HOLDER} printable characters",
         )
+    return _parent(core, caller, request, asked)
+
+
+def _parent(core: Core, caller: Caller, request: AcquireRequest, asked: str) -> HeldLease | None:
+    """The lease in which one is asked for, if any. Raises Fenced, Denied."""
     if not request.parent:
         return None
     parent = core.leases.get(request.parent)
