@@ -89,6 +89,11 @@ def test_a_file_server_that_hangs_drains_one_and_hangs_no_check(lab: IllLab) -> 
 def test_a_broken_check_drains_none_and_a_wrong_one_at_most_one(lab: IllLab) -> None:
     lab.settings_of('[[scripts]]\nname = "site"\ncommand = ["/no/such/check"]\n')
     assert set(lab.check("n1", "n2").values()) == {"Slurm: fit"}
+    # Settings that nobody can read: Slurm itself drains a node whose Prolog or Epilog fails.
+    lab.settings_of("this is no table")
+    job = lab.submit("true", "-N20", "--gpus-per-node=1")
+    assert lab.wait_over(job, seconds=300)[job].state == "COMPLETED"
+    wait_idle(lab)
     lab.settings_of('[[scripts]]\nname = "site"\ncommand = ["sh", "-c", "echo bug; exit 2"]\n')
     lab.check()
     assert list(lab.drained().values()) == ["podwright: site bug"]
@@ -121,10 +126,13 @@ def test_a_jobs_own_fault_drains_no_node(lab: IllLab) -> None:
     assert lab.drained() == {}
 
 
-def test_it_can_be_taken_back(lab: IllLab) -> None:
+def test_it_only_warns_until_told_otherwise_and_can_be_taken_back(lab: IllLab) -> None:
     """Last: it changes the lab's files."""
     hook = lab.folder / "hooks" / "node-health"
-    assert hook.exists()
+    lab.configure("--gpus", f"{lab.folder}/inventory.json", "--health")
+    lab.gpu("n6", "xid = 79")
+    assert lab.check("n6")["n6"].startswith("Slurm: warned")
+    assert lab.drained() == {}
     lab.configure("--gpus", "--undo")
     assert not hook.exists()
     text = (lab.folder / "slurm.conf").read_text()

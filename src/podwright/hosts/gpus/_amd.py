@@ -92,6 +92,7 @@ class AmdSmi:
         vram = self._try(lib.amdsmi_get_gpu_vram_info, handle) or {}
         files = self._try(lib.amdsmi_get_gpu_enumeration_info, handle) or {}
         node = self._try(lib.amdsmi_topo_get_numa_node_number, handle)
+        vbios = self._try(lib.amdsmi_get_gpu_vbios_info, handle) or {}
         name, render = str(asic["market_name"]), files.get("drm_render")
         return Gpu(
             index=index,
@@ -104,6 +105,7 @@ class AmdSmi:
             node=-1 if node is None else int(node),
             files=(f"/dev/dri/renderD{render}",) if isinstance(render, int) else (),
             links=tuple(self._links(handle, other) for other in self._handles),
+            firmware=str(vbios.get("version", "")),
         )
 
     def _links(self, handle: Any, other: Any) -> int:
@@ -167,12 +169,7 @@ class AmdSmi:
 
     def condition(self, index: int) -> Condition:
         """See `Library.condition`."""
-        said = self._try(self._lib.amdsmi_get_gpu_vbios_info, self._handles[index]) or {}
-        return Condition(
-            firmware=str(said.get("version", "")),
-            nvlinks=self._xgmi(index),
-            slowed=self._slowed(index),
-        )
+        return Condition(nvlinks=self._xgmi(index), slowed=self._slowed(index))
 
     def _slowed(self, index: int) -> tuple[str, ...]:
         """What holds its clocks down, but for the power that it may take; as MI300 and newer say.

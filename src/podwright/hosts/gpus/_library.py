@@ -53,7 +53,7 @@ class Sample(NamedTuple):
 class Condition(NamedTuple):
     """How a GPU is set and linked; None, or nothing, where it cannot tell.
 
-    firmware: its VBIOS. ecc: whether it is on. nvlinks: of each link, whether it is up; mbps: the
+    ecc: whether it is on. nvlinks: of each link, whether it is up; mbps: the
     speed of one, as the vendor counts. slowed: what holds its clocks down that should not
     (`thermal`, `power brake`, `hardware`, `software thermal`; AMD's `processor hot`, `memory hot`,
     `voltage regulator hot`). fabric: the state of its place in
@@ -61,7 +61,6 @@ class Condition(NamedTuple):
     driver asks for: `none`, `reset`, `reboot`, `drain`.
     """
 
-    firmware: str = ""
     persistence: bool | None = None
     ecc: bool | None = None
     nvlinks: tuple[bool, ...] = ()

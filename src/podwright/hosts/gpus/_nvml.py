@@ -112,6 +112,7 @@ class Nvml:
             module=-1
             if (module := self._try(lib.nvmlDeviceGetModuleId, handle)) is None
             else module,
+            firmware=str(self._try(lib.nvmlDeviceGetVbiosVersion, handle) or ""),
         )
 
     def _paths(self, index: int) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ def read_condition(lib: Any, handle: Any, ask: Callable[..., Any]) -> Condition:
     fields = _fields(lib, handle, ask)
     action = fields.get(lib.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
     return Condition(
-        firmware=str(ask(lib.nvmlDeviceGetVbiosVersion, handle) or ""),
         persistence=None if persistence is None else bool(persistence),
         ecc=None if ecc is None else bool(ecc[0]),
         nvlinks=_links(lib, handle, ask),

@@ -11,6 +11,7 @@ that a GPU can fail, or be held, while something runs:
     numa_nodes = 2            # GPUs and cpus are divided evenly over them
     cpus = 112
     driver = "570.124.06"
+    hangs = false             # no call is ever answered
     fabric = ""               # a cluster's UUID and clique, as in an NVL72: "…:32766"
 
     [[gpu]]                   # how one differs
@@ -38,6 +39,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import tomllib
 import uuid
 from collections.abc import Callable
@@ -121,6 +123,8 @@ class StandIn:
     # -- the library -------------------------------------------------------------------------
 
     def _do_InitWithFlags(self, flags: int) -> int:
+        while self._all.get("hangs"):
+            signal.pause()
         return SUCCESS if self._all else NOT_FOUND
 
     def _do_Shutdown(self) -> int:

@@ -40,7 +40,7 @@ class Gpu(msgspec.Struct, frozen=True):
     reach each other by NVLink over machines; empty where none do. mig: `on`, `off`, or empty
     where the GPU cannot be cut. module: its place on the board, from 1 on; -1 where nothing tells.
     profile: of a slice that is a device of its own (`divided`), such as `1g.10gb`. shared: files
-    that it opens, and others do.
+    that it opens, and others do. firmware: its VBIOS; empty where nothing tells.
     """
 
     index: int
@@ -62,6 +62,7 @@ class Gpu(msgspec.Struct, frozen=True):
     module: int = -1
     profile: str = ""
     shared: tuple[str, ...] = ()
+    firmware: str = ""
 
 
 class Nic(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from podwright.slurm.gpus.configure import (
     make_inventory,
     take_back,
 )
+from podwright.slurm.gpus.health import STAYS_DRAINED
 from podwright.slurm.site.changes import carry_out
 
 _GPUS = {"type": "h100", "count": 2, "memory": 80}
@@ -61,6 +62,16 @@ def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
     assert run("") == (0, [ours])
     assert run("epilog_slurmd") == (0, [ours])
     assert run("prolog_slurmd") == (0, [f"site-prolog {conf}", ours])
+    # A Prolog or Epilog that fails makes Slurm drain the node, without a cap: so a check that is
+    # broken on all nodes, killed or not there may never be one that fails.
+    for end in (*(f"exit {code}" for code in (1, 2, 70, 126, 127)), "kill -KILL $$"):
+        (tmp_path / "podwright").write_text(f"#!/bin/sh\n{end}\n")
+        assert run("prolog_slurmd")[0] == run("epilog_slurmd")[0] == 0, end
+        assert run("")[0] != 0, end
+    (tmp_path / "podwright").write_text(f"#!/bin/sh\nexit {STAYS_DRAINED}\n")
+    assert (run("prolog_slurmd")[0], run("epilog_slurmd")[0]) == (STAYS_DRAINED, 0)
+    (tmp_path / "podwright").unlink()
+    assert run("prolog_slurmd")[0] == run("epilog_slurmd")[0] == 0
     theirs.write_text("#!/bin/sh\nexit 3\n")
     assert run("prolog_slurmd") == (3, [])
     again, _ = configure(

@@ -60,7 +60,12 @@ class Node:
             self.file(f"proc/{pid}/{key}", text)
 
     def report(self, settings: Settings | None = None, skip: Iterable[str] = SKIP) -> NodeReport:
-        return run(settings or Settings(), self.environ, root=self.root, skip=skip)
+        """Whatever is found says what it means and what to do."""
+        found = run(settings or Settings(), self.environ, root=self.root, skip=skip)
+        for finding in found.findings:
+            assert finding.means.endswith("."), finding
+            assert len(finding.do) > 10, finding
+        return found
 
     def found(self, settings: Settings | None = None) -> list[str]:
         return [f"{f.level} {f.check}: {f}" for f in self.report(settings).findings]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from podwright.slurm.gpus.health import Checked, Settings, check
+from podwright.slurm.gpus.health import STAYS_DRAINED, Checked, Settings, check
 from podwright.slurm.gpus.health._settings import Check
 from tests.slurm.gpus.health.node import Node
 
@@ -44,7 +44,9 @@ def ask(
     )
 
 
-@pytest.mark.parametrize(("context", "code"), [("", 1), ("prolog_slurmd", 1), ("epilog_slurmd", 0)])
+@pytest.mark.parametrize(
+    ("context", "code"), [("", 1), ("prolog_slurmd", STAYS_DRAINED), ("epilog_slurmd", 0)]
+)
 def test_an_ill_node(node: Node, tmp_path: Path, context: str, code: int) -> None:
     node.gpu(3, "xid = 79")
     slurm = Slurm()

@@ -10,12 +10,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 from podwright.slurm.gpus.configure._lines import OURS
+from podwright.slurm.gpus.health import STAYS_DRAINED
 from podwright.slurm.site.edit import joined, settings
 from podwright.slurm.site.files import read
 
 _OURS = f"# Checks of this node, by podwright slurm configure --gpus --health{OURS}\n"
 #: Slurm gives it neither; a Debian, an RHEL and a local Slurm are on this path.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LONGEST = 120  # seconds of a check, whatever hangs
+#: A hook that fails has its node drained by Slurm, however many others are: it fails by our word
+#: alone, and not where podwright is missing, broken, or without an answer.
+_ENDING = f"""\
+code=$?
+case "${{SLURM_SCRIPT_CONTEXT-}}" in
+prolog_slurmd)
+    [ "$code" = {STAYS_DRAINED} ] || exit 0
+    ;;
+epilog_slurmd)
+    exit 0
+    ;;
+esac
+exit "$code"
+"""
 _HOOKS = {"prolog_slurmd": "prolog", "epilog_slurmd": "epilog"}
 
 
@@ -54,7 +70,7 @@ def script(gate: GateScript, conf: Path, now: Mapping[str, str]) -> str:
         lines.append(f"{context})\n{first(now.get(key, ''), 'exit')}    ;;\n")
     lines.append(f"*)\n{first(now.get('healthcheckprogram', ''), ':')}    ;;\nesac\n")
     command = f"{shlex.quote(gate.podwright)} node health --slurm --act={gate.act}"
-    return "".join([*lines, f"exec {command}\n"])
+    return "".join([*lines, f"timeout -k 5 {_LONGEST} {command}\n", _ENDING])
 
 
 def first(theirs: str, failed: str) -> str:

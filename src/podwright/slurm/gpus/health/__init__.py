@@ -1,6 +1,6 @@
 """Is a GPU node fit for jobs? Checks by a table, and what Slurm is told of it."""
 
-from podwright.slurm.gpus.health._at_slurm import Checked, check
+from podwright.slurm.gpus.health._at_slurm import STAYS_DRAINED, Checked, check
 from podwright.slurm.gpus.health._findings import LEVELS, HealthFinding, NodeReport, reason
 from podwright.slurm.gpus.health._gate import GateOutcome
 from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
@@ -14,6 +14,7 @@ __all__ = [
     "FOLDER",
     "LEVELS",
     "PLACE",
+    "STAYS_DRAINED",
     "XIDS",
     "Check",
     "CheckContext",

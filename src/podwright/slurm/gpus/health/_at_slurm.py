@@ -24,12 +24,15 @@ from podwright.slurm.gpus.health._table import run
 
 #: SLURM_SCRIPT_CONTEXT of slurmd's two hooks; a health check has none.
 PROLOG, EPILOG = "prolog_slurmd", "epilog_slurmd"
+#: How a Prolog ends on a node that is ill and stays drained. No program that breaks ends so: what
+#: else a hook ends with counts as success, since Slurm drains a node whose hook failed, uncapped.
+STAYS_DRAINED = 100
 _GRACE = 3  # seconds for the processes of a job that has ended
 
 
 class Checked(NamedTuple):
-    """code: how the hook ends: 1 from a health check only puts the text into slurmd's log, from a
-    Prolog it sends the job elsewhere."""
+    """code: how the hook ends: 1 from a health check only puts the text into slurmd's log,
+    STAYS_DRAINED from a Prolog sends the job elsewhere."""
 
     report: NodeReport
     outcome: GateOutcome
@@ -61,9 +64,10 @@ def check(
         outcome = carry_out(gate, why, ask, sleep, folder)
     if outcome.what not in ("fit", "left"):
         tell(f"{node} {outcome.what}: {why or outcome.why} ({outcome.why})")
-    stays = why and outcome.what in ("drained", "left")
-    failed = stays if context == PROLOG else bool(why) and context != EPILOG
-    return Checked(report, outcome, 1 if failed else 0)
+    code = 1 if why and not context else 0
+    if why and context == PROLOG and outcome.what in ("drained", "left"):
+        code = STAYS_DRAINED
+    return Checked(report, outcome, code)
 
 
 def _ended(

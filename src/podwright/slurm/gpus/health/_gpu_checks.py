@@ -41,7 +41,7 @@ def name(seen: SeenGpu) -> str:
 
 
 def library(asked: CheckContext) -> Iterator[Wrong]:
-    """The vendors' libraries answer."""
+    """The vendors' libraries answer in time."""
     for note in asked.seen.inventory.notes:
         yield Wrong(
             "",
@@ -53,6 +53,8 @@ def library(asked: CheckContext) -> Iterator[Wrong]:
 
 def gpus(asked: CheckContext) -> Iterator[Wrong]:
     """All are there."""
+    if asked.seen.inventory.notes and not asked.seen.gpus:
+        return  # nobody could tell, and `library` says so
     there = {seen.gpu.bus: seen for seen in asked.seen.gpus}
     if asked.like:
         for gpu in asked.like.gpus:
@@ -108,22 +110,23 @@ def driver(asked: CheckContext) -> Iterator[Wrong]:
 
 
 def firmware(asked: CheckContext) -> Iterator[Wrong]:
-    """The firmware of all GPUs of one kind is the same."""
-    kinds: dict[str, list[SeenGpu]] = {}
+    """The firmware of all GPUs of one kind is the same, here and on other nodes of this kind."""
+    kinds: dict[str, list[str]] = {}
+    here = asked.seen.inventory.host
+    elsewhere = (gpu for other in asked.others if other.host != here for gpu in other.gpus)
+    for gpu in (*(seen.gpu for seen in asked.seen.gpus), *elsewhere):
+        kinds.setdefault(gpu.name, []).append(gpu.firmware)
+    said = asked.settings.expect.firmware
+    wanted = {kind: said or _most(versions) for kind, versions in kinds.items()}
     for seen in asked.seen.gpus:
-        if seen.condition.firmware:
-            kinds.setdefault(seen.gpu.name, []).append(seen)
-    for same in kinds.values():
-        said = asked.settings.expect.firmware
-        wanted = said or _most(seen.condition.firmware for seen in same)
-        for seen in same:
-            if seen.condition.firmware != wanted:
-                yield Wrong(
-                    name(seen),
-                    f"firmware {seen.condition.firmware}, not {wanted}",
-                    "It has another firmware than its siblings, as after a replacement.",
-                    "Bring it to the same version with the vendor's tool.",
-                )
+        most = wanted[seen.gpu.name]
+        if most and seen.gpu.firmware not in ("", most):
+            yield Wrong(
+                name(seen),
+                f"firmware {seen.gpu.firmware}, not {most}",
+                "It has another firmware than its siblings, as after a replacement.",
+                "Bring it to the same version with the vendor's tool.",
+            )
 
 
 def _most(words: Iterable[str]) -> str:

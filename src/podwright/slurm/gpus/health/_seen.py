@@ -1,5 +1,5 @@
-"""What there is to see of a node, gathered once for all checks. Everything that may hang is asked
-by children with a time limit.
+"""What there is to see of a node, gathered once for all checks. Everything that may hang, as a
+driver does after some errors, is asked by children with a time limit.
 
 `/dev/kmsg` tells of XIDs since the node started, so nothing has to run beforehand.
 """
@@ -26,10 +26,12 @@ from podwright.hosts.gpus import (
     take_inventory,
 )
 from podwright.slurm.gpus.health import _kernel as kernel
-from podwright.slurm.gpus.health._probe import Answer, ask
+from podwright.slurm.gpus.health._probe import Answer, apart, ask
 from podwright.slurm.gpus.health._settings import Settings
 
-_PATIENCE = 2.0  # seconds for a mount to answer, where the site says no other
+#: Seconds for GPUs, and for a mount, to answer, where the site says no other. A driver that is not
+#: kept loaded starts eight GPUs first.
+PATIENCE, _OF_MOUNTS = 40.0, 2.0
 
 
 class SeenGpu(NamedTuple):
@@ -76,19 +78,18 @@ class Seen(NamedTuple):
 
 def look(settings: Settings, environ: Mapping[str, str], root: str = "/", since: float = 0) -> Seen:
     """The node as it is. since: seconds after its start; XIDs before that count no more."""
-    libraries, notes = open_libraries(environ, root)
+    running = kernel.programs(root)
+    told = kernel.xids(root)
+    of_gpus, of_switches = told or ([], [])
+    after = [one for one in of_gpus if one.at >= since]
+    patience = settings.check("library").limit or PATIENCE
+    inventory = take_inventory(environ, root, [])
+    gpus: tuple[SeenGpu, ...] = ()
     try:
-        inventory = take_inventory(environ, root, libraries)
-        # A list that is given is not looked for, so what kept libraries away is told here.
-        inventory = _noted(inventory, notes)
-        running = kernel.programs(root)
-        told = kernel.xids(root)
-        of_gpus, of_switches = told or ([], [])
-        after = [one for one in of_gpus if one.at >= since]
-        gpus = _gpus(inventory, libraries, running, after, root)
-    finally:
-        for library in libraries:
-            library.close()
+        found = apart(lambda: _ask_libraries(environ, root, running, after), patience)
+        inventory, gpus = found or (_noted(inventory, [f"no answer within {patience:g} s"]), ())
+    except ChildProcessError as error:
+        inventory = _noted(inventory, [str(error)])
     buses = {seen.gpu.bus for seen in gpus}
     mounts = kernel.mounts(root)
     answers = ask(_questions(settings, mounts), dict(environ))
@@ -109,6 +110,23 @@ def look(settings: Settings, environ: Mapping[str, str], root: str = "/", since:
         switches=bool(kernel.names(os.path.join(root, "proc/driver/nvidia-nvswitch/devices"))),
         clock=kernel.clock(),
     )
+
+
+def _ask_libraries(
+    environ: Mapping[str, str],
+    root: str,
+    running: dict[int, str],
+    told: Sequence[kernel.Told],
+) -> tuple[Inventory, tuple[SeenGpu, ...]]:
+    """What the vendors' libraries tell. A driver that hangs keeps whoever asks here for ever."""
+    libraries, notes = open_libraries(environ, root)
+    try:
+        # A list that is given is not looked for, so what kept libraries away is told here.
+        inventory = _noted(take_inventory(environ, root, libraries), notes)
+        return inventory, _gpus(inventory, libraries, running, told, root)
+    finally:
+        for library in libraries:
+            library.close()
 
 
 def _noted(inventory: Inventory, notes: Sequence[str]) -> Inventory:
@@ -159,7 +177,7 @@ def _questions(
     settings: Settings, mounts: Sequence[kernel.Mount]
 ) -> dict[str, tuple[Sequence[str], float]]:
     """What may hang, by name: the room of each path, and the site's scripts."""
-    patience = settings.check("mounts").limit or _PATIENCE
+    patience = settings.check("mounts").limit or _OF_MOUNTS
     asked: dict[str, tuple[Sequence[str], float]] = {}
     remote = [mount.path for mount in mounts if mount.kind in kernel.REMOTE]
     if settings.check("mounts").level != "off":

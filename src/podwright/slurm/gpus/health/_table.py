@@ -14,7 +14,7 @@ from podwright.slurm.gpus.health import _gpu_checks as gpu
 from podwright.slurm.gpus.health import _host_checks as host
 from podwright.slurm.gpus.health._findings import HealthFinding, NodeReport
 from podwright.slurm.gpus.health._gpu_checks import CheckContext, Wrong
-from podwright.slurm.gpus.health._seen import Seen, look
+from podwright.slurm.gpus.health._seen import PATIENCE, Seen, look
 from podwright.slurm.gpus.health._settings import Settings
 
 
@@ -34,7 +34,7 @@ class Check(NamedTuple):
 
 
 CHECKS: dict[str, Check] = {
-    "library": Check(gpu.library, "fail"),
+    "library": Check(gpu.library, "fail", PATIENCE, "seconds to answer"),
     "gpus": Check(gpu.gpus, "fail"),
     "gpu-memory": Check(gpu.gpu_memory, "fail", 2, "per cent missing"),
     "driver": Check(gpu.driver, "fail"),
