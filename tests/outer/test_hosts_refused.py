@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.outer.lab import HostsLab
+from tests.outer.lab._release import clean
 from tests.outer.test_hosts_launch import Hosts
 
 pytestmark = [pytest.mark.outer]
+#: In the place of Python on host b: an instance that is sent a function gets Debian 13's own, with
+#: our modules; all else, this one.
+_OTHER = """#!/bin/bash
+case "$*" in
+*podwright.functions*)
+    export PYTHONPATH=/srv:/opt PYTHONDONTWRITEBYTECODE=1
+    exec unshare -m --propagation private bash -euc '
+        mount --rbind {ours} {root}/srv; mount --rbind {needs} {root}/opt
+        for each in dev proc tmp; do mount --rbind /$each {root}/$each; done
+        exec chroot {root} /usr/bin/python3 "$@"
+    ' - "$@"
+esac
+exec -a "$0" {python} "$@"
+"""
+_LAUNCH = """
+import podwright
+def work(): return "called"
+job = podwright.launch(work, instances=2, host="a,b", launcher="local", offline_mode=True)
+error = job.exception(300)
+data = error.data
+print(type(error).__name__, data["host"], data["here"], data["there"], error, sep="|")
+"""
 LINE = ("--host=a,b", "--num-replicas=2", "--num-instances=2", "--launcher=local")
 
 
@@ -120,6 +146,36 @@ def test_a_host_without_python(hosts: Hosts) -> None:
         assert "host b: this host's Python is not there" in refused(hosts)
     finally:
         done(hosts, "b", "umount", target)
+
+
+def test_a_host_whose_python_is_another(hosts: Hosts) -> None:
+    """What a function was sent to really has another Python: it says so, with both versions."""
+    folder = Path(sys.executable).parent
+    places = {
+        "root": clean("trixie"),
+        "ours": Path(__file__).parents[2] / "src",
+        "needs": sysconfig.get_path("purelib"),
+        "python": os.path.realpath(sys.executable),
+    }
+    script = hosts.lab.folder / "python"
+    script.write_text(_OTHER.format(**places))
+    script.chmod(0o755)
+    done(hosts, "b", "mount", "-t", "tmpfs", "tmpfs", str(folder))
+    done(hosts, "b", "cp", str(script), sys.executable)
+    try:
+        words = hosts.lab.place("a").wrap(["env", "-C", "/tmp", sys.executable, "-c", _LAUNCH])
+        found = subprocess.run(
+            words, env=hosts.environ, capture_output=True, text=True, check=False
+        )
+        assert found.returncode == 0, found.stderr
+        kind, host, here, there, said = found.stdout.strip().split("|")
+        assert (kind, host) == ("PythonMismatch", "b"), said
+        assert here == f"CPython {sys.version.split()[0]}"
+        assert there.startswith("CPython 3.13.")
+        assert f"the function was sent by {here}, and host b has {there}" in said
+        hosts.leaves_nothing()
+    finally:
+        done(hosts, "b", "umount", str(folder))
 
 
 def test_a_host_without_space(hosts: Hosts) -> None:
