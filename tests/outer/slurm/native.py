@@ -113,8 +113,12 @@ class NativeLab(SlurmLab):
 
     def podwright(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command, beside the lab's Slurm."""
-        argv = [sys.executable, "-m", "podwright.cli.podwright", *words]
-        return run(Here(), argv, env=self.environment() | self._slurm_beside())
+        return self.beside("-m", "podwright.cli.podwright", *words)
+
+    def beside(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """This machine's Python, beside the lab's Slurm."""
+        around = self.environment() | self._slurm_beside()
+        return run(Here(), [sys.executable, *words], env=around, cwd=self.folder / "out")
 
     def command(
         self, module: str, *words: str, user: str, env: Mapping[str, str] | None = None

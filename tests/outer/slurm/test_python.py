@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import pytest
@@ -20,7 +22,7 @@ def work(sign):
 def bad():
     raise LookupError("nothing there")
 
-folder = sys.argv[1]
+folder, sys.executable = sys.argv[1:3]
 """
 _SUBMITS = """
 job = podwright.slurm.submit(work, "+", ipus=16, tasks=4, folder=folder)
@@ -35,7 +37,7 @@ except LookupError as error:
 print(job.id, failed.state)
 """
 _ATTACHES = """
-job = podwright.slurm.attach(sys.argv[2], folder=folder)
+job = podwright.slurm.attach(sys.argv[3], folder=folder)
 assert job.result(2)[0] == 2
 slow = podwright.slurm.submit(time.sleep, 1000, folder=folder, ipus=0)
 while slow.state != "RUNNING":
@@ -48,13 +50,25 @@ except LaunchFailed as error:
 """
 
 
-# The labs of newer releases have no Python for jobs.
-@pytest.mark.parametrize("shared_lab", ["oldest"], indirect=True, scope="session")
+#: The labs of newer releases have no Python: their jobs leave for this machine's.
+_THERE = """#!/bin/sh
+exec nsenter -t {pid} -m -r --wd="$PWD" -- {python} "$@"
+"""
+
+
+def program(lab: NativeLab, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A program beside the lab's Slurm; its jobs' Python."""
+    python = sys.executable
+    if lab.release.root:
+        python = str(lab.write("bin/python", _THERE.format(pid=os.getpid(), python=python)))
+    folder = str(lab.folder / "out" / "jobs")
+    return lab.beside("-c", _WORK + text, folder, python, *words)
+
+
 def test_a_function_is_a_job(lab: NativeLab) -> None:
-    folder = lab.folder / "out" / "jobs"
-    done = lab.run(sys.executable, "-c", _WORK + _SUBMITS, str(folder))
+    done = program(lab, _SUBMITS)
     assert done.returncode == 0, done.stderr + done.stdout
     number, state = done.stdout.split()
     assert state == "FAILED"
-    again = lab.run(sys.executable, "-c", _WORK + _ATTACHES, str(folder), number)
+    again = program(lab, _ATTACHES, number)
     assert (again.stdout, again.returncode) == ("CANCELLED\n", 0), again.stderr
