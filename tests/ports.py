@@ -29,6 +29,14 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
+def free_row(count: int, apart: int) -> int:
+    """The first of so many of them, each so far from the one before."""
+    while True:
+        first = free_port()
+        if all(_hold(first + step * apart) for step in range(1, count)):
+            return first
+
+
 def _hold(port: int) -> bool:
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:

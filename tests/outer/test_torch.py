@@ -1,4 +1,5 @@
-"""The example in torch under poprun, torchrun and alone; tensors in popdist's collectives.
+"""The example in torch under poprun, torchrun and alone; tensors in popdist's collectives; nodes
+measured by torch.
 
 torch comes into an environment of its own: it is no dependency of Podwright. Its size makes this
 a test of the long ring (make soak).
@@ -13,6 +14,8 @@ import venv
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_ports
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -34,6 +37,13 @@ except popdist.BadUse as error:
     why = str(error)
 assert all(isinstance(values, torch.Tensor) for values in (total, every, sent))
 popdist.execute_on_instances({0}, print, total.tolist(), every.tolist(), sent.tolist(), why)
+"""
+#: One of two nodes, as a step of `podwright node bench` starts it.
+MEETS = """
+import sys
+from podwright.slurm.gpus.nodebench._measures import Meeting, PAIRS, ways
+assert ways()[0] == "torch"
+print(PAIRS["torch"](Meeting("127.0.0.1", int(sys.argv[1]), b"", sys.argv[2] == "0", 0.5)))
 """
 
 
@@ -78,3 +88,15 @@ def test_tensors(python: str, launcher: str) -> None:
         "[1,0]<stdout>: [1.0, 3.0, 5.0] [[False], [True]] [1.0, 1.0] "
         "popdist sums numbers, not torch.bfloat16: numpy has nothing like it\n"
     )
+
+
+def test_two_nodes_are_measured_by_gloo(python: str) -> None:
+    """Without GPUs; with them it is NCCL."""
+    (port,) = free_ports(1)
+    ends = [
+        subprocess.Popen([python, "-c", MEETS, str(port), rank], stdout=subprocess.PIPE, text=True)
+        for rank in "01"
+    ]
+    rates = [float(end.communicate(timeout=600)[0]) for end in ends]
+    assert [end.returncode for end in ends] == [0, 0]
+    assert all(rate > 0 for rate in rates)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import socket
+import subprocess
 import sys
 import threading
 import types
@@ -24,8 +26,9 @@ from podwright.slurm.gpus.nodebench._measures import (
     read_nccl_tests,
     within,
 )
-from podwright.slurm.gpus.nodebench._rank import MARK
-from tests.ports import free_ports
+from podwright.slurm.gpus.nodebench._rank import APART, MARK, TOKEN
+from podwright.slurm.gpus.nodebench._rank import main as rank
+from tests.ports import free_ports, free_row
 
 NODES = [f"n{k}" for k in range(1, 9)]
 
@@ -57,6 +60,28 @@ def test_two_ends_measure_the_way_between_them() -> None:
     assert found[True] == pytest.approx(found[False], rel=1e-6)
 
 
+def test_each_gpu_meets_its_counterpart(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two GPUs of each of two nodes, all at once: four processes on one machine."""
+    port = free_row(2, APART)
+    monkeypatch.setenv(TOKEN, secrets.token_hex(32))
+    task = {"way": "tcp", "rails": 2, "port": port, "seconds": 0.3}
+    own = [sys.executable, "-P", "-m", "podwright.slurm.gpus.nodebench._rank"]
+    words = json.dumps({**task, "pairs": [["127.0.0.1", "n2"]]})
+    other = subprocess.Popen(
+        [*own, words], env={**os.environ, "SLURMD_NODENAME": "n2"}, stdout=subprocess.PIPE
+    )
+    monkeypatch.setenv("SLURMD_NODENAME", "127.0.0.1")
+    assert rank({**task, "pairs": [["127.0.0.1", "n2"]]}) == 0
+    ours = read_step(capfd.readouterr().out)["127.0.0.1"]
+    theirs = read_step(other.communicate()[0].decode())["n2"]
+    assert ours["rails"] == pytest.approx(theirs["rails"], rel=1e-6)
+    assert isinstance(ours["rails"], list)
+    assert len(ours["rails"]) == 2
+    assert ours["rate"] == min(ours["rails"])
+
+
 def test_inside_a_node_without_gpus() -> None:
     assert within(0, 0.1, {"PATH": ""})["memory copy"] > 0.1
 
@@ -67,9 +92,11 @@ def test_nccl_tests_are_read() -> None:
     assert read_nccl_tests("no such device") is None
 
 
-def test_torch_is_asked_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_torch_is_asked_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
     """Its names alone, in place of its gigabytes; the numbers come from the clock."""
     asked: list[str] = []
+    given: list[object] = []
 
     class Tensor:
         device, value = "cpu", 1.0
@@ -82,18 +109,28 @@ def test_torch_is_asked_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) 
             return self.value
 
     def note(name: str) -> Callable[..., None]:
-        return lambda *words, **options: asked.append(name)
+        def noted(*words: object, **options: object) -> None:
+            asked.append(name)
+            given.extend(word for word in words if not isinstance(word, Tensor))
+
+        return noted
 
     calls = ("init_process_group", "all_reduce", "broadcast", "destroy_process_group")
     dist = types.SimpleNamespace(**{name: note(name) for name in calls})
-    cuda = types.SimpleNamespace(is_available=lambda: False)
-    torch = types.SimpleNamespace(
-        cuda=cuda, distributed=dist, ones=lambda *words, **options: Tensor()
+    cuda = types.SimpleNamespace(
+        is_available=lambda: gpus > 0, **{k: note(k) for k in ("set_device", "synchronize")}
     )
+
+    def ones(count: int, device: str) -> Tensor:
+        given.append(device)
+        return Tensor()
+
+    torch = types.SimpleNamespace(cuda=cuda, distributed=dist, ones=ones)
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch.distributed", dist)
-    assert pair_torch(Meeting("h", 1, b"", True, 0.05)) > 0
-    assert asked[0] == "init_process_group"
+    assert pair_torch(Meeting("h", 1, b"", True, 0.05, gpu=5)) > 0
+    assert given[:3] == ([5, "nccl", "cuda:5"] if gpus else ["gloo", "cpu", "cpu"])
+    assert asked[bool(gpus)] == "init_process_group"
     assert asked[-1] == "destroy_process_group"
     assert asked.count("all_reduce") == asked.count("broadcast") + 1
 
@@ -133,6 +170,32 @@ def test_a_slow_node_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "cut off {\n")
     (change,) = changes(path, now)
     assert (change.node, change.now, change.before) == ("n5", 30, 100)
+
+
+def test_the_gpu_whose_way_is_slow_is_named() -> None:
+    """One adapter of eight is slow: all others hide it from an average, and none from its own."""
+    tasks: list[Mapping[str, object]] = []
+
+    def step(nodes: Sequence[str], task: Mapping[str, object]) -> dict[str, dict[str, object]]:
+        tasks.append(task)
+        pairs = task["pairs"]
+        assert isinstance(pairs, list | tuple)
+        if not pairs:
+            return {node: {"gpus": ["H100"] * 8, "within": {}} for node in nodes}
+        out: dict[str, dict[str, object]] = {}
+        for pair in pairs:
+            rails = [380.0] * 5 + [90.0 if "n3" in pair else 380.0] + [380.0] * 2
+            out |= {node: {"rate": min(rails), "rails": rails} for node in pair}
+        return out
+
+    found = bench(NODES, step, way="torch")
+    assert {task.get("rails") for task in tasks} == {None, 8}
+    assert [(one.part, one.what, one.rate) for one in found.slow] == [
+        ("n3", "to other nodes, by GPU 5", 90.0)
+    ]
+    tasks.clear()
+    bench(NODES, step, way="tcp")
+    assert {task.get("rails") for task in tasks} == {None, 1}
 
 
 def test_a_loaded_node_is_named_and_noise_is_not() -> None:

@@ -40,8 +40,8 @@ class Slow(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """within: rates inside nodes by node and kind. rounds: rates of pairs. slow: who is. unsure:
-    nodes of which nothing can be said. errors: by node."""
+    """within: rates inside nodes by node and kind. rounds: rates of pairs; of those that met by
+    several GPUs, the slowest one's. slow: who is. errors: by node."""
 
     nodes: tuple[str, ...]
     way: str
@@ -65,11 +65,12 @@ def bench(
     """Measure nodes. way: between them; empty: each by itself alone. expected: Gb/s of a pair by
     the hardware; 0: what most of them do. say: is told how far it is. Raises Unavailable."""
     errors: dict[str, str] = {}
-    port = port or 20000 + secrets.randbelow(20000)
+    port = port or 20000 + secrets.randbelow(19000)
     say(f"{len(nodes)} nodes by themselves")
     task: dict[str, object] = {"pairs": [], "way": way, "port": port, "seconds": seconds}
     said = step(nodes, task)
     within = {node: _rates(said.get(node, {}), errors, node) for node in nodes}
+    rails = _rails(said, nodes) if way == "torch" else 1
     sheets = {node: _sheet(said.get(node, {})) for node in nodes}
     again = sorted({slow.part for slow in _slow_within(within, sheets)})
     if again:  # once more, with less around them: noise goes, a slow node stays slow
@@ -80,13 +81,15 @@ def bench(
             for kind, rate in within[node].items():
                 within[node][kind] = max(rate, better.get(kind, 0.0))
     rounds: list[Round] = []
+    behind: dict[Pair, int] = {}
     while pairs := next_round(nodes, rounds, expected) if way else ():
         say(f"round {len(rounds) + 1}: {len(pairs)} pairs")
         busy = sorted(node for pair in pairs for node in pair)
-        said = step(busy, {**task, "pairs": pairs, "port": port + 1 + len(rounds)})
+        said = step(busy, {**task, "pairs": pairs, "rails": rails, "port": port + 1 + len(rounds)})
         rounds.append({pair: _pair(pair, said, errors) for pair in pairs})
+        behind |= {pair: gpu for pair in pairs if (gpu := _behind(pair, said)) is not None}
     verdict = judge(nodes, rounds, expected)
-    slow = [*_slow_pairs(verdict, rounds), *_slow_within(within, sheets)]
+    slow = [*_slow_pairs(verdict, rounds, behind), *_slow_within(within, sheets)]
     return Bench(tuple(nodes), way, within, tuple(rounds), verdict, tuple(slow), errors)
 
 
@@ -110,15 +113,38 @@ def _pair(pair: Pair, said: Mapping[str, Mapping[str, object]], errors: dict[str
     return min(rates) if len(rates) == 2 else 0.0
 
 
-def _slow_pairs(verdict: BenchVerdict, rounds: Sequence[Round]) -> list[Slow]:
+def _rails(said: Mapping[str, Mapping[str, object]], nodes: Sequence[str]) -> int:
+    """By how many GPUs nodes meet: as many as each has, at least one."""
+    names = [said.get(node, {}).get("gpus") for node in nodes]
+    return max(min(len(one) if isinstance(one, list) else 0 for one in names), 1)
+
+
+def _behind(pair: Pair, said: Mapping[str, Mapping[str, object]]) -> int | None:
+    """The GPU by which two nodes met more slowly than by their others; None: all are alike."""
+    rates = said.get(pair[0], {}).get("rails")
+    if not isinstance(rates, list) or min(rates) >= SHARE * statistics.median(rates):
+        return None
+    return rates.index(min(rates))
+
+
+def _slow_pairs(
+    verdict: BenchVerdict, rounds: Sequence[Round], behind: Mapping[Pair, int]
+) -> list[Slow]:
     out = []
     for node in verdict.nodes:
         rates = [rate for one in rounds for pair, rate in one.items() if node in pair]
-        out.append(Slow(node, "to other nodes", statistics.median(rates), verdict.reference))
+        by = {behind[pair] for one in rounds for pair in one if node in pair and pair in behind}
+        what = f"to other nodes{_by(by)}"
+        out.append(Slow(node, what, statistics.median(rates), verdict.reference))
     for way in verdict.ways:
         rates = [one[way] for one in rounds if way in one]
-        out.append(Slow(" to ".join(way), "this way alone", max(rates), verdict.reference))
+        what = f"this way alone{_by({behind[way]} if way in behind else set())}"
+        out.append(Slow(" to ".join(way), what, max(rates), verdict.reference))
     return out
+
+
+def _by(gpus: set[int]) -> str:
+    return f", by GPU {', '.join(map(str, sorted(gpus)))}" if gpus else ""
 
 
 def _sheet(said: Mapping[str, object]) -> dict[str, float]:

@@ -26,13 +26,15 @@ _WARM = 0.2  # seconds before a rate is counted
 
 class Meeting(NamedTuple):
     """Where two nodes meet. listens: whether this side waits for the other. host: the one that
-    listens, as the other reaches it. seconds: how long to send in each direction."""
+    listens, as the other reaches it. seconds: how long to send in each direction. gpu: which one
+    of its own each side takes, where it takes one."""
 
     host: str
     port: int
     token: bytes
     listens: bool
     seconds: float
+    gpu: int = 0
 
 
 def ways() -> list[str]:
@@ -128,6 +130,8 @@ def pair_torch(meeting: Meeting) -> float:
     import torch.distributed as dist
 
     gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.set_device(meeting.gpu)
     dist.init_process_group(
         "nccl" if gpu else "gloo",
         init_method=f"tcp://{meeting.host}:{meeting.port}",
@@ -136,7 +140,7 @@ def pair_torch(meeting: Meeting) -> float:
     )
     try:
         size = 64 << 20 if gpu else 4 << 20
-        data = torch.ones(size // 4, device="cuda" if gpu else "cpu")
+        data = torch.ones(size // 4, device=f"cuda:{meeting.gpu}" if gpu else "cpu")
         dist.all_reduce(data)
         count, start = 0, time.monotonic()
         flag = torch.ones(1, device=data.device)
@@ -161,10 +165,9 @@ def within(gpus: int, seconds: float, environ: Mapping[str, str]) -> dict[str, f
     program = shutil.which("all_reduce_perf", path=environ.get("PATH"))
     if gpus > 1 and program:
         rate = _nccl_tests([program, "-b", "256M", "-e", "256M", "-g", str(gpus)])
-        if rate is not None:
-            return {**found, "all-reduce": rate}
+        found |= {} if rate is None else {"all-reduce": rate}
     if gpus and importlib.util.find_spec("torch"):
-        found |= _torch_within(seconds)
+        found |= _torch_within(seconds, all_reduce="all-reduce" not in found)
     return found
 
 
@@ -193,8 +196,8 @@ def read_nccl_tests(text: str) -> float | None:
     return 8 * float(found[1]) if found else None
 
 
-def _torch_within(seconds: float) -> dict[str, float]:
-    """Copies from host to GPU, back, and between neighbours: the slowest GPU's."""
+def _torch_within(seconds: float, *, all_reduce: bool) -> dict[str, float]:
+    """Copies from host to GPU, back, and between neighbours: the slowest GPU's; and all-reduce."""
     import torch
 
     size = 256 << 20
@@ -218,7 +221,7 @@ def _torch_within(seconds: float) -> dict[str, float]:
     }
     if count > 1:
         found["GPU to GPU"] = min(rate(on[n], on[n - 1]) for n in range(count))
-        found["all-reduce"] = _all_reduce(on, seconds)
+        found |= {"all-reduce": _all_reduce(on, seconds)} if all_reduce else {}
     return found
 
 
