@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 
 from podwright import wire
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.wire import messages
 from tests.server.fakes import FakeController, as_controller
 
@@ -27,7 +27,7 @@ _OWN = (("grpc.use_local_subchannel_pool", 1),)
 
 async def serve() -> tuple[Server, Any]:
     controller: Any = FakeController()
-    served = Server(as_controller(controller), socket_path=None)
+    served = Server(as_controller(controller), ListenOptions(None))
     await served.start()
     return served, controller
 

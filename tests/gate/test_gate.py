@@ -25,7 +25,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from podwright import wire
 from podwright.http import metrics_text
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.wire import messages, virm
 from tests.ports import free_port
 from tests.server.fakes import FakeController, as_controller
@@ -37,7 +37,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 @pytest.fixture
 async def apart() -> AsyncIterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="pw-", dir="/tmp"))
-    served = Server(as_controller(FakeController()), socket_path=folder / "s", apart=True)
+    served = Server(as_controller(FakeController()), ListenOptions(folder / "s", apart=True))
     await served.start()
     yield served
     await served.stop(5)
@@ -203,7 +203,7 @@ async def test_a_request_that_never_ends_is_given_up(
 ) -> None:
     """Headers and half a message: told so, and nothing is kept."""
     monkeypatch.setattr("podwright.gate._front.UNFINISHED_S", 0.2)
-    within = Server(as_controller(FakeController()), socket_path=None)
+    within = Server(as_controller(FakeController()), ListenOptions(None))
     await within.start()
     never = asyncio.Event()
 

@@ -24,7 +24,7 @@ from podwright.gate import (
     from_server,
     to_server,
 )
-from podwright.server import Identity, Server
+from podwright.server import Identity, ListenOptions, Server
 from podwright.server._grpc import GrpcFront
 from tests.server.fakes import FakeController, Http, as_controller
 
@@ -37,7 +37,7 @@ class Taken:
     def __init__(self, secure: bool) -> None:
         self.controller = FakeController()
         identity = Identity(secure=secure)
-        self.server = Server(as_controller(self.controller), socket_path=None, identity=identity)
+        self.server = Server(as_controller(self.controller), ListenOptions(None), identity=identity)
         self.front = GrpcFront(self.server.calls)
 
     async def begin(self) -> None:
@@ -89,7 +89,7 @@ async def test_the_unix_socket_has_its_turn_between_calls_of_the_gate() -> None:
     """However many calls lie before it, a local one waits for a few of them."""
     taken = Taken(False)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        taken.server = Server(as_controller(taken.controller), socket_path=Path(folder, "s"))
+        taken.server = Server(as_controller(taken.controller), ListenOptions(Path(folder, "s")))
         taken.front = GrpcFront(taken.server.calls)
         await taken.server.start()
         http = await Http.connect(Path(folder, "s"))

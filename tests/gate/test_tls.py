@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from tests.certificates import folder_of
 from tests.server.fakes import FakeController, as_controller
 
@@ -22,7 +22,7 @@ class Renewing:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = Server(as_controller(FakeController()), socket_path=None, certs=folder)
+        self.server = Server(as_controller(FakeController()), ListenOptions(None, certs=folder))
 
     async def shown(self) -> bytes:
         """The certificate that somebody who connects now is shown."""

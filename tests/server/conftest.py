@@ -12,7 +12,7 @@ from types import ModuleType
 import grpc.aio
 import pytest
 
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from tests.server.fakes import FakeController, Http, as_controller
 
 
@@ -32,7 +32,7 @@ def controller() -> FakeController:
 
 @pytest.fixture
 async def server(controller: FakeController, folder: Path) -> AsyncIterator[Server]:
-    running = Server(as_controller(controller), socket_path=folder / "s", socket_mode=0o666)
+    running = Server(as_controller(controller), ListenOptions(folder / "s", socket_mode=0o666))
     await running.start()
     yield running
     await running.stop(1)

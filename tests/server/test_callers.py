@@ -17,7 +17,7 @@ from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, PodwrightError, Unauthenticated, Unavailable
 from podwright.fabric import preset
 from podwright.hosts import FakeMunge
-from podwright.server import Identity, Server
+from podwright.server import Identity, ListenOptions, Server
 from podwright.store import MemoryStore
 from podwright.wire import (
     ListRequest,
@@ -43,7 +43,7 @@ class Place:
         self.controller = Controller(MemoryStore(), [preset("pod4")], {}, version="test")
         names = {0: "root", 1001: "alice", 1003: "ruthless"}
         identity = Identity(server_uid=500, name_of=names.get, secure=True, munge=self.munge)
-        self.server = Server(self.controller, socket_path=None, identity=identity, certs=SERVER)
+        self.server = Server(self.controller, ListenOptions(None, certs=SERVER), identity=identity)
 
     async def user(self, name: str, role: str = "user", uid: int = -1) -> str:
         made = await self.controller.create_user(ROOT, UserRequest(name=name, role=role, uid=uid))

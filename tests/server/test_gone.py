@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from tests.server.fakes import FakeController, as_controller
 
 _NOW = struct.pack("ii", 1, 0)  # SO_LINGER: end with a reset
@@ -50,7 +50,7 @@ def test_over_http(caplog: pytest.LogCaptureFixture) -> None:
         controller = FakeController()
         controller.hold["list_partitions"] = asyncio.Event()
         server = Server(
-            as_controller(controller), socket_path=None, host=None, web=("127.0.0.1", 0)
+            as_controller(controller), ListenOptions(None, host=None, web=("127.0.0.1", 0))
         )
         await server.start()
         visitors = server._web.server.door.visitors
@@ -73,7 +73,7 @@ def test_on_the_socket(caplog: pytest.LogCaptureFixture, folder: Path) -> None:
     async def test() -> None:
         controller = FakeController()
         controller.hold["list_partitions"] = asyncio.Event()
-        server = Server(as_controller(controller), socket_path=folder / "s", host=None)
+        server = Server(as_controller(controller), ListenOptions(folder / "s", host=None))
         await server.start()
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(folder / "s"))

@@ -18,7 +18,7 @@ from podwright.agents import SimulatedMachine
 from podwright.controller import Caller, Controller, Role
 from podwright.controller._audit import MOST
 from podwright.fabric import preset
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.store import MemoryStore
 from podwright.wire import (
     CreateRequest,
@@ -48,8 +48,7 @@ async def server(folder: Path) -> AsyncIterator[Server]:
     }
     running = Server(
         Controller(MemoryStore(), [CLUSTER], machines, version="test"),
-        socket_path=folder / "s",
-        web=("127.0.0.1", 0),
+        ListenOptions(folder / "s", web=("127.0.0.1", 0)),
     )
     await running.start()
     yield running

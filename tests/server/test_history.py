@@ -12,7 +12,7 @@ from podwright.controller import Caller, Controller, Role, Visible
 from podwright.errors import Fenced, Unavailable
 from podwright.fabric import preset
 from podwright.history import KEEP, Past
-from podwright.server import Identity, Server
+from podwright.server import Identity, ListenOptions, PageOptions, Server
 from podwright.server._recorder import MINUTE, Recorder
 from podwright.store import MemoryHistory, MemoryStore, Row
 from podwright.wire import METHODS, CreateRequest, ListRequest, PartitionSpec
@@ -146,9 +146,11 @@ async def served(path: str, visible: Visible | None = None, *, secure: bool = Fa
     world = World(visible)
     identity = Identity(secure=secure)
     server = Server(
-        world.controller, socket_path=None, host=None, web=("127.0.0.1", 0),
-        identity=identity, history=world.history,
-    )  # fmt: skip
+        world.controller,
+        ListenOptions(None, host=None, web=("127.0.0.1", 0)),
+        page=PageOptions(history=world.history),
+        identity=identity,
+    )
     await server.start()
     try:
         await world.make("p1")

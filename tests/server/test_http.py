@@ -14,7 +14,7 @@ import pytest
 from podwright import wire
 from podwright.controller import Role
 from podwright.http import Limits
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.server._http import STATUS
 from tests.server.fakes import FakeController, Http, as_controller
 
@@ -227,9 +227,7 @@ async def test_silent_connections_are_closed_and_busy_ones_are_not(
     now = 0.0
     running = Server(
         as_controller(controller),
-        socket_path=folder / "s",
-        host=None,
-        connection_idle=1.0,
+        ListenOptions(folder / "s", host=None, idle=1.0),
         clock=lambda: now,
     )
     await running.start()

@@ -17,7 +17,7 @@ from podwright.agents import Fault, SimulatedMachine
 from podwright.client import Client, GrpcTransport, UnixTransport
 from podwright.controller import Controller
 from podwright.fabric import preset
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.store import SQLiteStore
 from podwright.wire.virm import pb
 from tests.server.fakes import Http
@@ -48,7 +48,7 @@ async def real(folder: Path, machines: dict[str, SimulatedMachine]) -> AsyncIter
     store = SQLiteStore(folder / "db")
     running = Server(
         Controller(store, [CLUSTER], machines, version="test"),
-        socket_path=folder / "s",
+        ListenOptions(folder / "s"),
         counters=lambda: {"commits": store.commits},
     )
     await running.start()

@@ -16,7 +16,7 @@ from podwright.client import Client, Credentials, GrpcTransport
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import AlreadyExists, Denied, InvalidRequest, Unauthenticated
 from podwright.fabric import preset
-from podwright.server import Identity, Server, make_store
+from podwright.server import Identity, ListenOptions, Server, make_store
 from podwright.store import MemoryStore, SQLiteStore
 from podwright.wire import AllocationRequest, NewUser, PartitionSpec, UserRequest
 
@@ -32,7 +32,7 @@ class Secure:
         machines = [m for d in cluster.domains for m in d.machines]
         drivers = {m.name: SimulatedMachine(m, cluster.family) for m in machines}
         self.controller = Controller(MemoryStore(), [cluster], drivers, version="test")
-        self.server = Server(self.controller, socket_path=None, identity=Identity(secure=True))
+        self.server = Server(self.controller, ListenOptions(None), identity=Identity(secure=True))
 
     async def user(self, name: str, role: str = "user", *allocations: str) -> Credentials:
         request = UserRequest(name=name, role=role, allocations=list(allocations))
@@ -110,7 +110,9 @@ def test_keys_do_not_travel_in_the_clear() -> None:
         GrpcTransport("10.9.8.7", 8090, credentials=Credentials("alice", "key"))
     with pytest.raises(InvalidRequest, match="without TLS access keys would travel"):
         Server(
-            Secure().controller, socket_path=None, host="10.9.8.7", identity=Identity(secure=True)
+            Secure().controller,
+            ListenOptions(None, host="10.9.8.7"),
+            identity=Identity(secure=True),
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from podwright import wire
 from podwright.hosts import is_loopback
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http, as_controller
 
@@ -78,7 +78,7 @@ async def test_nothing_is_left_when_it_cannot_begin(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        running = Server(as_controller(controller), socket_path=folder / "s", port=port)
+        running = Server(as_controller(controller), ListenOptions(folder / "s", port=port))
         with pytest.raises(wire.Unavailable, match=f"cannot listen on 127.0.0.1:{port}"):
             await running.start()
     assert controller.closed
@@ -86,14 +86,14 @@ async def test_nothing_is_left_when_it_cannot_begin(
 
 
 async def test_two_servers_never_share_a_port(server: Server, folder: Path) -> None:
-    second = Server(as_controller(FakeController()), socket_path=folder / "s2", port=server.port)
+    second = Server(as_controller(FakeController()), ListenOptions(folder / "s2", port=server.port))
     with pytest.raises(wire.Unavailable):
         await second.start()
 
 
 async def test_two_servers_never_share_a_socket(server: Server, controller: FakeController) -> None:
     late = FakeController()
-    second = Server(as_controller(late), socket_path=server.socket_path)
+    second = Server(as_controller(late), ListenOptions(server.socket_path))
     with pytest.raises(wire.AlreadyExists):
         await second.start()
     assert not late.started
@@ -118,12 +118,12 @@ def test_nothing_listens_beyond_loopback_unless_told(host: str, safe: bool) -> N
     assert is_loopback(host) is safe
     if not safe:
         with pytest.raises(wire.InvalidRequest, match="--listen-anywhere"):
-            Server(as_controller(FakeController()), socket_path=None, host=host)
-    Server(as_controller(FakeController()), socket_path=None, host=host, anywhere=True)
+            Server(as_controller(FakeController()), ListenOptions(None, host=host))
+    Server(as_controller(FakeController()), ListenOptions(None, host=host, anywhere=True))
 
 
 async def test_both_fronts_of_one_server(controller: FakeController, folder: Path) -> None:
-    served = Server(as_controller(controller), socket_path=folder / "s")
+    served = Server(as_controller(controller), ListenOptions(folder / "s"))
     await served.start()
     client = await Http.connect(folder / "s")
     info = await client.call("GetServerInfo", wire.ServerInfoRequest())
@@ -140,7 +140,7 @@ async def test_both_fronts_of_one_server(controller: FakeController, folder: Pat
 
 
 async def test_the_port_survives_what_is_no_grpc(controller: FakeController, folder: Path) -> None:
-    served = Server(as_controller(controller), socket_path=folder / "s")
+    served = Server(as_controller(controller), ListenOptions(folder / "s"))
     await served.start()
     for data in (b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(300)):
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -159,7 +159,7 @@ async def test_idle_means_no_call_no_partition_no_lease(
 ) -> None:
     now = 0.0
     running = Server(
-        as_controller(controller), socket_path=folder / "s", host=None, clock=lambda: now
+        as_controller(controller), ListenOptions(folder / "s", host=None), clock=lambda: now
     )
     await running.start()
     controller.idle = False

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from podwright.server import Server
+from podwright.server import ListenOptions, Server
 from podwright.server._traces import Traces, open_traces
 from podwright.wire import messages
 from tests.server.fakes import FakeController, Http, as_controller
@@ -70,7 +70,7 @@ def told(span: ReadableSpan) -> dict[str, object]:
 
 async def test_each_call_is_a_span_of_its_callers_trace(folder: Path) -> None:
     traces, exporter = kept()
-    server = Server(as_controller(FakeController()), socket_path=folder / "s", traces=traces)
+    server = Server(as_controller(FakeController()), ListenOptions(folder / "s"), traces=traces)
     await server.start()
     client = await Http.connect(folder / "s")
     head = f"POST /podwright.v1/ListLeases HTTP/1.1\r\nHost: x\r\ntraceparent: {PARENT}\r\n"
@@ -103,7 +103,7 @@ async def test_they_are_sent_where_the_site_says(
         monkeypatch.setenv(name, value)
     traces = open_traces(named)
     assert traces is not None
-    server = Server(as_controller(FakeController()), socket_path=folder / "s", traces=traces)
+    server = Server(as_controller(FakeController()), ListenOptions(folder / "s"), traces=traces)
     await server.start()
     client = await Http.connect(folder / "s")
     assert (await client.post("ListLeases"))[0] == 200
@@ -122,7 +122,7 @@ async def test_a_collector_that_is_not_there_holds_up_nobody(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     traces = open_traces({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"})
-    server = Server(as_controller(FakeController()), socket_path=folder / "s", traces=traces)
+    server = Server(as_controller(FakeController()), ListenOptions(folder / "s"), traces=traces)
     await server.start()
     client = await Http.connect(folder / "s")
     for _ in range(20):

@@ -20,7 +20,7 @@ from podwright.cli._logs import JsonLines
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
-from podwright.server import Identity, Server
+from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
@@ -43,7 +43,7 @@ def make(*, secure: bool = False, host: str = "127.0.0.1") -> Server:
     drivers = {m.name: SimulatedMachine(m, cluster.family) for m in machines}
     controller = Controller(MemoryStore(), [cluster], drivers, version="test")
     identity = Identity(secure=secure)
-    return Server(controller, socket_path=None, host=None, web=(host, 0), identity=identity)
+    return Server(controller, ListenOptions(None, host=None, web=(host, 0)), identity=identity)
 
 
 @pytest.fixture

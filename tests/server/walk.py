@@ -18,7 +18,7 @@ from podwright.controller import Caller, Controller, Discovery, Machines, Role
 from podwright.errors import NotFound, PodwrightError
 from podwright.fabric import IPU, Machine, preset
 from podwright.hosts import FakeMunge, Vouches
-from podwright.server import Identity, Server
+from podwright.server import Identity, ListenOptions, Server
 from podwright.server._grpc import GrpcFront
 from podwright.store import MemoryStore
 from podwright.wire import (
@@ -107,7 +107,7 @@ class Doors:
         self.kernel = 0
         names = {0: "root", 1001: "alice", 1003: "rut", 64030: "slurmuser"}
         identity = Identity(server_uid=500, name_of=names.get, munge=self.munge)
-        self.server = Server(self.controller, socket_path=socket, identity=identity)
+        self.server = Server(self.controller, ListenOptions(socket), identity=identity)
         self.tls = GrpcFront(self.server.calls, SERVER)
         self.agent = Agent(SimulatedMachine(Machine("ag9", "127.0.0.1"), IPU), "ag9", secret=KEY)
         self.agent_port = 0

@@ -10,6 +10,7 @@ from podwright.server._certificates import (
 from podwright.server._hardware import ServedHardware
 from podwright.server._identity import TOKEN_TTL, Identity
 from podwright.server._init import make_store
+from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._server import Server
 from podwright.server._serving import ServingOptions, serve
 from podwright.server._sockets import SocketPlace
@@ -17,6 +18,8 @@ from podwright.server._sockets import SocketPlace
 __all__ = [
     "TOKEN_TTL",
     "Identity",
+    "ListenOptions",
+    "PageOptions",
     "ServedHardware",
     "Server",
     "ServingOptions",

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from podwright._version import __version__
 from podwright.controller import Caller
-from podwright.errors import InvalidRequest, PodwrightError
-from podwright.hosts import is_loopback, tell_ready
+from podwright.errors import PodwrightError
+from podwright.hosts import tell_ready
 from podwright.server._calls import Calls
 from podwright.server._grpc import GrpcFront
-from podwright.server._http import IDLE_SECONDS, HttpFront
+from podwright.server._http import HttpFront
 from podwright.server._identity import Identity
+from podwright.server._listen_options import NO_PAGE, ListenOptions, PageOptions
 from podwright.server._metrics import Gauge
 from podwright.server._sockets import SocketPlace
 from podwright.server._traces import Traces
@@ -26,8 +26,6 @@ from podwright.wire import ServerInfo
 if TYPE_CHECKING:
     from podwright.controller import Controller
     from podwright.http import Visitors
-    from podwright.page import SiteProxy
-    from podwright.store import History
 
 APIS = ["virmgrpc", "podwright.v1"]
 
@@ -35,83 +33,41 @@ APIS = ["virmgrpc", "podwright.v1"]
 class Server:
     """Serves a controller, which it starts and closes.
 
-    socket_path, socket_mode, private_folder: the Unix socket; None serves none.
-    host, port: where gRPC answers; host None serves none, port 0 takes a free one.
-    anywhere: listen beyond loopback, where callers are anonymous unless they hold a token.
-    certs: the folder of TLS certificates for gRPC; None: no TLS. apart: gRPC in a process of its
-    own, as vipu-server has it; else on this loop. web: where HTTP answers that
-    is read only, host and port; None: nowhere.
-    connection_idle: seconds until a silent connection to the socket is closed.
-    counters: what else GetServerInfo counts. clock: seconds, never backwards. traces: spans of
-    calls go there. history: where the page keeps what was. proxy, web_names: as `WebFront`.
+    page: what the page in a browser has. counters: what else GetServerInfo counts. clock: seconds,
+    never backwards. traces: spans of calls go there.
     Raises wire.InvalidRequest for a host beyond loopback.
     """
 
     def __init__(
         self,
         controller: Controller,
+        listen: ListenOptions,
         *,
-        socket_path: Path | None,
-        host: str | None = "127.0.0.1",
-        port: int = 0,
-        anywhere: bool = False,
-        socket_mode: int = 0o600,
-        private_folder: bool = False,
-        connection_idle: float = IDLE_SECONDS,
         identity: Identity | None = None,
-        certs: Path | None = None,
-        apart: bool = False,
-        web: tuple[str, int] | None = None,
+        page: PageOptions = NO_PAGE,
         counters: Callable[[], dict[str, int]] = dict,
         clock: Callable[[], float] = time.monotonic,
         traces: Traces | None = None,
-        history: History | None = None,
-        proxy: SiteProxy | None = None,
-        web_names: Iterable[str] = (),
     ) -> None:
         identity = identity or Identity()
         identity.authenticate = self._authenticate
         identity.authenticate_certificate = self._authenticate_certificate
-        self._certs, self._apart = certs, apart
-        if web is not None and not anywhere and not is_loopback(web[0]):
-            raise InvalidRequest(
-                f"{web[0]} is reachable from other machines, whose users nobody checks",
-                asked=f"serve HTTP on {web[0]}",
-                would_work="127.0.0.1, or say --listen-anywhere as well",
-            )
-        self._wanted_web = web
-        self.web_port = 0
-        self._check_tls(host, identity.secure)
-        safe = anywhere or identity.secure
-        if host is not None and not safe and not is_loopback(host):
-            raise InvalidRequest(
-                f"{host} is reachable from other machines, whose users nobody checks",
-                asked=f"listen on {host}",
-                would_work="127.0.0.1, or say --listen-anywhere as well",
-            )
+        listen.check(secure=identity.secure)
+        self._listen = listen
         self.controller = controller
-        self.socket_path = socket_path
-        self.host, self.port = host, 0
-        self._wanted_port = port
+        self.socket_path, self.host = listen.socket, listen.host
+        self.port = self.web_port = 0
         self._place = (
-            SocketPlace(socket_path, mode=socket_mode, private=private_folder)
-            if socket_path is not None
+            SocketPlace(listen.socket, mode=listen.socket_mode, private=listen.private_folder)
+            if listen.socket is not None
             else None
         )
         self._clock = clock
         self._counters = counters
         self.calls = Calls(controller, identity, self._describe, clock=clock)
         self.calls.traces = traces
-        self._http = HttpFront(self.calls, idle=connection_idle, clock=clock)
-        self._web = WebFront(
-            self.calls,
-            self._totals,
-            self._gauges,
-            history,
-            proxy,
-            names=web_names,
-            ended=self._ended,
-        )
+        self._http = HttpFront(self.calls, idle=listen.idle, clock=clock)
+        self._web = WebFront(self.calls, self._totals, self._gauges, page, self._ended)
         self._grpc: GrpcFront | None = None
 
     async def start(self) -> None:
@@ -125,10 +81,10 @@ class Server:
         try:
             await self.controller.start()
             if self.host is not None:
-                self._grpc = GrpcFront(self.calls, self._certs, apart=self._apart)
-                self.port = await self._grpc.start(self.host, self._wanted_port)
-            if self._wanted_web is not None:
-                self.web_port = await self._web.start(*self._wanted_web)
+                self._grpc = GrpcFront(self.calls, self._listen.certs, apart=self._listen.apart)
+                self.port = await self._grpc.start(self.host, self._listen.port)
+            if self._listen.web is not None:
+                self.web_port = await self._web.start(*self._listen.web)
             if self._place is not None:
                 await self._http.start(self._place.listen())
         except BaseException:
@@ -172,16 +128,8 @@ class Server:
 
         Raises wire.InvalidRequest where their keys would travel without TLS.
         """
-        self._check_tls(self.host, True)
+        self._listen.check_tls(secure=True)
         self.calls.identity.secure = True
-
-    def _check_tls(self, host: str | None, secure: bool) -> None:
-        if host is not None and secure and self._certs is None and not is_loopback(host):
-            raise InvalidRequest(
-                "without TLS access keys would travel for all to read",
-                asked=f"listen on {host}",
-                would_work="--tls-certs DIR; vipu-server --tls-init makes it",
-            )
 
     @property
     def page(self) -> str:

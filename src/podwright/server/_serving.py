@@ -26,6 +26,7 @@ from podwright.server._faults import KillPoint
 from podwright.server._hardware import ServedHardware, choose
 from podwright.server._identity import Identity, find_munge
 from podwright.server._init import is_secure
+from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._server import Server
 from podwright.server._shared_store import LEASE, owner_name, serve_shared
@@ -215,26 +216,30 @@ def _server_for(
 ) -> Server:
     server = Server(
         controller,
-        socket_path=options.socket,
-        host=options.host,
-        port=options.port,
-        anywhere=options.anywhere,
-        socket_mode=options.socket_mode,
-        private_folder=options.private,
+        ListenOptions(
+            options.socket,
+            host=options.host,
+            port=options.port,
+            anywhere=options.anywhere,
+            socket_mode=options.socket_mode,
+            private_folder=options.private,
+            certs=options.certs,
+            apart=True,
+            web=options.web,
+        ),
+        page=PageOptions(
+            names=options.web_names,
+            proxy=options.proxy,
+            # Another package's store may have none.
+            history=store.history() if hasattr(store, "history") else None,
+        ),
         identity=Identity(
             secure=secure or options.secure,
             munge=None if options.munge is None else find_munge(options.munge),
         ),
-        certs=options.certs,
-        apart=True,
-        web=options.web,
-        web_names=options.web_names,
-        proxy=options.proxy,
         # Of whom it serves then: one that stood by has taken over.
         counters=lambda: {"commits": store.commits, **server.controller.moves},
         traces=open_traces(os.environ),
-        # Another package's store may have none.
-        history=store.history() if hasattr(store, "history") else None,
     )
     return server
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -18,14 +18,14 @@ from podwright.controller import Caller, Role
 from podwright.errors import InvalidRequest, PodwrightError
 from podwright.hosts import is_loopback
 from podwright.http import HttpRequest, HttpServer, Limits, Reply
-from podwright.page import BODY, Page, SiteProxy
+from podwright.page import BODY, Page
 from podwright.server._calls import Calls
 from podwright.server._http import STATUS, complain, refusal
 from podwright.server._identity import ANONYMOUS
+from podwright.server._listen_options import PageOptions
 from podwright.server._metrics import KIND, Gauge, Metrics
 from podwright.server._page_backend import make_page
 from podwright.server._recorder import Recorder
-from podwright.store import History
 from podwright.wire import METHODS, ListRequest, Value, plain
 
 _OURSELVES = Caller(name="metrics", uid=None, role=Role.ADMINISTRATOR, origin="http")
@@ -62,23 +62,18 @@ def _asked(query: str) -> ListRequest:
 
 class WebFront:
     """Answers GET. counters: totals since the start, gauges: what is so now, for /metrics.
-    history: where what is now is written down once a minute, for the page; None: nowhere.
-    proxy: which says who comes to the page. names: others by which this may be called.
-    ended: see Metrics."""
+    page: what the page has. ended: see Metrics."""
 
     def __init__(
         self,
         calls: Calls,
         counters: Callable[[], dict[str, int]],
-        gauges: Callable[[], list[Gauge]] = list,
-        history: History | None = None,
-        proxy: SiteProxy | None = None,
-        names: Iterable[str] = (),
-        ended: Callable[[], dict[tuple[str, str], int]] = dict,
+        gauges: Callable[[], list[Gauge]],
+        page: PageOptions,
+        ended: Callable[[], dict[tuple[str, str], int]],
     ) -> None:
         self._calls = calls
-        self._history, self._proxy = history, proxy
-        self._own_names = frozenset(names)
+        self._page_options = page
         self._recording: asyncio.Task[None] | None = None
         self.metrics = Metrics(calls.figures, counters, gauges, ended, self._listed)
         self.server = HttpServer(self._answer, LIMITS, complain=complain)
@@ -92,14 +87,17 @@ class WebFront:
         Raises wire.Unavailable when the address cannot be had.
         """
         self.page = make_page(
-            self._calls, safe_login=is_loopback(host), history=self._history, proxy=self._proxy
+            self._calls,
+            safe_login=is_loopback(host),
+            history=self._page_options.history,
+            proxy=self._page_options.proxy,
         )
         self._names = {host, "localhost", "127.0.0.1", "[::1]", socket.gethostname()}
-        self._names |= self._own_names
+        self._names.update(self._page_options.names)
         port = await self.server.open(host, port, "another --http-port")
         self.address = f"http://{_as_host(host)}:{port}/"
-        if self._history is not None:
-            recorder = Recorder(self._history, self._listed, self._counted, self._epoch)
+        if (history := self._page_options.history) is not None:
+            recorder = Recorder(history, self._listed, self._counted, self._epoch)
             self._recording = asyncio.create_task(recorder.run())
         return port
 
