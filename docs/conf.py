@@ -18,7 +18,6 @@ release = version = podwright.__version__
 sys.path.insert(0, str(Path(__file__).parent.parent))
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 autodoc_member_order = "bysource"
-suppress_warnings = ["ref.python"]  # two classes are called Job, each in its own module
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Podwright"
