@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -205,13 +206,14 @@ async def test_a_fence_ends_what_a_launch_left_and_nothing_else(
     def start(**environ: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(["sleep", "600"], env={**os.environ, **environ})
 
-    inside, marked, other = start(), start(PODWRIGHT_RUN="run-7"), start(PODWRIGHT_RUN="run-8")
+    run, further = f"run-{uuid4()}", f"run-{uuid4()}"  # a fence ends what bears its mark, anywhere
+    inside, marked, other = start(), start(PODWRIGHT_RUN=run), start(PODWRIGHT_RUN=further)
     try:
         groups.enter("p1", inside.pid)
         inside.send_signal(signal.SIGSTOP)
-        await machine.fence(2, [1], "run-8-not")  # the other half may be somebody else's
+        await machine.fence(2, [1], f"{further}-not")  # the other half may be somebody else's
         assert inside.poll() is marked.poll() is None
-        await machine.fence(3, [1, 2], "run-7")
+        await machine.fence(3, [1, 2], run)
         assert (inside.wait(60), marked.wait(60)) == (-9, -9)
         assert other.poll() is None
         with pytest.raises(Fenced):
