@@ -23,16 +23,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from podwright import errors as errors
     from podwright import slurm as slurm
-    from podwright.api import Job, Partition, Pod, connect, launch, partition, run, run_async
+    from podwright.api import (
+        Completed,
+        Job,
+        MachineRow,
+        Partition,
+        Pod,
+        PodAdmin,
+        connect,
+        launch,
+        partition,
+        run,
+        run_async,
+    )
     from podwright.errors import PodwrightError
     from podwright.wire import GatewayRouting, PartitionSpec, Routing, SyncType
 
 __all__ = [
+    "Completed",
     "GatewayRouting",
     "Job",
+    "MachineRow",
     "Partition",
     "PartitionSpec",
     "Pod",
+    "PodAdmin",
     "PodwrightError",
     "Routing",
     "SyncType",
@@ -46,7 +61,10 @@ __all__ = [
     "slurm",
 ]
 _OF_WIRE = ("GatewayRouting", "PartitionSpec", "Routing", "SyncType")
-_OF_API = ("Job", "Partition", "Pod", "connect", "launch", "partition", "run", "run_async")
+_OF_API = (
+    *("Completed", "Job", "MachineRow", "Partition", "Pod", "PodAdmin"),
+    *("connect", "launch", "partition", "run", "run_async"),
+)
 
 
 def __getattr__(name: str) -> object:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import podwright
 import podwright.slurm
-from podwright import errors
+from podwright import errors, wire
 from tests.whole.conftest import Pod as Server
 
 #: Imports every module, then calls every public function, and says what each did.
@@ -85,6 +87,47 @@ def test_importing_podwright_loads_nothing_else() -> None:
     ]
 
 
+def _values(kind: type) -> set[type]:
+    """A value that travels, and those in it."""
+    inner = {
+        one
+        for field in msgspec.structs.fields(kind)
+        for name in re.findall(r"\w+", str(field.type))
+        if inspect.isclass(one := getattr(wire, name, None)) and issubclass(one, wire.Value)
+    }
+    return {kind}.union(*map(_values, inner))
+
+
+def _errors() -> list[str]:
+    kinds = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind)}
+    return [name for name, kind in kinds.items() if issubclass(kind, Exception)]
+
+
+def test_the_reference_has_no_holes() -> None:
+    """Every public name, and every value that a public function answers with."""
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    there = set(re.findall(r"^\.\. auto(?:class|function|exception):: ([\w.]+)", page, re.M))
+    public = {f"podwright.{name}" for name in podwright.__all__}
+    public |= {f"podwright.slurm.{name}" for name in podwright.slurm.__all__}
+    public |= {f"podwright.errors.{name}" for name in _errors()}
+    functions = [
+        method
+        for kind in (podwright.Pod, podwright.PodAdmin, podwright.Partition)
+        for name, method in inspect.getmembers(kind)
+        if not name.startswith("_")
+    ]
+    for function in functions:
+        getter = function.fget if isinstance(function, property) else function
+        assert getter
+        for name in re.findall(r"\w+", str(inspect.signature(getter).return_annotation)):
+            kind = getattr(wire, name, None)
+            if inspect.isclass(kind) and issubclass(kind, wire.Value):
+                public |= {f"podwright.wire.{value.__name__}" for value in _values(kind)}
+    public -= {f"podwright.wire.{name}" for name in podwright.__all__}
+    rest = {"__version__", "errors", "slurm", "PodwrightError"}
+    assert public - {f"podwright.{name}" for name in rest} == there
+
+
 @pytest.mark.parametrize("module", [podwright, podwright.slurm, errors])
 def test_every_name_that_is_listed_is_there_and_has_words(module: object) -> None:
     names = getattr(module, "__all__", None) or [
@@ -100,7 +143,11 @@ def test_every_name_that_is_listed_is_there_and_has_words(module: object) -> Non
 
 
 @pytest.mark.parametrize(
-    "kind", [podwright.Pod, podwright.Partition, podwright.Job, podwright.slurm.SlurmJob]
+    "kind",
+    [
+        *(podwright.Pod, podwright.PodAdmin, podwright.Partition, podwright.Job),
+        podwright.slurm.SlurmJob,
+    ],
 )
 def test_every_public_method_has_words(kind: type) -> None:
     for name, method in vars(kind).items():

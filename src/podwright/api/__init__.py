@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from podwright.api._job import Job, launch
     from podwright.api._partition import Partition
     from podwright.api._pod import Pod, connect, partition
-    from podwright.api._run import run, run_async
+    from podwright.api._pod_admin import MachineRow, PodAdmin
+    from podwright.api._run import Completed, run, run_async
     from podwright.api._walk import plan_launch
 
 __all__ = [
+    "Completed",
     "Job",
+    "MachineRow",
     "Partition",
     "Pod",
+    "PodAdmin",
     "connect",
     "launch",
     "partition",
@@ -30,7 +34,8 @@ _LATER = {
     "_job": ("Job", "launch"),
     "_partition": ("Partition",),
     "_pod": ("Pod", "connect", "partition"),
-    "_run": ("run", "run_async"),
+    "_pod_admin": ("MachineRow", "PodAdmin"),
+    "_run": ("Completed", "run", "run_async"),
     "_walk": ("plan_launch",),
 }
 

@@ -26,6 +26,7 @@ from podwright.wire import (
 
 if TYPE_CHECKING:
     from podwright.api._partition import Partition
+    from podwright.api._pod_admin import PodAdmin
     from podwright.wire import (
         AllocationInfo,
         ClusterInfo,
@@ -117,6 +118,13 @@ class Pod:
     def environment(self) -> dict[str, str]:
         """This process's environment, in which other programs find the same server."""
         return with_variables(os.environ, server_variables(self._found, self._options))
+
+    @property
+    def admin(self) -> PodAdmin:
+        """What administrators may do: agents, clusters, allocations, users, machines, quotas."""
+        from podwright.api._pod_admin import PodAdmin
+
+        return PodAdmin(self._client, self._lock)
 
     def partition(
         self,

@@ -4,66 +4,33 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from itertools import groupby
 from pathlib import Path
 
+from podwright.api import PodAdmin
 from podwright.cli import _json
-from podwright.cli._admin_calls import call, names
-from podwright.cli._admin_show import MachineRow, machine_table, moves_table
+from podwright.cli._admin_calls import names
+from podwright.cli._admin_show import machine_table, moves_table
 from podwright.cli._waiting import waiting
-from podwright.client import Client
-from podwright.errors import InvalidRequest, NotFound
-from podwright.wire import (
-    ClusterChange,
-    ClusterInfo,
-    MovesAllowed,
-    MovesRequest,
-    MoveTable,
-    QuotaInfo,
-)
+from podwright.errors import InvalidRequest
+from podwright.wire import ClusterInfo, QuotaInfo
 
 _Arguments = argparse.Namespace
 
 
-def list_machines(arguments: _Arguments, client: Client) -> int:
+def list_machines(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin list machines`."""
-    found = machines(client)
+    found = admin.machines()
     rows = [row._asdict() for row in found]
     return _show(arguments, rows, lambda: machine_table(found))
 
 
-def machines(client: Client) -> list[MachineRow]:
-    """All machines, in the order of their clusters, and what is on them."""
-    states = {}
-    for cluster in client.list_clusters():
-        states.update({(cluster.name, name): "DRAINED" for name in cluster.drained})
-        states.update({(cluster.name, name): "DOWN" for name in cluster.down})
-    rows = []
-    devices = client.list_devices()
-    for (cluster_name, machine), group in groupby(
-        devices, key=lambda one: (one.cluster, one.device.machine)
-    ):
-        own = list(group)
-        rows.append(
-            MachineRow(
-                machine=machine,
-                cluster=cluster_name,
-                allocation=own[0].allocation,
-                state=states.get((cluster_name, machine), "UP"),
-                devices=len(own),
-                free=sum(one.state == "FREE" for one in own),
-                partitions=sorted({one.partition for one in own if one.partition}),
-            )
-        )
-    return rows
-
-
-def drain_machine(arguments: _Arguments, client: Client) -> int:
+def drain_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin drain machine NAME`: says what is on it, which stays."""
-    found = _machine(client, arguments.name)
+    asked = f"drain machine {arguments.name}"
+    found = admin.machine(arguments.name, asked=asked)
     if not arguments.dry_run:
-        client.drain_machine(arguments.name)
-        found = _machine(client, arguments.name)
+        admin.drain_machine(arguments.name)
+        found = admin.machine(arguments.name, asked=asked)
     stays = (
         f"it still has {' '.join(found.partitions)} on it" if found.partitions else "it is empty"
     )
@@ -76,49 +43,42 @@ def drain_machine(arguments: _Arguments, client: Client) -> int:
     return _show(arguments, {**found._asdict(), "dry_run": arguments.dry_run}, lambda: text)
 
 
-def resume_machine(arguments: _Arguments, client: Client) -> int:
+def resume_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin resume machine NAME`."""
-    client.resume_machine(arguments.name)
+    admin.resume_machine(arguments.name)
     done = f"resume machine ({arguments.name}): success."
     return _show(arguments, {"name": arguments.name}, lambda: done)
 
 
-def show_moves(arguments: _Arguments, client: Client) -> int:
+def show_moves(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin moves`: who is asked to move, and who would be; or whether anybody is."""
     changes = (arguments.never or arguments.allow) and not arguments.dry_run
-    if changes:
-        found = call(client, "AllowMoves", MovesAllowed(allowed=arguments.allow), MoveTable)
-    else:
-        found = call(client, "ShowMoves", MovesRequest(), MoveTable)
+    found = admin.allow_moves(arguments.allow) if changes else admin.moves()
     return _show(arguments, found, lambda: moves_table(found))
 
 
-def add_machine(arguments: _Arguments, client: Client) -> int:
+def add_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin add machine A,B --cluster C`."""
-    request = ClusterChange(
-        name=arguments.cluster,
-        add=names(arguments.name),
-        link_domain=arguments.link_domain,
-        dry_run=arguments.dry_run,
-    )
-    return _change(arguments, client, request, f"add machine ({arguments.name})")
-
-
-def replace_machine(arguments: _Arguments, client: Client) -> int:
-    """`vipu-admin replace machine NAME --by AGENT`."""
-    clusters = client.list_clusters()
-    cluster = next((c.name for c in clusters if arguments.name in c.machines), "")
-    if not cluster:
-        _machine(client, arguments.name, "replace")
-    request = ClusterChange(
-        name=cluster, replace=arguments.name, by=arguments.by, dry_run=arguments.dry_run
-    )
-    return _change(arguments, client, request, f"replace machine ({arguments.name})")
-
-
-def _change(arguments: _Arguments, client: Client, request: ClusterChange, what: str) -> int:
+    what = f"add machine ({arguments.name})"
     with waiting(what):
-        made = call(client, "ChangeCluster", request, ClusterInfo)
+        made = admin.add_machines(
+            arguments.cluster,
+            names(arguments.name),
+            link_domain=arguments.link_domain,
+            dry_run=arguments.dry_run,
+        )
+    return _changed(arguments, made, what)
+
+
+def replace_machine(arguments: _Arguments, admin: PodAdmin) -> int:
+    """`vipu-admin replace machine NAME --by AGENT`."""
+    what = f"replace machine ({arguments.name})"
+    with waiting(what):
+        made = admin.replace_machine(arguments.name, arguments.by, dry_run=arguments.dry_run)
+    return _changed(arguments, made, what)
+
+
+def _changed(arguments: _Arguments, made: ClusterInfo, what: str) -> int:
     sizes = " ".join(map(str, made.ild_sizes))
     text = f"cluster {made.name} {'would have' if arguments.dry_run else 'has'} {made.size} devices"
     text += f" in link domains of {sizes}."
@@ -131,70 +91,39 @@ def _change(arguments: _Arguments, client: Client, request: ClusterChange, what:
     return _show(arguments, value, lambda: text)
 
 
-def _machine(client: Client, name: str, verb: str = "drain") -> MachineRow:
-    rows = machines(client)
-    for row in rows:
-        if row.machine == name:
-            return row
-    have = ", ".join(row.machine for row in rows[:8]) or "none"
-    raise NotFound(
-        f"there is no machine {name}",
-        asked=f"{verb} machine {name}",
-        would_work=f"there are: {have}",
-    )
-
-
-def set_quota(arguments: _Arguments, client: Client) -> int:
+def set_quota(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin set quota`: what is left out has no limit."""
     if arguments.devices is None and arguments.partitions is None:
         raise InvalidRequest(
             "set quota: how much is not said",
             would_work="add --devices N, --partitions N or both; `remove quota` ends a quota",
         )
-    return _quota(
-        arguments,
-        client,
-        "set",
-        devices=-1 if arguments.devices is None else arguments.devices,
-        partitions=-1 if arguments.partitions is None else arguments.partitions,
-    )
-
-
-def remove_quota(arguments: _Arguments, client: Client) -> int:
-    """`vipu-admin remove quota`."""
-    whose = (arguments.user, arguments.allocation)
-    there = [q for q in client.list_quotas() if (q.user, q.allocation) == whose]
-    if any(whose) and not there:
-        raise NotFound(
-            f"there is no quota of {_whose(*whose)}", would_work="vipu-admin list quotas shows all"
-        )
-    return _quota(arguments, client, "remove", devices=-1, partitions=-1)
-
-
-def _quota(
-    arguments: _Arguments, client: Client, verb: str, *, devices: int, partitions: int
-) -> int:
-    asked = QuotaInfo(
+    now = admin.set_quota(
         user=arguments.user,
         allocation=arguments.allocation,
-        devices=devices,
-        partitions=partitions,
+        devices=arguments.devices,
+        partitions=arguments.partitions,
     )
-    now = client.set_quota(asked)
-    whose = _whose(now.user, now.allocation)
+    return _quota(arguments, now, "set")
+
+
+def remove_quota(arguments: _Arguments, admin: PodAdmin) -> int:
+    """`vipu-admin remove quota`."""
+    now = admin.remove_quota(user=arguments.user, allocation=arguments.allocation)
+    return _quota(arguments, now, "remove")
+
+
+def _quota(arguments: _Arguments, now: QuotaInfo, verb: str) -> int:
+    whose = " in ".join(filter(None, (now.user, now.allocation)))
     return _show(arguments, now, lambda: f"{verb} quota ({whose}): success.")
 
 
-def _whose(user: str, allocation: str) -> str:
-    return " in ".join(filter(None, (user, allocation)))
-
-
-def backup_store(arguments: _Arguments, client: Client) -> int:
+def backup_store(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin backup store FILE`: what the server keeps, as of one instant."""
     from podwright.store import read_backup, write_backup
 
     with waiting("backup store"):
-        text = client.backup()
+        text = admin.backup()
         count = len(read_backup(text).records)
         write_backup(Path(arguments.name), text)
     done = {"file": arguments.name, "records": count}

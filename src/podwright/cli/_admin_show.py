@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
+from podwright.api import MachineRow
 from podwright.cli._tables import card, table
 from podwright.wire import AgentInfo, ClusterTest, DiscoveredAgent, MoveTable, UserInfo
-
-
-class MachineRow(NamedTuple):
-    """A machine in a listing. state: UP, DRAINED, DOWN. partitions: those that are on it."""
-
-    machine: str
-    cluster: str
-    allocation: str
-    state: str
-    devices: int
-    free: int
-    partitions: list[str]
 
 
 def agent_table(agents: list[AgentInfo]) -> str:

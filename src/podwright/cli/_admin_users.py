@@ -11,26 +11,25 @@ import os
 import secrets
 from pathlib import Path
 
+from podwright.api import PodAdmin
 from podwright.cli import _json
-from podwright.cli._admin_calls import call, names, one_of, success, users, wants_json
-from podwright.client import Client
+from podwright.cli._admin_calls import names, success, wants_json
 from podwright.errors import InvalidRequest, NotFound
-from podwright.wire import NewUser, RevokeRequest, UserInfo, UserRequest, user_uri
+from podwright.wire import user_uri
 
 
-def create_user(arguments: argparse.Namespace, client: Client) -> int:
+def create_user(arguments: argparse.Namespace, admin: PodAdmin) -> int:
     path = Path(f"{arguments.name}.vipu-cli.hcl")
     if path.exists():
         raise InvalidRequest(
             f"{path} is there already", would_work="move it away, or work in another folder"
         )
-    request = UserRequest(
-        name=arguments.name,
+    made = admin.create_user(
+        arguments.name,
         role=arguments.role,
         allocations=names(arguments.allocations),
         uid=_uid(arguments.uid),
     )
-    made = call(client, "CreateUser", request, NewUser)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(f'api-user-id="{made.user.name}"\napi-access-key="{made.access_key}"\n')
@@ -43,10 +42,10 @@ def create_user(arguments: argparse.Namespace, client: Client) -> int:
     return 0
 
 
-def create_certificate(arguments: argparse.Namespace, client: Client) -> int:
+def create_certificate(arguments: argparse.Namespace, admin: PodAdmin) -> int:
     from podwright.server import make_user_certificate
 
-    user = one_of("user", users(client), arguments)
+    user = admin.user(arguments.name)
     number = secrets.token_hex(8)
     uri = user_uri(user.name, user.created_at, number)
     folder = Path(f"{user.name}.vipu-certs")
@@ -56,9 +55,8 @@ def create_certificate(arguments: argparse.Namespace, client: Client) -> int:
     return _certified(folder, arguments, number)
 
 
-def revoke_certificate(arguments: argparse.Namespace, client: Client) -> int:
-    request = RevokeRequest(name=arguments.name, number=arguments.number)
-    user = call(client, "RevokeCertificate", request, UserInfo)
+def revoke_certificate(arguments: argparse.Namespace, admin: PodAdmin) -> int:
+    user = admin.revoke_certificate(arguments.name, arguments.number)
     return success(f"revoke certificate ({arguments.name})", user, arguments)
 
 

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from podwright.api import Pod
+from podwright.api import Pod, PodAdmin
 from podwright.cli import _admin_care, _json
-from podwright.cli._admin_calls import call, names, one_of, show, success, users, wants_json
+from podwright.cli._admin_calls import names, show, success, wants_json
 from podwright.cli._admin_show import (
     agent_card,
     agent_table,
@@ -27,80 +27,61 @@ from podwright.cli._arguments import complain
 from podwright.cli._server import chosen
 from podwright.cli._vipu import ACTIONS as OF_VIPU
 from podwright.cli._waiting import waiting
-from podwright.client import Client, FoundServer
+from podwright.client import FoundServer
 from podwright.errors import WrongState
-from podwright.wire import (
-    AgentInfo,
-    AgentList,
-    AgentRequest,
-    AllocationInfo,
-    AllocationRequest,
-    ClusterInfo,
-    ClusterRequest,
-    ClusterTest,
-    DiscoveredList,
-    DiscoverRequest,
-    Empty,
-    ListRequest,
-    Named,
-)
 
 _Arguments = argparse.Namespace
 _Connect = Callable[[_Arguments], FoundServer]
-_Action = Callable[[_Arguments, Client], int]
+_Action = Callable[[_Arguments, PodAdmin], int]
 
 
-def _create_agent(arguments: _Arguments, client: Client) -> int:
-    request = AgentRequest(
-        name=arguments.name,
-        host=arguments.host,
+def _create_agent(arguments: _Arguments, admin: PodAdmin) -> int:
+    made = admin.create_agent(
+        arguments.name,
+        arguments.host,
         port=arguments.port,
         replace=arguments.replace,
         certificate=arguments.certificate,
     )
-    made = call(client, "CreateAgent", request, AgentInfo)
     return success(f"create agent ({made.name})", made, arguments)
 
 
-def _create_cluster(arguments: _Arguments, client: Client) -> int:
-    request = ClusterRequest(
-        name=arguments.name,
-        agents=names(arguments.agents or ""),
-        num_ilds=arguments.num_ipulinkdomains,
-        ild_topology=arguments.topology,
-        topology=arguments.cluster_topology,
-    )
+def _create_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
     with waiting(f"create cluster ({arguments.name})"):
-        made = call(client, "CreateCluster", request, ClusterInfo)
+        made = admin.create_cluster(
+            arguments.name,
+            names(arguments.agents or ""),
+            link_domains=arguments.num_ipulinkdomains,
+            link_domain_topology=arguments.topology,
+            topology=arguments.cluster_topology,
+        )
     return success(f"create cluster ({made.name})", _json.cluster(made), arguments)
 
 
-def _create_allocation(arguments: _Arguments, client: Client) -> int:
-    request = AllocationRequest(
-        name=arguments.name,
+def _create_allocation(arguments: _Arguments, admin: PodAdmin) -> int:
+    made = admin.create_allocation(
+        arguments.name,
         cluster=arguments.cluster,
         agents=names(arguments.agents),
         size=arguments.size,
         users=names(arguments.users),
         scheduler=arguments.scheduler,
     )
-    made = call(client, "CreateAllocation", request, AllocationInfo)
     return success(f"create allocation ({made.name})", _json.allocation(made), arguments)
 
 
-def _remove(method: str, what: str) -> _Action:
-    def act(arguments: _Arguments, client: Client) -> int:
-        call(client, method, Named(name=arguments.name), Empty)
+def _remove(remove: Callable[[PodAdmin, str], None], what: str) -> _Action:
+    def act(arguments: _Arguments, admin: PodAdmin) -> int:
+        remove(admin, arguments.name)
         return success(f"remove {what} ({arguments.name})", {"name": arguments.name}, arguments)
 
     return act
 
 
-def _remove_cluster(arguments: _Arguments, client: Client) -> int:
+def _remove_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
     """With allocations in it only by --force, or when the terminal says yes."""
-    force = arguments.force
     try:
-        call(client, "RemoveCluster", Named(name=arguments.name, force=force), Empty)
+        admin.remove_cluster(arguments.name, force=arguments.force)
     except WrongState as refusal:
         if not refusal.data.get("allocations") or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise
@@ -109,42 +90,38 @@ def _remove_cluster(arguments: _Arguments, client: Client) -> int:
         )
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise
-        call(client, "RemoveCluster", Named(name=arguments.name, force=True), Empty)
+        admin.remove_cluster(arguments.name, force=True)
     return success(f"remove cluster ({arguments.name})", {"name": arguments.name}, arguments)
 
 
-def _agents(client: Client) -> list[AgentInfo]:
-    return call(client, "ListAgents", ListRequest(), AgentList).agents
-
-
-def _list_agents(arguments: _Arguments, client: Client) -> int:
-    found = _agents(client)
+def _list_agents(arguments: _Arguments, admin: PodAdmin) -> int:
+    found = admin.agents()
     return show(arguments, found, lambda: agent_table(found))
 
 
-def _list_users(arguments: _Arguments, client: Client) -> int:
-    found = users(client)
+def _list_users(arguments: _Arguments, admin: PodAdmin) -> int:
+    found = admin.users()
     return show(arguments, found, lambda: user_table(found))
 
 
-def _get_agent(arguments: _Arguments, client: Client) -> int:
-    one = one_of("agent", _agents(client), arguments)
+def _get_agent(arguments: _Arguments, admin: PodAdmin) -> int:
+    one = admin.agent(arguments.name)
     return show(arguments, one, lambda: agent_card(one))
 
 
-def _get_user(arguments: _Arguments, client: Client) -> int:
-    one = one_of("user", users(client), arguments)
+def _get_user(arguments: _Arguments, admin: PodAdmin) -> int:
+    one = admin.user(arguments.name)
     return show(arguments, one, lambda: user_card(one))
 
 
-def _discover_agents(arguments: _Arguments, client: Client) -> int:
-    found = call(client, "DiscoverAgents", DiscoverRequest(), DiscoveredList).agents
+def _discover_agents(arguments: _Arguments, admin: PodAdmin) -> int:
+    found = admin.discover()
     return show(arguments, found, lambda: discovered_table(found))
 
 
-def _test_cluster(arguments: _Arguments, client: Client) -> int:
+def _test_cluster(arguments: _Arguments, admin: PodAdmin) -> int:
     with waiting(f"test cluster ({arguments.name})"):
-        found = call(client, "TestCluster", Named(name=arguments.name), ClusterTest)
+        found = admin.test_cluster(arguments.name)
     show(arguments, found, lambda: test_table(found))
     wrong = sum(result.ok is False for result in found.results)
     if wrong:
@@ -168,7 +145,7 @@ def perform(arguments: _Arguments, connect: _Connect) -> int:
             return 0
         if same := OF_VIPU.get(arguments.action):  # lists and cards of what users see as well
             return same(arguments, pod)
-        return _ACTIONS[arguments.action](arguments, found.client)
+        return _ACTIONS[arguments.action](arguments, pod.admin)
 
 
 _ACTIONS: dict[str, _Action] = {
@@ -178,10 +155,10 @@ _ACTIONS: dict[str, _Action] = {
     "create_user": create_user,
     "create_certificate": create_certificate,
     "revoke_certificate": revoke_certificate,
-    "remove_agent": _remove("RemoveAgent", "agent"),
+    "remove_agent": _remove(PodAdmin.remove_agent, "agent"),
     "remove_cluster": _remove_cluster,
-    "remove_allocation": _remove("RemoveAllocation", "allocation"),
-    "remove_user": _remove("RemoveUser", "user"),
+    "remove_allocation": _remove(PodAdmin.remove_allocation, "allocation"),
+    "remove_user": _remove(PodAdmin.remove_user, "user"),
     "list_agents": _list_agents,
     "list_users": _list_users,
     "get_agent": _get_agent,
