@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from podwright.hosts import read_list
 from podwright.slurm.gpus.binding._task_probe import MARK
-from podwright.slurm.gpus.requests import SlurmRequest
+from podwright.slurm.gpus.requests import SlurmRequest, is_number
 
 
 class TaskSeen(NamedTuple):
@@ -72,7 +72,7 @@ def read_tasks(text: str) -> list[Task]:
 def _numbered(variable: str | None) -> tuple[TaskSeen, ...]:
     """Without a library that knows them, GPUs are what the variable counts."""
     words = (variable or "").split(",")
-    return tuple(TaskSeen(int(word)) for word in words if word.isdigit())
+    return tuple(TaskSeen(int(word)) for word in words if is_number(word))
 
 
 def judge(tasks: Iterable[Task], request: SlurmRequest) -> dict[int, Verdict]:
@@ -117,11 +117,11 @@ def _wanted(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
         return request.per_task.count, True
     if request.tasks_per_gpu:
         return 1, request.tasks_per_gpu == 1
-    if way == "per_task" and argument.isdigit():
+    if way == "per_task" and is_number(argument):
         return int(argument), True
     if way in ("closest", "map_gpu", "mask_gpu"):
         return None, False
-    return (int(task.on_node) if task.on_node.isdigit() else None), False
+    return (int(task.on_node) if is_number(task.on_node) else None), False
 
 
 def _where(task: Task) -> str:

@@ -9,7 +9,7 @@ from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._launchers import Launch
 from podwright.slurm.gpus.lint._script import Script
 from podwright.slurm.gpus.lint._shell import CLOSE, OPEN
-from podwright.slurm.gpus.requests import Gpus, read_request
+from podwright.slurm.gpus.requests import Gpus, is_number, read_request
 
 
 class Facts(NamedTuple):
@@ -126,7 +126,7 @@ def _own(launch: Launch) -> tuple[int | None, int | None]:
 
 def _number_of(launch: Launch, *names: str) -> int | None:
     given = launch.asked(*names)
-    return int(given.value) if given and given.value.isdigit() else None
+    return int(given.value) if given and is_number(given.value) else None
 
 
 def _step_gpus(launch: Launch) -> int | None:
@@ -144,7 +144,7 @@ def number(word: str | None, facts: Facts) -> int | None:
     """The whole number that a word is, where the script or Slurm fixes it."""
     if word is None:
         return None
-    if word.isdigit():
+    if is_number(word):
         return int(word)
     match = re.fullmatch(f"(?:{OPEN}(\\w+){CLOSE}|\\$\\{{?(\\w+)\\}}?)", word.strip())
     if not match:

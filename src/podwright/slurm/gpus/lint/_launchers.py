@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint._shell import CLOSE, OPEN, ShellCommand, WordPlace
-from podwright.slurm.gpus.requests import Given, known, parse_options
+from podwright.slurm.gpus.requests import Given, is_number, known, parse_options
 
 # Words in front of a program, and how many words of their own they take.
 _PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
@@ -139,7 +139,7 @@ def ranks(words: tuple[str, ...]) -> int | None:
     at = 1
     while at < len(words) and words[at].startswith("-"):
         name = words[at].lstrip("-")
-        if name in ("n", "np", "c") and at + 1 < len(words) and words[at + 1].isdigit():
+        if name in ("n", "np", "c") and at + 1 < len(words) and is_number(words[at + 1]):
             count = int(words[at + 1])
         if name not in _MPI_VALUES and name not in _MPI_FLAGS:
             return None

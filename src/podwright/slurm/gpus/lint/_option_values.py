@@ -9,10 +9,11 @@ import re
 
 from podwright.slurm.gpus.requests import Given
 
-_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-(\d+(:\d+){0,2})?")
+_N = r"[0-9]{1,18}"
+_TIME = re.compile(rf"{_N}(:{_N}){{0,2}}|{_N}-({_N}(:{_N}){{0,2}})?")
 _ENDLESS = re.compile(r"-1|infinite|unlimited", re.I)
-_MEMORY = re.compile(r"\d+([kmgt]b?)?", re.I)
-_ARRAY = re.compile(r"\[?\d+\]?(-\d+\]?(:\d+\]?)?)?(%.*)?")
+_MEMORY = re.compile(rf"{_N}([kmgt]b?)?", re.I)
+_ARRAY = re.compile(rf"\[?{_N}\]?(-{_N}\]?(:{_N}\]?)?)?(%.*)?")
 
 
 def problem_of_value(given: Given) -> str:

@@ -9,6 +9,7 @@ from podwright.slurm.gpus.lint._facts import number, step_of
 from podwright.slurm.gpus.lint._launchers import Launch
 from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._shell import holes
+from podwright.slurm.gpus.requests import is_number
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _OLD = "tests/outer/gpu/test_lint.py"
@@ -94,7 +95,7 @@ def _variable(case: Case, line: int, name: str) -> Iterator[Found]:
         reason = f"{name} is empty: it is set only for --{options[0]}, which is not given"
         hint = f"; {other} is set" if asked else ""
         yield Found(line, reason + hint, level="mistake" if asked else "better")
-    elif "GPU" in name and not given.value.isdigit() and "$" not in given.value:
+    elif "GPU" in name and not is_number(given.value) and "$" not in given.value:
         yield Found(line, f"{name} holds {given.value!r} here, with the type: no number")
 
 

@@ -11,6 +11,7 @@ from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._rules_counts import line_of_option, processes
 from podwright.slurm.gpus.lint._script_addresses import FREE_ADDRESS, is_local
 from podwright.slurm.gpus.lint._shell import holes
+from podwright.slurm.gpus.requests import is_number
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _OLD = "tests/outer/gpu/test_lint.py"
@@ -278,7 +279,7 @@ def master_addr(case: Case) -> Iterator[Found]:
 def world_size(case: Case) -> Iterator[Found]:
     shell = case.script.shell
     value = shell.value("WORLD_SIZE")
-    if value is None or not value.isdigit() or not shell.exported("WORLD_SIZE"):
+    if value is None or not is_number(value) or not shell.exported("WORLD_SIZE"):
         return
     steps = [one for one in case.script.launches if one.by == "srun" and one.kind == "python"]
     if not steps or len(steps) != len([one for one in case.script.launches if one.kind != "other"]):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._script_addresses import FREE_PORT
+from podwright.slurm.gpus.requests import is_number
 from podwright.slurm.site.releases import OLDEST, release_of
 
 _OLD = "tests/outer/gpu/test_lint.py"
@@ -55,7 +56,7 @@ def fixed_master_port(case: Case) -> Iterator[Found]:
     for launch in case.script.launches:
         port = launch.given("master-port", "main-process-port") or ""
         end = launch.given("rdzv-endpoint") or ""
-        if port.isdigit() or re.search(r":\d{2,}$", end):
+        if is_number(port) or re.search(r":\d{2,}$", end):
             reason = "two such jobs on one node collide on this port: set MASTER_PORT="
             yield Found(launch.line, f"{reason}{FREE_PORT} and use it here")
             return

@@ -13,6 +13,7 @@ from podwright.slurm.gpus.lint._directives import (
     words_of,
 )
 from podwright.slurm.gpus.lint._rule import Case, Found, Level, rule
+from podwright.slurm.gpus.requests import is_number
 
 _SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
 _MAN = "https://slurm.schedmd.com/sbatch.html"
@@ -114,7 +115,7 @@ def _ordered(text: str) -> tuple[str, bool] | None:
     """The line with type and count in order, and whether there was one type."""
     match = _GRES.search(text)
     words = match[3].split(":") if match else []
-    counts = [w for w in words if w.isdigit()]
+    counts = [w for w in words if is_number(w)]
     kinds = [w for w in words if w and re.fullmatch(r"[A-Za-z]\w*", w)]
     if not match or len(counts) != 1 or not kinds or len(counts) + len(kinds) != len(words):
         return None

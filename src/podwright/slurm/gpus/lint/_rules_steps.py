@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from podwright.slurm.gpus.lint._facts import elsewhere
 from podwright.slurm.gpus.lint._launchers import Launch
 from podwright.slurm.gpus.lint._rule import Case, Found, rule
+from podwright.slurm.gpus.requests import is_number
 from podwright.slurm.site.releases import release_of
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
@@ -106,7 +107,7 @@ def step_beyond_job(case: Case) -> Iterator[Found]:
         if one.by != "srun" or one.foreign or elsewhere(one):
             continue
         nodes = one.asked("nodes")
-        wanted = int(nodes.value) if nodes and nodes.value.isdigit() else 0
+        wanted = int(nodes.value) if nodes and is_number(nodes.value) else 0
         if facts.nodes_said and facts.nodes and wanted > facts.nodes:
             yield Found(one.line, f"srun asks for {wanted} nodes in a job of {facts.nodes}")
         gres = one.asked("gres", "gpus-per-node")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from podwright.slurm.gpus.lint._option_values import minutes
+from podwright.slurm.gpus.requests import is_number
 from podwright.slurm.site.releases import Version, parse_version
 
 KEPT = 3600.0  # seconds
@@ -62,7 +63,7 @@ def read_site(config: str, partitions: str, help_text: str) -> CachedSite:
         time = minutes(fields.get("MaxTime", "UNLIMITED"))
         found[name] = PartitionLimits(
             float("inf") if free or time is None else time,
-            int(most) if most.isdigit() and not free else None,
+            int(most) if is_number(most) and not free else None,
         )
         default = name if fields.get("Default") == "YES" else default
     return CachedSite(

@@ -26,6 +26,7 @@ from podwright.slurm.gpus.requests._slurm_options import (
     known,
     parse_options,
 )
+from podwright.slurm.gpus.requests._units import is_number
 
 if TYPE_CHECKING:
     from podwright.slurm.gpus.requests._decide import explain, refusal
@@ -69,6 +70,7 @@ __all__ = [
     "bundle",
     "explain",
     "find_option",
+    "is_number",
     "known",
     "live",
     "parse_count",

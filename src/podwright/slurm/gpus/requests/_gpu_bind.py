@@ -19,6 +19,7 @@ from podwright.slurm.gpus.requests._nearest_gpus import (
     unbound_single,
 )
 from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._units import is_number
 from podwright.slurm.gpus.requests._values import NodeHardware, TaskView
 from podwright.slurm.site.releases import Release
 
@@ -120,7 +121,7 @@ def _listed(way: str, argument: str, held: list[int], shape: NodeHardware, local
     entries: list[int] = []
     for item in argument.split(","):
         value, _, times = item.partition("*")
-        entries += [_number(value)] * (int(times) if times.isdigit() and int(times) else 1)
+        entries += [_number(value)] * (int(times) if is_number(times) and int(times) else 1)
     entry = entries[local % len(entries)]
     wanted = [entry] if way == "map_gpu" else [g for g in range(64) if entry >> g & 1]
     if way == "mask_gpu" and entry >= 1 << shape.gpus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._units import names
+from podwright.slurm.gpus.requests._units import is_number, names
 from podwright.slurm.gpus.requests._values import EVERY_SOCKET
 
 _PAIR = re.compile(r"(\w+)=(\"[^\"]*\"|\S+)")
@@ -52,7 +52,7 @@ def numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         low, dash, high = part.partition("-")
-        if low.isdigit() and (not dash or high.isdigit()):
+        if is_number(low) and (not dash or is_number(high)):
             found += range(int(low), int(high or low) + 1)
     return found
 
@@ -80,7 +80,7 @@ def _devices(row: dict[str, str]) -> list[str]:
         return [row["multiplefiles"]]
     if "file" in row:
         return list(names(row["file"]))
-    return [""] * int(row.get("count", "1")) if row.get("count", "1").isdigit() else []
+    return [""] * int(row.get("count", "1")) if is_number(row.get("count", "1")) else []
 
 
 def _gpu(found: Gpus, row: dict[str, str], files: dict[str, int], sockets: int, cores: int) -> None:
@@ -89,7 +89,7 @@ def _gpu(found: Gpus, row: dict[str, str], files: dict[str, int], sockets: int, 
     on = sorted({core // max(cores, 1) for core in numbers(named)}) if named else []
     socket = EVERY_SOCKET if not on or len(on) >= sockets else on[0]
     found.partly = found.partly or 1 < len(on) < sockets
-    links = tuple(int(n) for n in row.get("links", "").split(",") if n.lstrip("-").isdigit())
+    links = tuple(int(n) for n in row.get("links", "").split(",") if is_number(n.lstrip("-")))
     for device in devices:
         files.setdefault(device, len(found.types))
         found.types.append(row.get("type", ""))
@@ -98,7 +98,7 @@ def _gpu(found: Gpus, row: dict[str, str], files: dict[str, int], sockets: int, 
 
 
 def _shared(found: Gpus, row: dict[str, str], name: str, files: dict[str, int]) -> None:
-    count = int(row.get("count", "0")) if row.get("count", "0").isdigit() else 0
+    count = int(row.get("count", "0")) if is_number(row.get("count", "0")) else 0
     if "file" not in row:
         found.even[name] = found.even.get(name, 0) + count
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from podwright.slurm.gpus.requests._units import MIB, minutes, names
+from podwright.slurm.gpus.requests._units import MIB, is_number, minutes, names
 from podwright.slurm.gpus.requests._values import UNLIMITED, SlurmPartition
 
 
@@ -65,7 +65,7 @@ def _share(fields: dict[str, str]) -> int:
 
 def _count(fields: dict[str, str], key: str, missing: int) -> int:
     value = fields.get(key, "")
-    return int(value) if value.isdigit() else missing
+    return int(value) if is_number(value) else missing
 
 
 def _time(text: str) -> int:
@@ -81,6 +81,6 @@ def sized(fields: dict[str, str], which: str) -> tuple[int, bool]:
     """DefMem… or MaxMem…: (bytes, whether each CPU), (0, False) where there is none."""
     for key, per_cpu in ((f"{which}MemPerCPU", True), (f"{which}MemPerNode", False)):
         value = fields.get(key, "")
-        if value.isdigit() and int(value):
+        if is_number(value) and int(value):
             return int(value) * MIB, per_cpu
     return 0, False

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.requests._slurm_options import Given, parse_options
-from podwright.slurm.gpus.requests._units import memory
+from podwright.slurm.gpus.requests._units import is_number, memory
 
 SHARED = ("shard", "mps")
 MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
@@ -78,7 +78,7 @@ def parse_count(text: str, option: str) -> int:
     """A positive whole number, with Slurm's multiples ("2k" is 2048)."""
     suffix = text[-1:].lower() if text[-1:].isalpha() else ""
     digits = text[: len(text) - len(suffix)]
-    if suffix not in MULTIPLES or not digits.isdigit():
+    if suffix not in MULTIPLES or not is_number(digits):
         raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
     return int(digits) * MULTIPLES[suffix]
 
@@ -119,7 +119,7 @@ def parse_gres(text: str, name: str = "gpu") -> list[Gpus]:
         if len(words) == 1:
             one = Gpus(1)
         elif len(words) == 2:
-            one = Gpus(int(words[1])) if words[1].isdigit() else _type_or_multiple(words[1])
+            one = Gpus(int(words[1])) if is_number(words[1]) else _type_or_multiple(words[1])
         else:
             if not words[2][:1].isdigit():
                 raise InvalidRequest(
@@ -151,7 +151,7 @@ def _sum(counts: list[Gpus]) -> Gpus | None:
 
 
 def _type_or_multiple(word: str) -> Gpus:
-    if word[:-1].isdigit() and word[-1].lower() in MULTIPLES:
+    if is_number(word[:-1]) and word[-1].lower() in MULTIPLES:
         return Gpus(parse_count(word, "gres"))
     return Gpus(1, word)
 
@@ -159,8 +159,8 @@ def _type_or_multiple(word: str) -> Gpus:
 def _type_first(text: str, prefix: str) -> str:
     """The same words in Slurm's order, where they leave no doubt: `gpu:1:tesla:v100`."""
     words = [w for w in text.removeprefix("gpu:").split(":") if w]
-    counts = [w for w in words if w.isdigit()]
-    kinds = [w for w in words if not w.isdigit()]
+    counts = [w for w in words if is_number(w)]
+    kinds = [w for w in words if not is_number(w)]
     if len(counts) != 1 or not kinds:
         return ""
     return f"Write {prefix}{kinds[-1]}:{counts[0]}, with the type that `sinfo -o %G` shows"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.requests._slurm_options import Given
-from podwright.slurm.gpus.requests._units import memory, minutes, names
+from podwright.slurm.gpus.requests._units import is_number, memory, minutes, names
 from podwright.slurm.site.releases import Release, Version
 
 _FLAGS: dict[str, Version] = {  # since
@@ -83,7 +83,7 @@ _UNMODELLED = {
 
 
 def _count(text: str, option: str) -> int:
-    if not text.isdigit():
+    if not is_number(text):
         raise InvalidRequest(f"--{option}={text}: {text!r} is not a count", option=option)
     return int(text)
 

@@ -8,12 +8,18 @@ from podwright.errors import InvalidRequest
 
 #: Slurm counts memory in MiB; a number without a unit is of these.
 MIB = 1 << 20
+_LONGEST = 18  #: digits of a number
 _SIZES = {"": MIB, "k": 1 << 10, "m": MIB, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
+
+
+def is_number(text: str) -> bool:
+    """Whether it is a whole number to Slurm: digits of ASCII, and no more than it can count."""
+    return text.isascii() and text.isdigit() and len(text) <= _LONGEST
 
 
 def memory(text: str, option: str) -> int:
     """Bytes of `4000`, `4G`, `512K`: whole MiB, rounded up."""
-    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.strip(), re.I)
+    found = re.fullmatch(r"([0-9]{1,18})([kmgtp]?)b?", text.strip(), re.I)
     if not found:
         raise InvalidRequest(f"--{option}={text}: {text!r} is no amount of memory", option=option)
     return whole_mib(int(found[1]) * _SIZES[found[2].lower()])
@@ -30,7 +36,7 @@ def minutes(text: str, option: str) -> int:
         return 1 << 30
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
-    if len(parts) > 3 or not all(p.isdigit() for p in parts) or (dash and not days.isdigit()):
+    if len(parts) > 3 or not all(is_number(p) for p in parts) or (dash and not is_number(days)):
         raise InvalidRequest(f"--{option}={text}: {text!r} is no time", option=option)
     numbers = [int(p) for p in parts]
     if dash:
@@ -58,7 +64,7 @@ def _spread_out(text: str) -> list[str]:
     heads: list[str] = []
     for piece in found[2].split(","):
         low, dash, high = piece.partition("-")
-        if not low.isdigit() or (dash and not high.isdigit()):
+        if not is_number(low) or (dash and not is_number(high)):
             raise InvalidRequest(f"{text!r} is no list of nodes")
         last = int(high) if dash else int(low)
         heads += [

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.lint import CachedSite, lint, read_script
-from podwright.slurm.gpus.requests import Gpus, SlurmRequest, parse_gres
+from podwright.slurm.gpus.requests import Gpus, SlurmRequest, is_number, parse_gres
 
 #: Findings that a user is told at once.
 _SHOWN = 5
@@ -43,7 +43,7 @@ def answer(question: str, site: CachedSite) -> str:
 
 def overridden(request: SlurmRequest, said: Mapping[str, str]) -> bool:
     """Whether options or the environment gave the job other counts than its script does."""
-    counts = {name: int(value) for name, value in said.items() if value.isdigit()}
+    counts = {name: int(value) for name, value in said.items() if is_number(value)}
     nodes, tasks = counts.get("min_nodes", 1), counts.get("num_tasks", 1)
     each = counts.get("ntasks_per_node")
     if request.min_nodes is not None and nodes != request.min_nodes:
