@@ -129,7 +129,8 @@ class Pod(Site):
         assert not core.admitted
         for lease in list(core.leases.values()):
             request = LeaseRequest(id=lease.record.id, epoch=lease.record.epoch)
-            await self.ask("Renew", request)
+            renewed = await self.ask("Renew", request)
+            assert not (renewed.move and self.controller.read_only), "it would end for nothing"
 
     async def goes_on(self, call: Step) -> None:
         """There is room again: a new start finishes what was begun, and then it can be done."""
@@ -380,6 +381,7 @@ CALLS: list[tuple[str, Step, Step]] = [
     ("Release", waiting, releases(confirmed=False)),
     ("Release", hung, releases()),
     ("Move", asked_to_move, move),
+    ("CreatePartition", asked_to_move, asks("CreatePartition", CreateRequest(spec=spec("p2")))),
     ("AllowMoves", asked_to_move, asks("AllowMoves", MovesAllowed(allowed=False))),
     ("Wait", one, asks("Wait", WaitRequest(create=CreateRequest(spec=spec("p2", 8))), ALICE)),
     ("Wait", one, asks("Wait", WaitRequest(create=CreateRequest(spec=spec("p2", 16))), ALICE)),

@@ -54,7 +54,10 @@ async def renew(core: Core, caller: Caller, request: LeaseRequest) -> LeaseInfo:
         await core.journal.commit([put_lease(changed)])
         lease.record = changed
     record = core.partitions[lease.record.partition].known
-    return to_info(lease, record.size, core.now())
+    info = to_info(lease, record.size, core.now())
+    if core.journal.full is not None:  # whoever ended now could not move
+        info = msgspec.structs.replace(info, move="", move_within=0.0)
+    return info
 
 
 async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
