@@ -48,6 +48,15 @@ def test_systemd_understands_a_unit_and_finds_it_closed(name: str) -> None:
     assert closed.returncode == 0, closed.stdout
 
 
+@pytest.mark.parametrize("name", EXPOSED)
+def test_systemd_never_gives_up_and_a_unit_has_bounds(name: str) -> None:
+    said = _settings(name)
+    assert (said["Restart"], said["StartLimitIntervalSec"]) == ("always", "0")
+    assert said["MemoryMax"]
+    if name != "podwright-lint.service":  # which has one connection at a time
+        assert int(said["LimitNOFILE"]) >= 4096
+
+
 def _analyze(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["systemd-analyze", "--no-pager", *words],
