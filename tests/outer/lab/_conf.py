@@ -15,8 +15,11 @@ def base(
         "SlurmUser": user,
         "SlurmdUser": "root",
         "AuthType": "auth/munge",
-        # cred_expire also decides how long a requeued job waits (121 s by default).
-        "AuthInfo": f"socket={folder}/munge.socket,cred_expire=5",
+        # A step whose launch comes later to its node than that is refused by it. It also decides
+        # how long a requeued job waits (121 s by default).
+        "AuthInfo": f"socket={folder}/munge.socket,cred_expire=20",
+        # A daemon on a busy machine takes its time; who asks gives up after 10 s by default.
+        "MessageTimeout": "60",
         "StateSaveLocation": f"{folder}/state",
         "SlurmdSpoolDir": f"{folder}/spool/%n",
         "SlurmctldPidFile": f"{folder}/log/slurmctld.pid",

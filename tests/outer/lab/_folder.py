@@ -94,9 +94,8 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep_dead_labs() -> list[Path]:
+def sweep_dead_labs() -> None:
     """Removes labs whose test process is gone (killed, say), with all they left running."""
-    dead = []
     for folder in PARENT.glob(PREFIX + "*"):
         try:
             pid, started = (folder / "owner").read_text().split()
@@ -104,8 +103,6 @@ def sweep_dead_labs() -> list[Path]:
             continue
         if _start_time(int(pid)) != started:
             remove(folder)
-            dead.append(folder)
-    return dead
 
 
 def _names(entry: bytes, mark: bytes) -> bool:

@@ -31,6 +31,8 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mkdir -p /run/sshd
 mount --bind "$2/$1/ssh" /root/.ssh
 /usr/sbin/sshd -f "$2/$1/sshd_config"
+# It listens before it writes its number, and not yet when the command is back.
+until test -s /run/sshd.pid; do sleep 0.05; done
 touch "$2/$1/ready"
 trap 'exit 0' TERM
 while :; do sleep 3600 & wait $!; done
@@ -129,7 +131,10 @@ class HostsLab:
         holder = self._holders.pop(name, None)
         if holder is None:
             return
-        holder.send_signal(signal.SIGKILL)  # unshare --kill-child takes the first process along
+        # unshare waits for the first process, which the kernel lets end as the last of all.
+        if holder.poll() is None:
+            children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()
+            os.kill(int(children[0]) if children else holder.pid, signal.SIGKILL)
         holder.wait()
 
     def revive(self, name: str) -> None:

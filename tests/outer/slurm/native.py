@@ -203,7 +203,7 @@ class NativeLab(SlurmLab):
         with (self.folder / "log" / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 self.where([*who, sys.executable, "-m", *argv]),
-                env={**self.environment(), "PODWRIGHT_LAB": str(self.folder)},
+                env={**self.environment(), "PODWRIGHT_AGENT_KEY": f"{self.folder}/agent.key"},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -262,7 +262,8 @@ class NativeLab(SlurmLab):
         Never in the second of its last end: a node would take its new credential for the revoked
         one, and Slurm ends the job as FAILED.
         """
-        self.wait("its end on its nodes", lambda jobs: jobs[job].state != "COMPLETING")
+        passing = ("COMPLETING", "CONFIGURING")
+        self.wait("its end on its nodes", lambda jobs: jobs[job].state not in passing)
         ended = int(time.time())
         poll("a later second", lambda: int(time.time()) > ended)
         # By now it may have begun by itself.

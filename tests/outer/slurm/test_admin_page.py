@@ -70,11 +70,11 @@ def test_the_page_is_typed(lab: StandardLab, serves: str) -> None:
     state = re.findall(r"`(curl --unix-socket [^`]*State)`", PAGE)[0]
     poll("the service", lambda: '"problem":""' in lab.type(state).stdout)
 
-    done = lab.type(printed("podwright slurm check"))
+    done = lab.type(printed("podwright slurm check") + " --wait 500")
     assert done.returncode == 0, done.stdout
     assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}
     for user in (ALICE, BOB):
-        job = lab.submit(f"srun sh -c '{SHOW}'", "--ipus=4", "-n1", user=user)
+        job = lab.submit(f"srun -Q sh -c '{SHOW}'", "--ipus=4", "-n1", user=user)
         assert lab.wait_over(job)[job].state == "COMPLETED", lab.log()[-2000:]
         assert lab.output(job) == f"slurm_{job}\n"
         done = lab.run("srun", "--ipus=2", "-n1", "sh", "-c", SHOW, user=user)

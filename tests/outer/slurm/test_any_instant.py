@@ -75,7 +75,7 @@ def storm(lab: NativeLab, rng: random.Random, slurmctld: signal.Signals) -> tupl
 def test_daemons_die_at_any_instant(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     """slurmctld that may save its state forgets nothing: then every job completes. Killed, it
     forgets the last seconds, gives numbers out again and drains nodes (`Duplicate jobid`)."""
-    conf = {"AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5", "KillWait": "1"}
+    conf = {"KillWait": "1"}
     with NativeLab(nodes=2, cpus=64, conf=conf) as lab:
         with Watch(lab) as watch:
             killed, submitted = storm(lab, random.Random(SEED), signal.Signals[how])

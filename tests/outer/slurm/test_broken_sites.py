@@ -85,9 +85,11 @@ def without_proofs(text: str) -> str:
     return " ".join(word for word in text.split(" ") if not word.startswith("prove="))
 
 
-def check(lab: NativeLab, only: str, *, site: str = "native.toml") -> dict[str, str]:
-    """What is wrong, by promise."""
-    where = ["--site", f"{lab.folder}/podwright/{site}", "--only", only, "--wait", "15"]
+def check(
+    lab: NativeLab, only: str, *, site: str = "native.toml", wait: int = 300
+) -> dict[str, str]:
+    """What is wrong, by promise. wait: seconds for each job; where nothing comes, all of them."""
+    where = ["--site", f"{lab.folder}/podwright/{site}", "--only", only, "--wait", str(wait)]
     done = lab.podwright("slurm", "check", "--json", *where)
     rows = json.loads(done.stdout or "[]")
     assert rows, done.stderr
@@ -96,9 +98,9 @@ def check(lab: NativeLab, only: str, *, site: str = "native.toml") -> dict[str, 
     return wrong
 
 
-def no(lab: NativeLab, promise: str, *, site: str = "native.toml") -> str:
+def no(lab: NativeLab, promise: str, *, site: str = "native.toml", wait: int = 300) -> str:
     """It says NO to this promise; why."""
-    (why,) = check(lab, promise, site=site).values()
+    (why,) = check(lab, promise, site=site, wait=wait).values()
     lab.wait("an empty cluster", lambda jobs: all(job.over for job in jobs.values()))
     return why
 
@@ -110,7 +112,7 @@ def test_a_sound_site_keeps_every_promise(lab: NativeLab) -> None:
 def test_jobs_that_start_again_without_devices(lab: NativeLab) -> None:
     """Slurm writes ; since 25.05, which the hook did not know, and no step asked."""
     with hook(lab, BLIND):
-        why = no(lab, "a job that goes back to the queue has its devices again")
+        why = no(lab, "a job that goes back to the queue has its devices again", wait=60)
         # The step proof holds it; where that is broken as well, it would be RUNNING here.
         assert "it did not run again with its partition" in why
         assert "prolog-slurmctld is not podwright-hook" in no(lab, "its files are as configure")

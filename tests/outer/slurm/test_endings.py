@@ -8,6 +8,7 @@ says so), and a job for the whole pod must run.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
@@ -41,12 +42,12 @@ RELEASES = ("oldest", "newest") if SOAK else ("oldest",)
 PARTITION = "Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=NO"
 #: What happened, devices leaked, devices given twice: of each release and case.
 rows: dict[tuple[str, str], tuple[str, int, int]] = {}
+_marks = itertools.count(1)
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def cluster(request: pytest.FixtureRequest) -> Iterator[NativeLab]:
     conf = {
-        "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5",
         "PreemptType": "preempt/partition_prio",
         "PreemptMode": "REQUEUE",
     }
@@ -72,23 +73,34 @@ def row(name: str, ends: Sequence[tuple[str, int, int]]) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def begun(lab: NativeLab, *options: str, script: str = "sleep 600") -> int:
-    job = lab.batch(script, *lab.ask, "-o", "/dev/null", *options)
-    poll("its devices", lambda: lab.holds(job) is not None)
+def begun(lab: NativeLab, *options: str) -> int:
+    """A job whose script runs: slurmctld calls one RUNNING before its node has heard of it."""
+    mark = lab.folder / "out" / f"begun-{next(_marks)}"
+    job = lab.batch(f"touch {mark}\nsleep 600", *lab.ask, "-o", "/dev/null", *options)
+    poll("its first line", mark.exists, seconds=60)
+    assert lab.holds(job) is not None
     return job
 
 
-def slow_hook(lab: NativeLab, kind: str, seconds: str) -> None:
-    """The site's own script takes its time before our hook, so that a test can come between."""
+def slow_hook(lab: NativeLab, kind: str) -> Path:
+    """The site's own script waits before our hook for `quick_hooks`, so that a test can come
+    between. The file that is there once it waits."""
     conf = lab.folder / "podwright" / "hook.conf"
-    script = lab.write(f"{kind}-slow", f"#!/bin/sh\nsleep {seconds}\n")
+    reached, gate = lab.folder / f"{kind}-reached", lab.folder / "hooks-go"
+    for path in (reached, gate):
+        path.unlink(missing_ok=True)
+    lines = f"#!/bin/sh\ntouch {reached}\nuntil test -e {gate}; do sleep 0.1; done\n"
+    script = lab.write(f"{kind}-slow", lines)
     conf.write_text(conf.read_text() + f"before-{kind}-slurmctld {script}\n")
+    return reached
 
 
 def quick_hooks(lab: NativeLab) -> None:
+    """Those that wait go on, and no other waits."""
     conf = lab.folder / "podwright" / "hook.conf"
     lines = [line for line in conf.read_text().splitlines() if not line.startswith("before-")]
     conf.write_text("\n".join(lines) + "\n")
+    (lab.folder / "hooks-go").touch()
 
 
 def ended(lab: NativeLab, job: int) -> str:
@@ -117,13 +129,12 @@ def cancelled_pending(lab: NativeLab) -> str:
 
 
 def cancelled_configuring(lab: NativeLab) -> str:
-    slow_hook(lab, "prolog", "3")
+    reached = slow_hook(lab, "prolog")
     job = lab.batch("sleep 600", *lab.ask, "-o", "/dev/null")
-    lab.wait_state(job, "CONFIGURING", "RUNNING")
+    poll("its prolog", reached.exists)
     lab.ok("scancel", str(job))
-    state = lab.wait_over(job)[job].state
     quick_hooks(lab)
-    return state
+    return lab.wait_over(job)[job].state
 
 
 def cancelled_running(lab: NativeLab) -> str:
@@ -134,12 +145,12 @@ def cancelled_running(lab: NativeLab) -> str:
 
 def cancelled_completing(lab: NativeLab) -> str:
     job = begun(lab)
-    slow_hook(lab, "epilog", "2")
+    reached = slow_hook(lab, "epilog")
     lab.ok("scancel", str(job))
+    poll("its epilog", reached.exists)
     lab.run("scancel", str(job))
-    state = lab.wait_over(job)[job].state
     quick_hooks(lab)
-    return state
+    return lab.wait_over(job)[job].state
 
 
 def cancelled_srun(lab: NativeLab) -> str:
@@ -234,9 +245,9 @@ def slurmctld_while_running(lab: NativeLab) -> str:
 
 
 def slurmctld_in_prolog(lab: NativeLab) -> str:
-    slow_hook(lab, "prolog", "1")
+    reached = slow_hook(lab, "prolog")
     job = lab.batch("true", *lab.ask, "-o", "/dev/null")
-    lab.wait_state(job, "CONFIGURING", "RUNNING")
+    poll("its prolog", reached.exists)
     lab.kill_daemon("slurmctld")
     quick_hooks(lab)
     lab.start_daemon("slurmctld")
@@ -248,9 +259,9 @@ def slurmctld_in_prolog(lab: NativeLab) -> str:
 
 def slurmctld_in_epilog(lab: NativeLab) -> str:
     job = begun(lab)
-    slow_hook(lab, "epilog", "2")
+    reached = slow_hook(lab, "epilog")
     lab.ok("scancel", str(job))
-    time.sleep(0.5)
+    poll("its epilog", reached.exists)
     lab.kill_daemon("slurmctld")
     quick_hooks(lab)
     lab.start_daemon("slurmctld")

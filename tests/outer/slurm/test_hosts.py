@@ -60,7 +60,7 @@ class FarLab(NativeLab):
 
 @pytest.fixture(scope="module")
 def lab(release: Release) -> Iterator[FarLab]:
-    conf = {"SlurmdTimeout": "5", "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
+    conf = {"SlurmdTimeout": "5"}
     with (
         HostsLab(["ctl", "n1", "n2", POD]) as hosts,
         FarLab(hosts, cpus=16, conf=conf, release=release) as made,

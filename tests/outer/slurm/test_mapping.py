@@ -19,8 +19,7 @@ VIPU = f"{sys.executable} -m podwright.cli.vipu"
 
 @pytest.fixture(scope="module")
 def lab(release: Release) -> Iterator[MappingLab]:
-    conf = {"AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5"}
-    with MappingLab(nodes=4, cpus=16, conf=conf, release=release) as made:
+    with MappingLab(nodes=4, cpus=16, release=release) as made:
         yield made
 
 
@@ -30,7 +29,7 @@ def test_a_job_makes_its_partitions_in_the_machines_of_its_hosts(lab: MappingLab
     script = (
         f"{VIPU} create partition p$SLURM_JOB_ID --size 32\nsrun -N2 printenv PODWRIGHT_ALLOCATION"
     )
-    job = lab.submit(f"{script}\nsleep 60\n", "-N2")
+    job = lab.submit(f"{script}\nsleep 600\n", "-N2")
     name = f"p{job}"
     made = poll("its partition", lambda: lab.partitions().get(name))
     assert (made.allocation, made.size) == (f"c{job}", 32)
@@ -50,7 +49,7 @@ def test_a_job_makes_its_partitions_in_the_machines_of_its_hosts(lab: MappingLab
 
 
 def test_a_job_has_its_hosts_for_itself(lab: MappingLab) -> None:
-    first = lab.batch("sleep 60", "-w", "n1", "-n1")
+    first = lab.batch("sleep 600", "-w", "n1", "-n1")
     lab.wait_state(first, "RUNNING")
     second = lab.batch("true", "-w", "n1", "-n1")
     told = lab.explained(second, "Resources", ALICE)
@@ -108,7 +107,7 @@ def test_a_host_comes_back_with_its_machines(lab: MappingLab) -> None:
     conf = lab.folder / "podwright" / "hook.conf"
     before = conf.read_text()
     conf.write_text(before.replace("epilog-seconds 600", "epilog-seconds 1"))
-    job = lab.batch("sleep 60", "-w", "n1")
+    job = lab.batch("sleep 600", "-w", "n1")
     poll("its machines", lambda: lab.holds(job))
     lab.end("service")
     lab.ok("scancel", str(job))
@@ -120,6 +119,6 @@ def test_a_host_comes_back_with_its_machines(lab: MappingLab) -> None:
 
 
 def test_check_proves_the_set_up(lab: MappingLab) -> None:
-    done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
+    done = lab.podwright("slurm", "check", *lab.site_option(), "--wait", "500")
     assert done.returncode == 0, done.stdout
     assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

@@ -216,7 +216,7 @@ def asked_for(lab: NativeLab) -> dict[str, int]:
 
 @pytest.fixture
 def lab(release: Release) -> NativeLab:
-    conf = {"AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5", "KillWait": "1"}
+    conf = {"KillWait": "1"}
     return NativeLab(nodes=4, cpus=64, conf=conf, release=release)
 
 

@@ -50,7 +50,8 @@ class Gate:
         show = "echo $IPUOF_VIPU_API_PARTITION_ID"
         begun = f"{show}\necho begun >>{self._begun}"
         until = f"until test -e {self.path}; do sleep 0.1; done"
-        return f"{begun}\n{until}\nsrun -N1 -n1 sh -c '{show}'"
+        # What srun says of a node that slurmctld has not heard again is none of the job's.
+        return f"{begun}\n{until}\nsrun -Q -N1 -n1 sh -c '{show}'"
 
     def reached(self, times: int) -> None:
         """So many starts have come here: slurmctld calls a job running before its batch step has

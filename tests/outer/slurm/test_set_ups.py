@@ -92,7 +92,7 @@ def test_newest_nodes_without_files_get_them_from_slurmctld(lab: SetUpLab) -> No
     lab.ok("scontrol", "reconfigure")
     lab.wait_for_nodes()
     lab.reach()
-    job = lab.batch("srun sh -c 'echo $IPUOF_VIPU_API_PARTITION_ID'", "--ipus=4", "-t5", "-n1")
+    job = lab.batch("srun -Q sh -c 'echo $IPUOF_VIPU_API_PARTITION_ID'", "--ipus=4", "-t5", "-n1")
     assert lab.wait_over(job)[job].state == "COMPLETED"
     poll("its output", lambda: lab.output(job) == f"slurm_{job}\n")
 

@@ -22,7 +22,7 @@ def lab(release: Release) -> Iterator[SharedLab]:
 
 
 def test_jobs_hold_parts_of_one_partition_that_do_not_overlap(lab: SharedLab) -> None:
-    jobs = [lab.batch("sleep 60", "--ipus=16", user=user) for user in (ALICE, BOB, ALICE)]
+    jobs = [lab.batch("sleep 600", "--ipus=16", user=user) for user in (ALICE, BOB, ALICE)]
     for job in jobs:
         lab.wait_state(job, "RUNNING")
     leases = lab.leases()
@@ -46,7 +46,7 @@ def test_jobs_hold_parts_of_one_partition_that_do_not_overlap(lab: SharedLab) ->
 def test_launches_stay_in_the_jobs_part(lab: SharedLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=1"
     script = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
-    script += f"{poprun} sh -c 'echo runs; sleep 60'\n"
+    script += f"{poprun} sh -c 'echo runs; sleep 600'\n"
     job = lab.submit(script, "--ipus=8")
     poll("the program", lambda: "runs" in lab.output(job))
     with lab.client() as client:
@@ -93,6 +93,6 @@ def test_a_job_that_names_no_devices_is_told_what_to_type(lab: SharedLab) -> Non
 
 
 def test_check_proves_the_set_up(lab: SharedLab) -> None:
-    done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
+    done = lab.podwright("slurm", "check", *lab.site_option(), "--wait", "500")
     assert done.returncode == 0, done.stdout
     assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

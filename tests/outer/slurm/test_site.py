@@ -26,6 +26,7 @@ def lab(cluster: SiteLab) -> Iterator[SiteLab]:
     left = [str(job.id) for job in cluster.jobs().values() if not job.over]
     if left:
         cluster.run("scancel", *left)
+    cluster.wait("an empty cluster", lambda jobs: all(job.over for job in jobs.values()))
     cluster.wait_free()
 
 
@@ -97,7 +98,7 @@ def test_a_prolog_of_the_sites_that_fails_is_tried_three_times(
 
 def test_several_kinds_of_pod_stand_side_by_side(lab: SiteLab) -> None:
     jobs = {
-        kind: lab.batch("sleep 60", "--ipus=16", f"--gres=vipu:{kind}", "-o", "/dev/null")
+        kind: lab.batch("sleep 600", "--ipus=16", f"--gres=vipu:{kind}", "-o", "/dev/null")
         for kind in ("pod64", "pod16")
     }
     lab.wait_state(jobs["pod64"], "RUNNING")
@@ -118,8 +119,10 @@ def test_several_kinds_of_pod_stand_side_by_side(lab: SiteLab) -> None:
 
 def test_accounts_and_limits_are_in_devices(lab: SiteLab) -> None:
     lab.account("modify", "user", ALICE, "set", "grptres=license/ipu=16")
+    shown = ("scontrol", "show", "assoc_mgr", "flags=assoc", f"users={ALICE}")
     try:
-        first = lab.batch("sleep 60", "--ipus=16", "-o", "/dev/null")
+        poll("slurmctld knows it", lambda: "license/ipu=16(" in lab.ok(*shown))
+        first = lab.batch("sleep 600", "--ipus=16", "-o", "/dev/null")
         lab.wait_state(first, "RUNNING")
         second = lab.batch("true", "--ipus=4", "-o", "/dev/null")
         poll("the limit", lambda: lab.job(second).reason.startswith("AssocGrp"))
@@ -149,8 +152,14 @@ def test_who_used_more_devices_comes_later(lab: SiteLab) -> None:
     for user in (ALICE, BOB):
         who = ["where", f"user={user}", "account=science"]
         lab.account("modify", "user", *who, "set", "rawusage=0")
-    much = lab.batch("sleep 2", "--ipus=32", "-n1", "-o", "/dev/null")
+    # However slow the machine is, the one of many devices has them for the longer time.
+    gate = lab.folder / "out" / "both-ran"
+    wait = f"until test -e {gate}; do sleep 0.1; done"
+    much = lab.batch(wait, "--ipus=32", "-n1", "-o", "/dev/null")
+    lab.wait_state(much, "RUNNING")
     little = lab.batch("sleep 2", "--ipus=4", "-n1", "-c8", "-o", "/dev/null", user=BOB)
+    lab.wait_over(little)
+    gate.touch()
     jobs = lab.wait_over(much, little)
     for job, devices in ((much, 32), (little, 4)):
         fields = jobs[job].fields
@@ -182,7 +191,7 @@ def test_who_used_more_devices_comes_later(lab: SiteLab) -> None:
 
 
 def test_what_slurm_schedules_is_closed_to_others(lab: SiteLab) -> None:
-    job = lab.batch("sleep 60", "--ipus=8", "-o", "/dev/null")
+    job = lab.batch("sleep 600", "--ipus=8", "-o", "/dev/null")
     poll("its partition", lambda: lab.partitions().get(f"slurm_{job}"))
     for user in (ALICE, BOB):
         mine = ["create", "partition", "mine", "--size", "4"]
@@ -243,7 +252,7 @@ def test_no_job_goes_to_a_cluster_that_would_drop_its_devices(lab: SiteLab) -> N
 
 def restart(lab: SiteLab) -> None:
     """slurmctld, with what its files say now."""
-    lab.kill_daemon("slurmctld")
+    lab.kill_daemon("slurmctld", signal.SIGTERM)
     lab.start_daemon("slurmctld")
     poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)
 

@@ -22,10 +22,13 @@ def lab(release: Release) -> Iterator[StaticLab]:
 
 
 def test_a_job_and_its_tasks_find_the_partition_that_was_handed_over(lab: StaticLab) -> None:
-    job = lab.batch(f"#!/bin/sh\n#SBATCH --gres=vipu:4\n{SHOW}\nsrun sh -c '{SHOW}'\nsleep 1\n")
+    gate = lab.folder / "out" / "looked-at"
+    wait = f"until test -e {gate}; do sleep 0.1; done\n"
+    job = lab.batch(f"#!/bin/sh\n#SBATCH --gres=vipu:4\n{SHOW}\nsrun sh -c '{SHOW}'\n{wait}")
     lease = poll("its lease", lambda: lab.leases()[:1])[0]
     assert lease.owner == ALICE
     assert lease.holder.startswith(f"Slurm job {job}, cluster lab, submitted ")
+    gate.touch()
     assert lab.wait_over(job)[job].state == "COMPLETED"
     assert lab.output(job) == f"{lease.partition} gcd\n{lease.partition} gcd 0\n"
     assert lease.partition.startswith("s4-")
@@ -68,7 +71,7 @@ def test_what_nobody_has_is_refused_instead_of_waiting_for_ever(
 
 
 def test_a_job_waits_in_the_queue_and_is_told_for_whom(lab: StaticLab) -> None:
-    first = lab.batch("sleep 60", "--gres=vipu:2:2")
+    first = lab.batch("sleep 600", "--gres=vipu:2:2")
     lab.wait_state(first, "RUNNING")
     second = lab.batch(SHOW, "--gres=vipu:2", user=BOB)
     said = f"waits for 1 of the 2 partitions of 2 devices; 0 are free; s2-1: Slurm job {first}"
@@ -86,7 +89,7 @@ def test_a_job_waits_in_the_queue_and_is_told_for_whom(lab: StaticLab) -> None:
 def test_poprun_uses_it_and_nobody_else_can(lab: StaticLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=2"
     script = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n"
-    script += f"{poprun} sh -c '{SHOW}'\nsleep 60\n"
+    script += f"{poprun} sh -c '{SHOW}'\nsleep 600\n"
     job = lab.submit(script, "--gres=vipu:4")
     poll("both instances", lambda: lab.output(job).count("gcd") == 2)
     name = lab.leases()[0].partition
@@ -100,6 +103,6 @@ def test_poprun_uses_it_and_nobody_else_can(lab: StaticLab) -> None:
 
 
 def test_check_proves_the_set_up(lab: StaticLab) -> None:
-    done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
+    done = lab.podwright("slurm", "check", *lab.site_option(), "--wait", "500")
     assert done.returncode == 0, done.stdout
     assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

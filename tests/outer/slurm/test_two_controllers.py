@@ -38,7 +38,6 @@ class TwoLab(NativeLab):
         conf = {
             "SlurmctldPidFile": "/run/slurmctld.pid",
             "SlurmctldTimeout": "10",
-            "AuthInfo": "socket=@LAB@/munge.socket,cred_expire=5",
         }
         super().__init__(hosts=hosts, controllers=2, conf=conf, **options)
         self.hosts, self.store = hosts, store
@@ -205,10 +204,11 @@ def test_a_hosts_power_goes_under_load_and_it_comes_back(
     standby = {"role": "standby", "ready": False, "active": "ctl1:8092"}
     poll("the other one knows", lambda: lab.said("ctl2") == standby)
     flag = lab.folder / "out" / "go"
-    wait = f"until test -e {flag}; do sleep 0.2; done; srun true"
+    begun = lab.folder / "out" / "steady"
+    wait = f"echo begun >>{begun}; until test -e {flag}; do sleep 0.2; done; srun true"
     steady = [lab.batch(wait, f"--ipus={size}", "-o", "/dev/null") for size in (2, 4, 8)]
-    for job in steady:
-        lab.wait_state(job, "RUNNING")
+    # RUNNING they are before their nodes have heard of them.
+    poll("their first lines", lambda: begun.exists() and begun.read_text().count("begun") == 3)
     held = {job: lab.partitions()[f"slurm_{job}"] for job in steady}
     with Watch(lab, lab.folder / "out" / "starts") as watch:
         jobs = submit(lab, rng, JOBS)
@@ -252,7 +252,8 @@ def test_the_host_comes_back_and_the_active_service_is_killed(lab: TwoLab) -> No
     lab.power_on("ctl1")
     poll("the service that stands by", lambda: lab.role("ctl1") == "standby")
     lab.controller = "ctl1"
-    poll("slurmctld", lab.controlled, seconds=60)
+    up = "Slurmctld(primary) at ctl1 is UP"  # it answers once it is in control, as the other was
+    poll("slurmctld", lambda: up in lab.run("scontrol", "ping").stdout, seconds=60)
     job = lab.batch("srun sleep 600", "--ipus=16", "-o", "/dev/null")
     lab.wait_state(job, "RUNNING")
     assert lab.holds(job)

@@ -22,11 +22,14 @@ SHOW = "echo $IPUOF_VIPU_API_PARTITION_ID gcd $IPUOF_VIPU_API_GCD_ID"
 
 
 def test_a_job_and_each_of_its_tasks_find_their_partition(lab: NativeLab) -> None:
+    gate = lab.folder / "out" / "looked-at"
     script = f"#!/bin/sh\n#SBATCH --ipus=16 --ntasks=4\n#SBATCH --num-replicas 8\n{SHOW}\n"
-    job = lab.batch(script + f"srun -l sh -c '{SHOW}'\nsleep 1\n")
+    wait = f"until test -e {gate}; do sleep 0.1; done\n"
+    job = lab.batch(f"{script}srun -l sh -c '{SHOW}'\n{wait}")
     partition = poll("its partition", lambda: lab.partitions().get(f"slurm_{job}"))
     assert (partition.size, partition.num_gcds, partition.num_replicas) == (16, 4, 8)
     assert (partition.owner, lab.holds(job)) == (ALICE, str(job))
+    gate.touch()
     lab.wait_over(job)
     first, *tasks = lab.output(job).splitlines()
     assert first == f"slurm_{job} gcd"
@@ -107,7 +110,7 @@ def test_nobody_changes_a_waiting_jobs_licences(lab: NativeLab) -> None:
 
 
 def test_a_partition_belongs_to_its_jobs_user(lab: NativeLab) -> None:
-    job = lab.batch("sleep 60", "--ipus=8")
+    job = lab.batch("sleep 600", "--ipus=8")
     name = f"slurm_{job}"
     poll("its partition", lambda: lab.partitions().get(name))
 
@@ -127,7 +130,7 @@ def test_a_partition_belongs_to_its_jobs_user(lab: NativeLab) -> None:
 
 
 def test_a_waiting_job_says_what_it_waits_for(lab: NativeLab) -> None:
-    first = lab.batch("sleep 60", "--ipus=16", "-t10")
+    first = lab.batch("sleep 600", "--ipus=16", "-t10")
     lab.wait_state(first, "RUNNING")
     second = lab.batch("true", "--ipus=64")
     said = "waits for 64 devices of pod64: 48 are free"
@@ -197,6 +200,6 @@ def test_a_launch_outlives_the_suspension_of_its_job(lab: NativeLab) -> None:
 
 
 def test_check_proves_the_set_up(lab: NativeLab) -> None:
-    done = lab.podwright("slurm", "check", "--site", f"{lab.folder}/podwright/native.toml")
+    done = lab.podwright("slurm", "check", *lab.site_option(), "--wait", "500")
     assert done.returncode == 0, done.stdout
     assert {line[:3] for line in done.stdout.splitlines()} == {"yes"}

@@ -23,7 +23,7 @@ class KeyLab(NativeLab):
     """slurmctld, service and vipu-server on `ctl`; munged runs nowhere."""
 
     def __init__(self, hosts: HostsLab, **options: Any) -> None:
-        conf = {"AuthType": "auth/slurm", "CredType": "cred/slurm", "AuthInfo": "cred_expire=5"}
+        conf = {"AuthType": "auth/slurm", "CredType": "cred/slurm", "AuthInfo": "cred_expire=20"}
         super().__init__(hosts=hosts, conf=conf, **options)
         self.hosts = hosts
         key = self.folder / "slurm.key"
