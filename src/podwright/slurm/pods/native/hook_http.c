@@ -339,6 +339,7 @@ int http_ask(char servers[][ADDRESS_MAX], int count, const char *path, const cha
 {
 	long long deadline = now_ms() + seconds * 1000LL;
 	long long each = seconds * 1000LL / (count ? count : 1);
+	char before[sizeof http_problem];
 	useconds_t pause = 20000;
 	int result = -1;
 
@@ -346,9 +347,15 @@ int http_ask(char servers[][ADDRESS_MAX], int count, const char *path, const cha
 		for (int k = 0; k < count; k++) {
 			long long most = each < ANSWER_MS ? each : ANSWER_MS;
 			long long until = count > 1 ? now_ms() + most : deadline;
-			int failed = http_post(servers[k], path, body,
-					       until < deadline ? until : deadline, out);
+			int failed;
 
+			memcpy(before, http_problem, sizeof before);
+			failed = http_post(servers[k], path, body,
+					   until < deadline ? until : deadline, out);
+
+			/* What the end of the time cut short says less than what was heard before. */
+			if (failed && before[0] && now_ms() >= deadline)
+				memcpy(http_problem, before, sizeof before);
 			if (failed == NO_CREDENTIAL)
 				result = failed;
 			if (!failed && out->status < 500)
