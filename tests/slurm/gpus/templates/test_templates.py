@@ -89,6 +89,8 @@ def test_the_inventory_names_gpus_adapters_and_switches() -> None:
     ):
         assert line in text.splitlines()
     assert '[ "$size" -ge 36864 ]' in text
+    # A step that slurmctld has not seen the end of is never in the way of the next.
+    assert "srun --overlap --nodes=4 " in text
 
 
 def network(count: int, version: tuple[int, int] | None, **site: Any) -> list[str]:

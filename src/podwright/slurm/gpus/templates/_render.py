@@ -143,7 +143,9 @@ def _memory(wishes: TemplateWishes, nodes: int) -> str:
         return ""
     # nvidia-smi counts MiB, of which a part is the driver's own.
     least = (wishes.memory >> 20) * 9 // 10
-    over = f"srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
+    # The next srun may come before slurmctld knows that this one has ended. Where that step then
+    # needs all CPUs, Slurm 22.05 refuses it for ever: Invalid generic resource (gres).
+    over = f"srun --overlap --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --cpus-per-task=1 "
     return f"""\
 # A feature is a word that somebody wrote: look whether the GPUs have what was asked for.
 {over if nodes > 1 else ""}bash -c '
