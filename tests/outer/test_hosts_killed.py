@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from podwright.launcher._relay import SILENCE
 from tests.launcher.test_killed import DEAF, sets
-from tests.outer.lab import HostsLab
+from tests.outer.lab import HostsLab, poll
 
 pytestmark = [pytest.mark.outer]
 
@@ -219,7 +220,8 @@ def test_ctrl_z_stops_both_hosts_for_as_long_as_it_takes_and_fg_goes_on(pairs: l
     pair.up()
     pair.count_on()
     pair.signal(["poprun"], signal.SIGTSTP)
-    time.sleep(1.0)
+    for host in pair.hosts:
+        poll("the instance stands still", partial(pair.lab.stopped, host, "sh -c echo up"))
     stopped = pair.counts()
     time.sleep(SILENCE + 2.0)
     assert pair.counts() == stopped

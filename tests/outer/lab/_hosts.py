@@ -122,6 +122,13 @@ class HostsLab:
     ) -> subprocess.CompletedProcess[str]:
         return run(self.place(name), argv, env=env, user=user, timeout=timeout)
 
+    def stopped(self, name: str, command: str) -> bool:
+        """Whether processes whose line begins so are there, and stand still with their groups."""
+        lines = self.exec(name, "ps", "-ww", "-eo", "pgid=,stat=,args=").stdout.splitlines()
+        rows = [line.split(None, 2) for line in lines]
+        groups = {row[0] for row in rows if row[2].startswith(command)}
+        return bool(groups) and all(row[1][0] in "TZ" for row in rows if row[0] in groups)
+
     def is_up(self, name: str) -> bool:
         holder = self._holders.get(name)
         return holder is not None and holder.poll() is None
