@@ -7,7 +7,9 @@ in the long ring only. What it printed is read in `tests/slurm/gpus/efficiency/t
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import stat
 import subprocess
 import sys
 import urllib.request
@@ -58,6 +60,7 @@ class NvmlLab(Accounts):
         )
         self._extra_env["LD_LIBRARY_PATH"] = str(self.folder / "lib")
         self.use = self.folder / "use"
+        self._made: list[Path] = []
         (self.folder / "lib").mkdir()
         (self.folder / "plugins").mkdir()
         own = [f"-DUSE={json.dumps(str(self.use))}", "-DGPUS=2", "-fPIC", "-shared", "-w"]
@@ -79,13 +82,19 @@ class NvmlLab(Accounts):
     def start(self) -> None:
         self._start_munged()
         self.start_accounts()
-        for number in range(2):  # in the node's own /dev
-            done = self.run("sh", "-c", f"[ -e /dev/nvidia{number} ] || mknod -m 666 "
-                            f"/dev/nvidia{number} c 240 {number}")  # fmt: skip
-            assert done.returncode == 0, done.stderr
+        for number in range(2):  # the node's /dev is this machine's
+            device = Path(f"/dev/nvidia{number}")
+            if not device.exists():
+                os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(240, number))
+                self._made.append(device)
         self.start_daemon("slurmctld", clean=True)
         self.start_daemon("n1")
         self.wait_for_nodes()
+
+    def stop(self) -> None:
+        super().stop()
+        while self._made:
+            self._made.pop().unlink()
 
     def efficiency(self, *words: str) -> Any:
         done = subprocess.run(

@@ -235,5 +235,6 @@ def test_jobs_that_say_nothing_of_memory_share_a_node(name: str) -> None:
         )
         (lab.folder / "slurm.conf").write_text(text)
         lab.ok("scontrol", "reconfigure")
-        found = "\n".join(problems(lab, tree, patience=0.1))
+        lab.wait_for_nodes()
+        found = "\n".join(problems(lab, tree, patience=0.5))
         assert "n1: 4 jobs of one GPU, without --mem, run at once: 1 ran, the others" in found

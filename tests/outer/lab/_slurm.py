@@ -18,6 +18,7 @@ from typing import Self
 from tests.ports import free_ports
 
 from . import _conf
+from ._cgroups import CgroupTurn
 from ._folder import LabError, end_processes, new_folder, poll, remove
 from ._hosts import HostsLab
 from ._places import Here, HostsRoot, Place, Root, as_user, need, run
@@ -103,6 +104,7 @@ class SlurmLab:
         self._lines = [self._filled(line) for line in lines]
         self._extra_env = dict(env or {})
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._cgroups: CgroupTurn | None = None
         for name in ("state", "spool", "log"):
             (self.folder / name).mkdir()
         for name in ("state", "log"):
@@ -141,6 +143,8 @@ class SlurmLab:
     # Life
 
     def start(self) -> None:
+        if (self.folder / "cgroup.conf").exists():
+            self._cgroups = CgroupTurn(self.nodes)
         self._start_munged()
         self.start_daemon("slurmctld", clean=True)
         for name in self.nodes:
@@ -153,6 +157,9 @@ class SlurmLab:
         for daemon in self._daemons.values():
             daemon.wait()
         self._daemons.clear()
+        if self._cgroups:
+            self._cgroups.end()
+            self._cgroups = None
         if self._root:
             self._root.close()
         remove(self.folder)
