@@ -112,7 +112,7 @@ class Machine:
 
         poll(f"the end of {block.typed}", ended)
         with contextlib.suppress(LabError):
-            poll("what it prints", lambda: block.fits(self._said(out)), seconds=10)
+            poll("what it prints", lambda: block.fits(self._said(out)), seconds=50)
         said = self._said(out)
         assert block.fits(said), f"{block.typed}\nprinted:\n{said}"
 

@@ -27,9 +27,10 @@ BIN = Path(sys.executable).parent
 #: Of this run alone: others may have their own cables on this machine.
 _NET = f"10.{80 + os.getpid() // 250 % 100}.{os.getpid() % 250}"
 HERE, THERE = f"{_NET}.1", f"{_NET}.2"
-SILENCE = 2.0
-#: Far less than the timeout of a call, far more than what a busy machine needs.
-PATIENCE = 40.0
+#: A living agent of a busy machine is not silent for so long.
+SILENCE = 15.0
+#: Less than the timeout of a call, far more than what a busy machine needs.
+PATIENCE = 100.0
 
 
 class Host:

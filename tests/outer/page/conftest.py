@@ -48,7 +48,9 @@ def browser() -> Iterator[Browser]:
     """One for all tests of a module: its driver runs an event loop, which other tests must not
     meet."""
     with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=300_000
+        )
         yield found
         found.close()
 

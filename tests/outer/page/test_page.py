@@ -205,6 +205,7 @@ def test_nothing_from_elsewhere_runs_or_frames_it(
 ) -> None:
     site = make_site("--preset", "pod16")
     context = browser.new_context()
+    context.set_default_timeout(60_000)
     page = context.new_page()
     answer = page.goto(site.address)
     assert answer is not None

@@ -126,4 +126,4 @@ def test_what_stands_in_the_way_of_a_request_is_marked_on_the_pod(
         site.good("vipu", "remove", "partition", "old")
         expect(page.locator("svg[role=group] .device.IN_USE")).to_have_count(16)
         expect(page.locator("svg[role=group] .device.way")).to_have_count(0)
-        assert waits.wait(60) == 0
+        assert waits.wait(300) == 0

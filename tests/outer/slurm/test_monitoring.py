@@ -111,7 +111,7 @@ def test_each_panel_of_the_board_has_data(lab: WatchedLab, tmp_path: Path) -> No
     finally:
         for process in (prometheus, agent):
             process.terminate()
-            process.wait(60)
+            process.wait(300)
 
 
 #: The alert, the series that lead to it, and after how long; one value a minute.

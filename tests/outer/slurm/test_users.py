@@ -69,8 +69,11 @@ def test_each_task_of_an_array_has_its_own(lab: NativeLab) -> None:
 
 def test_two_heterogeneous_jobs_that_each_need_the_whole_pod_both_finish(lab: NativeLab) -> None:
     part = ["-N1", "-n1", "--ipus=32"]
-    both = [lab.batch("sleep 1", *part, ":", *part) for _ in range(2)]
+    gate = lab.folder / "out" / "seen"
+    wait = f"until test -e {gate}; do sleep 0.1; done"
+    both = [lab.batch(wait, *part, ":", *part) for _ in range(2)]
     poll("a component's partition", lambda: lab.partitions().get(f"slurm_{both[0]}"))
+    gate.touch()
     jobs = lab.wait_over(*both, *(job + 1 for job in both))
     assert {jobs[job + at].state for job in both for at in (0, 1)} == {"COMPLETED"}
     assert {int(jobs[job].fields["Restarts"]) for job in both} == {0}
