@@ -49,7 +49,7 @@ def allReduceSum(values: Values) -> Any:
         return like(array.copy())
     records = open_records()
     began = records.begin() if records else 0
-    _agree(here.communicator, "allReduceSum", array)
+    _check_same_call(here.communicator, "allReduceSum", array)
     total = _sum_in_order(here.communicator, array)
     if records:
         _record(records, b"allReduceSum", began, here, array.nbytes)
@@ -71,7 +71,7 @@ def allGather(values: Values) -> Any:
         return like(array[np.newaxis].copy())
     records = open_records()
     began = records.begin() if records else 0
-    _agree(here.communicator, "allGather", array)
+    _check_same_call(here.communicator, "allGather", array)
     out = np.empty((here.communicator.size, *array.shape), array.dtype)
     here.communicator.Allgather(_raw(array), _raw(out))
     if records:
@@ -96,7 +96,7 @@ def broadcast(values: Values, root: int | None = None) -> Any:
         return like(array)
     records = open_records()
     began = records.begin() if records else 0
-    _agree(here.communicator, f"broadcast from {root}", array)
+    _check_same_call(here.communicator, f"broadcast from {root}", array)
     here.communicator.Bcast(_raw(array), rank)
     if records:
         _record(records, b"broadcast", began, here, array.nbytes)
@@ -164,7 +164,7 @@ def _same(result: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def _agree(communicator: Communicator, what: str, array: NDArray[Any]) -> None:
+def _check_same_call(communicator: Communicator, what: str, array: NDArray[Any]) -> None:
     """Every instance calls the same, with the same shape and dtype, or all raise BadUse."""
     import numpy as np
 

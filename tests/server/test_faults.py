@@ -25,14 +25,14 @@ def deaths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def asked(text: str) -> KillPoint:
-    fault = KillPoint.asked({"PODWRIGHT_FAULT": text})
+    fault = KillPoint.from_environment({"PODWRIGHT_FAULT": text})
     assert fault is not None
     return fault
 
 
 def test_nobody_asks_for_nothing() -> None:
-    assert KillPoint.asked({}) is None
-    assert KillPoint.asked({"PODWRIGHT_FAULT": ""}) is None
+    assert KillPoint.from_environment({}) is None
+    assert KillPoint.from_environment({"PODWRIGHT_FAULT": ""}) is None
 
 
 @pytest.mark.parametrize("text", ["commit", "commit:x:before", "boot:1:after", "driver:1:between"])

@@ -253,7 +253,7 @@ class Gate:
         try:
             if self._stopping is not None:
                 raise _gone()
-            data = await self._whole(messages, name)
+            data = await self._whole_message(messages, name)
             self._forwarder.earned(name, len(data))
             self._calls.enter(call, who)
             return await handler(self.caller, path, data, self._shown(context, peer, said))
@@ -273,7 +273,7 @@ class Gate:
         )
         raise AssertionError("abort always raises")
 
-    async def _whole(self, messages: Any, name: str) -> bytes:
+    async def _whole_message(self, messages: Any, name: str) -> bytes:
         """The message, once it is whole. Raises Full, or wire.TimedOut."""
         part = _Call(silent_since=time.monotonic(), task=asyncio.current_task())
         self._unfinished.enter(part, name)

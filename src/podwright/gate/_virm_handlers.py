@@ -48,13 +48,13 @@ async def _version(ask: Asker, message: Any) -> Any:
 
 async def _list_partitions(ask: Asker, message: Any) -> Any:
     request = ListRequest(allocation=message.allocation_id)
-    found = await _whole(ask, "ListPartitions", request)
+    found = await _all_pages(ask, "ListPartitions", request)
     return _pb.ListPartitionsReply(
         partitions=[virm.partition_message(info) for info in found.partitions]
     )
 
 
-async def _whole(ask: Asker, method: str, request: ListRequest) -> Any:
+async def _all_pages(ask: Asker, method: str, request: ListRequest) -> Any:
     """A list with all its pages, since the protocol knows none; the server answers others between
     two of them."""
     pages: list[Value] = []
@@ -66,7 +66,7 @@ async def _whole(ask: Asker, method: str, request: ListRequest) -> Any:
 
 
 async def _list_attributes(ask: Asker, message: Any) -> Any:
-    devices = (await _whole(ask, "ListDevices", ListRequest())).devices
+    devices = (await _all_pages(ask, "ListDevices", ListRequest())).devices
     wanted = set(message.agents)
     if missing := sorted(wanted - {info.device.machine for info in devices}):
         raise NotFound(

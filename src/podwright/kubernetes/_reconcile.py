@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podwright.kubernetes._ends import AttemptEnd, end_of
+from podwright.kubernetes._attempt_end import AttemptEnd, end_of
 from podwright.kubernetes._ipu_job import FINALIZER, IpuJob
 from podwright.kubernetes._sightings import LAUNCHER, WORKER, Holds, PodView
 from podwright.kubernetes._status import StatusWords, status_of

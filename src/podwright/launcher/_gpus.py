@@ -152,7 +152,11 @@ def shares(
     order = [n for own in mine for n in own]
     order += [n for n in range(len(gpus)) if n not in order]
     variable = _ROCR if gpus and gpus[0].vendor == "amd" else _CUDA
-    near = _near(gpus, mine, cores) if cores and located and strategy == "spreadnuma" else None
+    near = (
+        _cores_near_gpus(gpus, mine, cores)
+        if cores and located and strategy == "spreadnuma"
+        else None
+    )
     out = []
     for index, own in enumerate(mine):
         seen = own if how == "task" else order
@@ -205,7 +209,7 @@ def _divided(
     return out
 
 
-def _near(
+def _cores_near_gpus(
     gpus: Sequence[Gpu | _Numbered], mine: Sequence[Sequence[int]], cores: Cores
 ) -> list[str]:
     """Cores near to each instance's GPUs; those that are near to several are divided."""

@@ -39,12 +39,12 @@ def bind(
         found = [({}, write_list(place.cpus) if place.bound else "") for place in placed]
     out = {}
     for (rank, own), (variables, cpus) in zip(owns.items(), found, strict=True):
-        whole = {**own, **_near(cpus, cores), **variables}
+        whole = {**own, **_binding_variables(cpus, cores), **variables}
         out[rank] = Own(whole, _held(whole, environ))
     return out
 
 
-def _near(cpus: str, cores: Cores | None) -> dict[str, str]:
+def _binding_variables(cpus: str, cores: Cores | None) -> dict[str, str]:
     if not cpus or not cores:
         return {}
     nodes = write_list(near_memory(cores, read_list(cpus)))

@@ -203,7 +203,7 @@ class _Run:
                 self._note(run=attempt.name, slurm=self._environ.get("SLURM_JOB_ID", ""))
             become_subreaper()
             if asks:
-                self._hold(attempt)
+                self._take_partition(attempt)
             late = {**self._partition.environment, **self._meeting_point(attempt)}
             attempt.give(late)
             watch = self._watch(attempt)
@@ -388,7 +388,7 @@ class _Run:
                 self._output.warn(f"{error.problem}; all instances are started on {hosts}")
                 self._trace.happened("other hosts", hosts=hosts, cause=error.problem)
 
-    def _hold(self, attempt: Attempt) -> None:
+    def _take_partition(self, attempt: Attempt) -> None:
         """The lease, which the keeper renews."""
         lease = self._partition.hold(self._plan, attempt.remotes, attempt.folder.name)
         self._note(partition=lease.partition.name)

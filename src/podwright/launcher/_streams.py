@@ -58,12 +58,12 @@ class Stream:
             return self._feed_bar(data)
         lines, newline, rest = data.rpartition(b"\n")
         if not newline:
-            self._hold(data)
+            self._hold_back(data)
             return self.finish() if self._size >= MAX_LINE else b""
         lines = b"".join([*self._begun, lines, newline])
         self._begun, self._size = [], 0
         if rest:
-            self._hold(rest)
+            self._hold_back(rest)
         return lines
 
     def _feed_bar(self, data: bytes) -> bytes:
@@ -81,10 +81,10 @@ class Stream:
             out += state + b"\n"
             state = b""
         if rest:
-            self._hold(state + returned + now)
+            self._hold_back(state + returned + now)
         return out + self.finish() if self._size >= MAX_LINE else out
 
-    def _hold(self, piece: bytes) -> None:
+    def _hold_back(self, piece: bytes) -> None:
         self._begun.append(piece)
         self._size += len(piece)
 

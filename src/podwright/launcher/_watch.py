@@ -157,7 +157,7 @@ class Watch:
         if self._fence and boottime() - self._renewed > self._fence:
             self._fence = 0.0
             self._lost(Fenced.code, "nobody renewed it in time")
-            self._over()
+            self._lease_over()
         if self._written.handle in ready:
             self._written.read()
         if self._channel.handle in ready:
@@ -360,7 +360,7 @@ class Watch:
                 self._renewed = boottime()
             elif kind == LOST:
                 self._lost(values[0], values[1])
-                self._over()
+                self._lease_over()
             elif kind == MOVE:
                 self._tell_to_move(*values)
             elif kind == CLEARED:
@@ -400,7 +400,7 @@ class Watch:
         self._channel.send(TELL, self._told)
         self._remotes.send(TELL, self._told)
 
-    def _over(self) -> None:
+    def _lease_over(self) -> None:
         # The devices may soon be somebody else's.
         self._fence = 0.0
         self.fail(Cause(75, "the lease on the partition is over", again=True), broken=True)

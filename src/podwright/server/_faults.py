@@ -33,7 +33,7 @@ class KillPoint:
         self._armed = False
 
     @classmethod
-    def asked(cls, environ: Mapping[str, str]) -> KillPoint | None:
+    def from_environment(cls, environ: Mapping[str, str]) -> KillPoint | None:
         """The fault that the environment asks for. Raises wire.InvalidRequest."""
         text = environ.get(VARIABLE, "")
         if not text:

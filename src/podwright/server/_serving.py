@@ -143,7 +143,7 @@ async def _serve_shared(
 ) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
-    fault = KillPoint.asked(os.environ)
+    fault = KillPoint.from_environment(os.environ)
     owner = owner_name(options.host, options.port)
 
     def open_anew() -> PostgresStore:
@@ -278,7 +278,7 @@ async def _serve(
 ) -> bool:
     stop = asyncio.Event()
     _on_signals(stop)
-    fault = KillPoint.asked(os.environ)
+    fault = KillPoint.from_environment(os.environ)
     store = SQLiteStore(file, connect=fault.connect() if fault else None)
     records = (await store.open()).records if file.exists() else {}  # noqa: ASYNC240 (one look)
     try:

@@ -89,7 +89,7 @@ def judge(tasks: Iterable[Task], request: SlurmRequest) -> dict[int, Verdict]:
         shared = any(users[key] > 1 for key in keys)
         own = "none" if not keys else "shared" if shared else "distinct"
         said, wrong = _asked(task, request, shared)
-        out[task.rank] = Verdict(own, _where(task), said, wrong)
+        out[task.rank] = Verdict(own, _nearness(task), said, wrong)
     return out
 
 
@@ -124,7 +124,7 @@ def _wanted(task: Task, request: SlurmRequest) -> tuple[int | None, bool]:
     return (int(task.on_node) if is_number(task.on_node) else None), False
 
 
-def _where(task: Task) -> str:
+def _nearness(task: Task) -> str:
     """How the cores lie to the GPUs: near means all are beside one of them."""
     mine = set(read_list(task.cpus))
     near = [set(read_list(gpu.near)) for gpu in task.gpus if gpu.near]

@@ -157,7 +157,7 @@ def _topology_files(etc: Path, topology: Topology, version: Version) -> dict[Pat
         path = etc / name
         there = read(path) if path.exists() else ""
         if name in wanted:
-            out[path] = _whole(path, wanted[name])
+            out[path] = _own_file(path, wanted[name])
         elif OURS in there:
             out[path] = None if _NEW in there else undone(there, MARK)
     yaml = etc / "topology.yaml"
@@ -335,7 +335,7 @@ def _gres(path: Path, inventory: SiteInventory, detect: str, domains: Sequence[P
     return head + imex.remark(domains) + with_rows(text, gres_rows(inventory, detect))
 
 
-def _whole(path: Path, lines: Sequence[str]) -> str:
+def _own_file(path: Path, lines: Sequence[str]) -> str:
     """A file that is ours alone."""
     there = path.exists() and _NEW not in read(path)
     before = undone(read(path), MARK) if there else ""

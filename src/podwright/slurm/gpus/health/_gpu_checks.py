@@ -40,9 +40,9 @@ def name(seen: SeenGpu) -> str:
     return f"GPU {seen.gpu.index}"
 
 
-def library(asked: CheckContext) -> Iterator[Wrong]:
+def library(context: CheckContext) -> Iterator[Wrong]:
     """The vendors' libraries answer in time."""
-    for note in asked.seen.inventory.notes:
+    for note in context.seen.inventory.notes:
         yield Wrong(
             "",
             f"driver: {note}"[:80],
@@ -51,19 +51,19 @@ def library(asked: CheckContext) -> Iterator[Wrong]:
         )
 
 
-def gpus(asked: CheckContext) -> Iterator[Wrong]:
+def gpus(context: CheckContext) -> Iterator[Wrong]:
     """All are there."""
-    if asked.seen.inventory.notes and not asked.seen.gpus:
+    if context.seen.inventory.notes and not context.seen.gpus:
         return  # nobody could tell, and `library` says so
-    there = {seen.gpu.bus: seen for seen in asked.seen.gpus}
-    if asked.like:
-        for gpu in asked.like.gpus:
+    there = {seen.gpu.bus: seen for seen in context.seen.gpus}
+    if context.like:
+        for gpu in context.like.gpus:
             if gpu.bus not in there:
                 yield _missing(f"GPU {gpu.index}", f"not there ({gpu.bus})")
-    expected = asked.settings.expect.gpus
-    if expected and len(there) != expected and not (asked.like and asked.like.gpus):
+    expected = context.settings.expect.gpus
+    if expected and len(there) != expected and not (context.like and context.like.gpus):
         yield _missing("", f"{len(there)} GPUs, not {expected}")
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         if seen.error:
             yield _missing(name(seen), "does not answer")
         for problem in seen.health.problems:
@@ -80,12 +80,12 @@ def _missing(part: str, problem: str) -> Wrong:
     )
 
 
-def gpu_memory(asked: CheckContext) -> Iterator[Wrong]:
+def gpu_memory(context: CheckContext) -> Iterator[Wrong]:
     """Each has the memory that it should have."""
-    like = {gpu.bus: gpu.memory for gpu in asked.like.gpus} if asked.like else {}
-    for seen in asked.seen.gpus:
-        wanted = asked.settings.expect.gpu_memory or like.get(seen.gpu.bus, 0)
-        if wanted and 0 < seen.gpu.memory < wanted * (1 - asked.limit / 100):
+    like = {gpu.bus: gpu.memory for gpu in context.like.gpus} if context.like else {}
+    for seen in context.seen.gpus:
+        wanted = context.settings.expect.gpu_memory or like.get(seen.gpu.bus, 0)
+        if wanted and 0 < seen.gpu.memory < wanted * (1 - context.limit / 100):
             yield Wrong(
                 name(seen),
                 f"{seen.gpu.memory >> 20} MiB, not {wanted >> 20}",
@@ -94,11 +94,11 @@ def gpu_memory(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def driver(asked: CheckContext) -> Iterator[Wrong]:
+def driver(context: CheckContext) -> Iterator[Wrong]:
     """The driver is that of other nodes of this kind."""
-    for vendor, version in asked.seen.inventory.drivers.items():
-        wanted = asked.settings.expect.driver or _most(
-            other.drivers.get(vendor, "") for other in asked.others
+    for vendor, version in context.seen.inventory.drivers.items():
+        wanted = context.settings.expect.driver or _most(
+            other.drivers.get(vendor, "") for other in context.others
         )
         if wanted and version and version != wanted:
             yield Wrong(
@@ -109,16 +109,16 @@ def driver(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def firmware(asked: CheckContext) -> Iterator[Wrong]:
+def firmware(context: CheckContext) -> Iterator[Wrong]:
     """The firmware of all GPUs of one kind is the same, here and on other nodes of this kind."""
     kinds: dict[str, list[str]] = {}
-    here = asked.seen.inventory.host
-    elsewhere = (gpu for other in asked.others if other.host != here for gpu in other.gpus)
-    for gpu in (*(seen.gpu for seen in asked.seen.gpus), *elsewhere):
+    here = context.seen.inventory.host
+    elsewhere = (gpu for other in context.others if other.host != here for gpu in other.gpus)
+    for gpu in (*(seen.gpu for seen in context.seen.gpus), *elsewhere):
         kinds.setdefault(gpu.name, []).append(gpu.firmware)
-    said = asked.settings.expect.firmware
+    said = context.settings.expect.firmware
     wanted = {kind: said or _most(versions) for kind, versions in kinds.items()}
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         most = wanted[seen.gpu.name]
         if most and seen.gpu.firmware not in ("", most):
             yield Wrong(
@@ -138,9 +138,9 @@ def _most(words: Iterable[str]) -> str:
     return word if 2 * count > counted.total() else ""
 
 
-def xids(asked: CheckContext) -> Iterator[Wrong]:
+def xids(context: CheckContext) -> Iterator[Wrong]:
     """No error code of the driver's since it was loaded."""
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         numbers = {told.number: told for told in seen.xids}
         if seen.health.xid:
             numbers.setdefault(seen.health.xid, None)  # type: ignore[arg-type]
@@ -148,10 +148,10 @@ def xids(asked: CheckContext) -> Iterator[Wrong]:
             known = xid(number)
             if count < _TOLD or known.level == "fail":
                 yield Wrong(name(seen), f"XID {number}", known.means, known.do, known.level)
-    for told in {(told.bus, told.number) for told in asked.seen.lost}:
+    for told in {(told.bus, told.number) for told in context.seen.lost}:
         known = xid(told[1])
         yield Wrong(f"GPU at {told[0]}", f"XID {told[1]}", known.means, known.do, known.level)
-    if not asked.seen.log and any(seen.gpu.vendor == "nvidia" for seen in asked.seen.gpus):
+    if not context.seen.log and any(seen.gpu.vendor == "nvidia" for seen in context.seen.gpus):
         yield Wrong(
             "",
             "the kernel's log cannot be read",
@@ -161,9 +161,9 @@ def xids(asked: CheckContext) -> Iterator[Wrong]:
         )
 
 
-def switches(asked: CheckContext) -> Iterator[Wrong]:
+def switches(context: CheckContext) -> Iterator[Wrong]:
     """No NVSwitch told of an error since the driver was loaded."""
-    told = {(one.switch, one.number): one for one in asked.seen.switch_errors}
+    told = {(one.switch, one.number): one for one in context.seen.switch_errors}
     for one in [*told.values()][:_TOLD]:
         fatal = one.severity == "Fatal"
         yield Wrong(
@@ -180,20 +180,20 @@ def switches(asked: CheckContext) -> Iterator[Wrong]:
         )
 
 
-def ecc(asked: CheckContext) -> Iterator[Wrong]:
+def ecc(context: CheckContext) -> Iterator[Wrong]:
     """No memory errors that were not corrected; correction is on where others have it on."""
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         wrong = seen.health.ecc_uncorrected or 0
-        if wrong > asked.limit:
+        if wrong > context.limit:
             yield Wrong(
                 name(seen),
                 f"{wrong} uncorrected memory errors",
                 "Results on this GPU may be wrong.",
                 "Reset the GPU; if it comes again, run the vendor's diagnosis and replace it.",
             )
-    states = {seen.condition.ecc for seen in asked.seen.gpus if seen.condition.ecc is not None}
+    states = {seen.condition.ecc for seen in context.seen.gpus if seen.condition.ecc is not None}
     if len(states) > 1:
-        for seen in asked.seen.gpus:
+        for seen in context.seen.gpus:
             if seen.condition.ecc is False:
                 yield Wrong(
                     name(seen),
@@ -203,9 +203,9 @@ def ecc(asked: CheckContext) -> Iterator[Wrong]:
                 )
 
 
-def row_remap(asked: CheckContext) -> Iterator[Wrong]:
+def row_remap(context: CheckContext) -> Iterator[Wrong]:
     """No row of its memory waits to be replaced, or could not be."""
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         state = seen.health.row_remap
         if state == "failed":
             yield Wrong(
@@ -224,9 +224,9 @@ def row_remap(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def recovery(asked: CheckContext) -> Iterator[Wrong]:
+def recovery(context: CheckContext) -> Iterator[Wrong]:
     """The driver asks for no reset and no reboot."""
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         if seen.condition.recovery not in ("", "none"):
             yield Wrong(
                 name(seen),
@@ -236,13 +236,15 @@ def recovery(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def nvlink(asked: CheckContext) -> Iterator[Wrong]:
+def nvlink(context: CheckContext) -> Iterator[Wrong]:
     """All NVLinks, or AMD's XGMI links, are up, as many and as fast as they should be."""
-    expect = asked.settings.expect
-    most = max((sum(seen.condition.nvlinks) for seen in asked.seen.gpus), default=0)
-    like = {g.bus: max(g.links, default=0) for g in asked.like.gpus} if asked.like else {}
-    fastest = expect.mbps or max((seen.condition.mbps or 0 for seen in asked.seen.gpus), default=0)
-    for seen in asked.seen.gpus:
+    expect = context.settings.expect
+    most = max((sum(seen.condition.nvlinks) for seen in context.seen.gpus), default=0)
+    like = {g.bus: max(g.links, default=0) for g in context.like.gpus} if context.like else {}
+    fastest = expect.mbps or max(
+        (seen.condition.mbps or 0 for seen in context.seen.gpus), default=0
+    )
+    for seen in context.seen.gpus:
         up = sum(seen.condition.nvlinks)
         wanted = expect.nvlinks or max(most, like.get(seen.gpu.bus, 0))
         down = [str(n) for n, state in enumerate(seen.condition.nvlinks) if not state]
@@ -266,9 +268,9 @@ def nvlink(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def pcie(asked: CheckContext) -> Iterator[Wrong]:
+def pcie(context: CheckContext) -> Iterator[Wrong]:
     """Each GPU's link to the host has all its lanes."""
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         if 0 < seen.link.width < seen.link.widest:
             yield Wrong(
                 name(seen),
@@ -278,10 +280,10 @@ def pcie(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def temperature(asked: CheckContext) -> Iterator[Wrong]:
+def temperature(context: CheckContext) -> Iterator[Wrong]:
     """None is too hot."""
-    for seen in asked.seen.gpus:
-        if (seen.sample.celsius or 0) > asked.limit:
+    for seen in context.seen.gpus:
+        if (seen.sample.celsius or 0) > context.limit:
             yield Wrong(
                 name(seen),
                 f"{seen.sample.celsius} °C",
@@ -290,9 +292,9 @@ def temperature(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def clocks(asked: CheckContext) -> Iterator[Wrong]:
+def clocks(context: CheckContext) -> Iterator[Wrong]:
     """No GPU's clocks are held down by heat or power."""
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         if seen.condition.slowed:
             yield Wrong(
                 name(seen),
@@ -302,22 +304,22 @@ def clocks(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def persistence(asked: CheckContext) -> Iterator[Wrong]:
+def persistence(context: CheckContext) -> Iterator[Wrong]:
     """The driver stays loaded between jobs."""
-    off = [seen for seen in asked.seen.gpus if seen.condition.persistence is False]
+    off = [seen for seen in context.seen.gpus if seen.condition.persistence is False]
     if off:
         yield Wrong(
-            name(off[0]) if len(off) < len(asked.seen.gpus) else "",
+            name(off[0]) if len(off) < len(context.seen.gpus) else "",
             "persistence mode is off",
             "The driver lets go of the GPU between jobs: starts are slower, settings are lost.",
             "systemctl enable --now nvidia-persistenced",
         )
 
 
-def fabric(asked: CheckContext) -> Iterator[Wrong]:
+def fabric(context: CheckContext) -> Iterator[Wrong]:
     """Fabric Manager and IMEX run where they belong, and every GPU has joined its fabric."""
-    running, expect = asked.seen.programs, asked.settings.expect
-    wanted = asked.seen.switches if expect.fabric_manager is None else expect.fabric_manager
+    running, expect = context.seen.programs, context.settings.expect
+    wanted = context.seen.switches if expect.fabric_manager is None else expect.fabric_manager
     if wanted and not any(word.startswith("nv-fabricmanage") for word in running):
         yield Wrong(
             "",
@@ -325,7 +327,7 @@ def fabric(asked: CheckContext) -> Iterator[Wrong]:
             "This node has NVSwitches; without it CUDA does not start on its GPUs.",
             "systemctl start nvidia-fabricmanager; its version must be the driver's.",
         )
-    wide = any(seen.gpu.fabric for seen in asked.seen.gpus)
+    wide = any(seen.gpu.fabric for seen in context.seen.gpus)
     if (wide if expect.imex is None else expect.imex) and "nvidia-imex" not in running:
         yield Wrong(
             "",
@@ -333,7 +335,7 @@ def fabric(asked: CheckContext) -> Iterator[Wrong]:
             "These GPUs reach those of other nodes by NVLink; programs share no memory without it.",
             "systemctl start nvidia-imex",
         )
-    for seen in asked.seen.gpus:
+    for seen in context.seen.gpus:
         if seen.condition.fabric in ("failed", "in progress", "not started"):
             yield Wrong(
                 name(seen),
@@ -344,28 +346,28 @@ def fabric(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def adapters(asked: CheckContext) -> Iterator[Wrong]:
+def adapters(context: CheckContext) -> Iterator[Wrong]:
     """Network adapters are there, up, and as fast and as wide as they should be."""
-    there = {seen.nic.name: seen for seen in asked.seen.nics}
-    for nic in asked.like.nics if asked.like else ():
+    there = {seen.nic.name: seen for seen in context.seen.nics}
+    for nic in context.like.nics if context.like else ():
         if nic.name not in there:
             yield _adapter(nic.name, "not there")
         elif nic.up and not there[nic.name].nic.up:
             yield _adapter(nic.name, "down")
         elif there[nic.name].nic.gbps < nic.gbps:
             yield _adapter(nic.name, f"{there[nic.name].nic.gbps} Gb/s, not {nic.gbps}")
-    known = {nic.name for nic in asked.like.nics} if asked.like else set()
-    rails = [seen for seen in asked.seen.nics if seen.nic.rail >= 0]
-    wanted = asked.settings.expect.adapters
+    known = {nic.name for nic in context.like.nics} if context.like else set()
+    rails = [seen for seen in context.seen.nics if seen.nic.rail >= 0]
+    wanted = context.settings.expect.adapters
     if wanted and len(rails) < wanted:
         yield _adapter("", f"{len(rails)} adapters beside GPUs, not {wanted}")
     for seen in rails:
-        speed = asked.settings.expect.gbps
+        speed = context.settings.expect.gbps
         if seen.nic.name not in known and not seen.nic.up:
             yield _adapter(seen.nic.name, "down")
         elif speed and seen.nic.gbps < speed:
             yield _adapter(seen.nic.name, f"{seen.nic.gbps} Gb/s, not {speed}")
-    for seen in asked.seen.nics:
+    for seen in context.seen.nics:
         link = seen.link
         if seen.nic.rdma and 0 < link.width < link.widest:
             yield _adapter(seen.nic.name, f"PCIe x{link.width}, not x{link.widest}")
@@ -382,12 +384,12 @@ def _adapter(part: str, problem: str) -> Wrong:
     )
 
 
-def processes(asked: CheckContext) -> Iterator[Wrong]:
+def processes(context: CheckContext) -> Iterator[Wrong]:
     """No process holds a GPU that is of no job, on a node of Slurm's."""
-    if "slurmd" not in asked.seen.programs:
+    if "slurmd" not in context.seen.programs:
         return
-    allowed = asked.settings.allowed
-    for seen in asked.seen.gpus:
+    allowed = context.settings.allowed
+    for seen in context.seen.gpus:
         for holder, job in seen.holders:
             if job or holder.command in allowed:
                 continue

@@ -11,12 +11,12 @@ from podwright.slurm.gpus.health._probe import Answer
 _LOCAL = ("ext4", "xfs", "btrfs", "ext3", "zfs")
 
 
-def memory(asked: CheckContext) -> Iterator[Wrong]:
+def memory(context: CheckContext) -> Iterator[Wrong]:
     """All of the host's memory is there, and none of it is broken."""
-    seen = asked.seen
+    seen = context.seen
     total = seen.memory.get("MemTotal", 0) << 10  # the kernel tells KiB
-    wanted = asked.settings.expect.memory or (asked.like.memory if asked.like else 0)
-    if wanted and total and total < wanted * (1 - asked.limit / 100):
+    wanted = context.settings.expect.memory or (context.like.memory if context.like else 0)
+    if wanted and total and total < wanted * (1 - context.limit / 100):
         yield Wrong(
             "",
             f"{total >> 20} MiB of memory, not {wanted >> 20}",
@@ -40,9 +40,9 @@ def memory(asked: CheckContext) -> Iterator[Wrong]:
         )
 
 
-def disks(asked: CheckContext) -> Iterator[Wrong]:
+def disks(context: CheckContext) -> Iterator[Wrong]:
     """Local disks answer, have room, and can be written."""
-    for name, state in asked.seen.bad_disks.items():
+    for name, state in context.seen.bad_disks.items():
         yield Wrong(
             f"disk {name}",
             state,
@@ -50,10 +50,12 @@ def disks(asked: CheckContext) -> Iterator[Wrong]:
             "See the kernel's log; have it replaced.",
         )
     readonly = {
-        mount.path for mount in asked.seen.mounts if mount.kind in _LOCAL and "ro" in mount.options
+        mount.path
+        for mount in context.seen.mounts
+        if mount.kind in _LOCAL and "ro" in mount.options
     }
-    for path in asked.settings.expect.disks:
-        answer = asked.seen.paths.get(path)
+    for path in context.settings.expect.disks:
+        answer = context.seen.paths.get(path)
         if path in readonly:
             yield _full(path, "is read-only", "An error may have made it so; jobs cannot write.")
         if answer is None or (answer.code and "No such file" in answer.out):
@@ -62,7 +64,7 @@ def disks(asked: CheckContext) -> Iterator[Wrong]:
             yield _full(path, "does not answer", "Whatever touches it hangs.")
             continue
         for what, share in _shares(answer):
-            if share is not None and share < asked.limit:
+            if share is not None and share < context.limit:
                 yield _full(
                     path,
                     f"{share:.0f} % of {what} free",
@@ -83,11 +85,11 @@ def _shares(answer: Answer) -> Iterator[tuple[str, float | None]]:
         yield "inodes", 100 * free / inodes if inodes else None
 
 
-def mounts(asked: CheckContext) -> Iterator[Wrong]:
+def mounts(context: CheckContext) -> Iterator[Wrong]:
     """File servers answer in time, and what must be mounted is."""
-    seen = asked.seen
+    seen = context.seen
     there = {mount.path: mount for mount in seen.mounts}
-    for path in asked.settings.expect.mounts:
+    for path in context.settings.expect.mounts:
         if path not in there:
             yield Wrong(
                 f"mount {path}",
@@ -96,7 +98,7 @@ def mounts(asked: CheckContext) -> Iterator[Wrong]:
                 f"mount {path}; see /etc/fstab or the automounter.",
             )
     remote = [path for path, mount in there.items() if mount.kind in REMOTE]
-    for path in dict.fromkeys((*asked.settings.expect.mounts, *remote)):
+    for path in dict.fromkeys((*context.settings.expect.mounts, *remote)):
         answer = seen.paths.get(path)
         if path in there and answer is not None and answer.code != 0:
             hung = answer.code is None
@@ -110,12 +112,12 @@ def mounts(asked: CheckContext) -> Iterator[Wrong]:
             )
 
 
-def clock(asked: CheckContext) -> Iterator[Wrong]:
+def clock(context: CheckContext) -> Iterator[Wrong]:
     """The clock is set by somebody, and near to the right time."""
-    found = asked.seen.clock
+    found = context.seen.clock
     if found.synchronised is False:
         problem = "the clock is set by nobody"
-    elif found.synchronised and found.error > asked.limit:
+    elif found.synchronised and found.error > context.limit:
         problem = f"the clock may be {found.error:.1f} s off"
     else:
         return
@@ -127,10 +129,10 @@ def clock(asked: CheckContext) -> Iterator[Wrong]:
     )
 
 
-def scripts(asked: CheckContext) -> Iterator[Wrong]:
+def scripts(context: CheckContext) -> Iterator[Wrong]:
     """The site's own scripts. One that is broken or late warns, and drains nothing."""
-    for script in asked.settings.scripts:
-        answer = asked.seen.scripts.get(script.name, Answer(127, "did not run"))
+    for script in context.settings.scripts:
+        answer = context.seen.scripts.get(script.name, Answer(127, "did not run"))
         said = answer.out.partition("\n")[0][:80]
         if answer.code == 0:
             continue

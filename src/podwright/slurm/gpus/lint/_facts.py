@@ -115,9 +115,9 @@ def step_of(launch: Launch, facts: Facts) -> StepFacts:
 
 def elsewhere(launch: Launch) -> bool:
     """Whether srun goes to another job, or to a part of one."""
-    job = launch.asked("jobid")
+    job = launch.option("jobid")
     other = job is not None and not re.search(r"SLURM_JOB_?ID", job.value)
-    return other or launch.asked("het-group", "pack-group") is not None
+    return other or launch.option("het-group", "pack-group") is not None
 
 
 def _own(launch: Launch) -> tuple[int | None, int | None]:
@@ -125,7 +125,7 @@ def _own(launch: Launch) -> tuple[int | None, int | None]:
 
 
 def _number_of(launch: Launch, *names: str) -> int | None:
-    given = launch.asked(*names)
+    given = launch.option(*names)
     return int(given.value) if given and is_number(given.value) else None
 
 
@@ -136,7 +136,7 @@ def _step_gpus(launch: Launch) -> int | None:
     except InvalidRequest:
         return None
     held: Gpus | None = request.per_node
-    others = launch.asked("gpus", "gpus-per-task", "gpus-per-socket")
+    others = launch.option("gpus", "gpus-per-task", "gpus-per-socket")
     return held.count if held and not others else None
 
 

@@ -94,7 +94,7 @@ class Launch(NamedTuple):
         """The value of the first of these options of the launcher that was given."""
         return next((self.options[name] for name in names if name in self.options), None)
 
-    def asked(self, *names: str) -> Given | None:
+    def option(self, *names: str) -> Given | None:
         """The last of these options of srun."""
         return next((one for one in reversed(self.step) if one.name in names), None)
 

@@ -88,7 +88,7 @@ def launcher_in_every_task(case: Case) -> Iterator[Found]:
         if count and step.gpus_per_node and count * each <= step.gpus_per_node:
             continue
         number_ = case.script.line_of("ntasks-per-node", "tasks-per-node", "ntasks") or launch.line
-        if launch.asked("ntasks", "ntasks-per-node", "tasks-per-node"):
+        if launch.option("ntasks", "ntasks-per-node", "tasks-per-node"):
             number_ = launch.line
         text = case.script.at(number_)
         right = re.sub(r"(tasks-per-node[= ])\d+", r"\g<1>1", text, count=1)
@@ -190,7 +190,7 @@ def nnodes_unlike(case: Case) -> Iterator[Found]:
         if launch.by == "srun" and step.tasks and machines[0] <= step.tasks <= machines[1]:
             continue  # a launcher for each task, told so
         name = next(one for one in _MACHINES if one in launch.options)
-        said = case.facts.nodes_said or launch.asked("nodes") is not None
+        said = case.facts.nodes_said or launch.option("nodes") is not None
         if machines[1] < here and launch.by != "srun":
             continue  # launcher-on-one-node says it
         waits = "waits for ever" if machines[0] > here else "leaves nodes idle"

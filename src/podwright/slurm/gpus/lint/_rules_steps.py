@@ -106,11 +106,11 @@ def step_beyond_job(case: Case) -> Iterator[Found]:
     for one in case.script.launches:
         if one.by != "srun" or one.foreign or elsewhere(one):
             continue
-        nodes = one.asked("nodes")
+        nodes = one.option("nodes")
         wanted = int(nodes.value) if nodes and is_number(nodes.value) else 0
         if facts.nodes_said and facts.nodes and wanted > facts.nodes:
             yield Found(one.line, f"srun asks for {wanted} nodes in a job of {facts.nodes}")
-        gres = one.asked("gres", "gpus-per-node")
+        gres = one.option("gres", "gpus-per-node")
         count = re.fullmatch(r"(?:gpu:)?(?:[A-Za-z]\w*:)?(\d+)", gres.value) if gres else None
         if gres and count and (gres.name != "gres" or gres.value.startswith("gpu")):
             held = facts.gpus_per_node

@@ -315,10 +315,12 @@ def _start(
     if not laid:
         return None
     picked = pick(job, laid)
-    return None if picked is None else _hold(job, laid, picked)
+    return None if picked is None else _held_nodes(job, laid, picked)
 
 
-def _hold(job: JobCounts, laid: list[Laid], picked: list[list[dict[int, int]]]) -> Allotted | None:
+def _held_nodes(
+    job: JobCounts, laid: list[Laid], picked: list[list[dict[int, int]]]
+) -> Allotted | None:
     held = []
     for node, some in zip(laid, picked, strict=True):
         shape = node.room.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._node_capacity import Near
+from podwright.slurm.gpus.requests._node_capacity import GpuCandidates
 
 
 @dataclass
@@ -14,7 +14,7 @@ class Taking:
     `links` counts the links between two GPUs by number; empty where gres.conf names none.
     """
 
-    near: Near
+    near: GpuCandidates
     links: tuple[tuple[int, ...], ...]
     taken: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)

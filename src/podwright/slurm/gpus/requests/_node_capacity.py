@@ -17,7 +17,7 @@ _NO_MEMORY = -1
 
 
 @dataclass
-class Near:
+class GpuCandidates:
     """The GPUs of one ask on one node. Slurm's cuts of `total` and `beside` outlive a first try.
 
     `each` is how many units a GPU holds, by number: 1, or its shards.
@@ -52,7 +52,7 @@ class NodeRoom:
     cores: list[int]
     cpus: int
     most_cpus: int
-    near: list[Near]
+    near: list[GpuCandidates]
     gpus: int
     worth: int  # by which poor nodes are left out
     weight: tuple[int, int]
@@ -92,10 +92,10 @@ def room(
 ) -> NodeRoom | None:
     """A node, or None where it can never take part. trial: only whether the job could ever run."""
     cores = free_cores(shape)
-    near: list[Near] = []
+    near: list[GpuCandidates] = []
     needed: set[int] = set()
     for ask in job.asks:
-        one = _near(job, ask, shape, cores, needed, trial=trial)
+        one = _gpu_candidates(job, ask, shape, cores, needed, trial=trial)
         if one is None:
             return None
         near.append(one)
@@ -126,7 +126,7 @@ def room(
     )
 
 
-def _near(
+def _gpu_candidates(
     job: JobCounts,
     ask: Ask,
     shape: NodeHardware,
@@ -134,7 +134,7 @@ def _near(
     needed: set[int],
     *,
     trial: bool,
-) -> Near | None:
+) -> GpuCandidates | None:
     units = shape.units_of(ask.name, ask.kind)
     gpus: list[list[int]] = [[] for _ in range(shape.sockets)]
     anywhere: list[int] = []
@@ -159,7 +159,9 @@ def _near(
             beside[socket] = ask.per_socket if count >= ask.per_socket else 0
             if count < ask.per_socket and job.enforce:
                 cores[socket] = 0
-    one = Near(ask, gpus, anywhere, beside, any_units, any_units + sum(beside), units, most)
+    one = GpuCandidates(
+        ask, gpus, anywhere, beside, any_units, any_units + sum(beside), units, most
+    )
     loose = job.enforce and ask.per_job and not ask.per_socket
     if loose and not job.release.keeps_all_sockets:
         _fewest_sockets(job, one, cores)
@@ -170,7 +172,7 @@ def _near(
     return one
 
 
-def _fewest_sockets(job: JobCounts, one: Near, cores: list[int]) -> None:
+def _fewest_sockets(job: JobCounts, one: GpuCandidates, cores: list[int]) -> None:
     """Binding leaves out the sockets with the fewest GPUs, where one will do."""
     few = sockets_per_node(job)
     some = [s for s, n in enumerate(one.beside) if n and cores[s]]
@@ -215,7 +217,12 @@ def _gpu_cpus(job: JobCounts, nodes: int) -> int:
 
 
 def _usable(
-    job: JobCounts, shape: NodeHardware, near: list[Near], cores: list[int], cpus: int, memory: int
+    job: JobCounts,
+    shape: NodeHardware,
+    near: list[GpuCandidates],
+    cores: list[int],
+    cpus: int,
+    memory: int,
 ) -> int | None:
     """GPUs beside usable cores, None where a count of GPUs leaves the node out."""
     sockets = sockets_per_node(job)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from podwright.slurm.gpus.requests._node_capacity import Near, NodeRoom
+from podwright.slurm.gpus.requests._node_capacity import GpuCandidates, NodeRoom
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 
 _ANY = 1 << 40  # tasks without a bound
@@ -111,7 +111,7 @@ def _all(t: _Try) -> None:
             return
 
 
-def _estimate(job: JobCounts, one: Near) -> int:
+def _estimate(job: JobCounts, one: GpuCandidates) -> int:
     """CPUs per GPU where tasks and GPUs divide evenly."""
     tasks, gpus = job.tasks, one.ask.per_job
     if not tasks or not gpus:
@@ -123,7 +123,7 @@ def _estimate(job: JobCounts, one: Near) -> int:
     return 0
 
 
-def _per_gpu(t: _Try, one: Near) -> int:
+def _per_gpu(t: _Try, one: GpuCandidates) -> int:
     job, ask = t.job, one.ask
     if ask.cpus_per_gpu:
         t.said = True
@@ -137,7 +137,7 @@ def _per_gpu(t: _Try, one: Near) -> int:
     return _estimate(job, one) if guess else 0
 
 
-def _bound(t: _Try, one: Near, total: int, sockets: int) -> int | None:
+def _bound(t: _Try, one: GpuCandidates, total: int, sockets: int) -> int | None:
     """GPUs that this node may give at most, 0 for no bound; None where they are too few."""
     ask, release = one.ask, t.job.release
     left = max(ask.per_job - total, 0)
@@ -155,7 +155,7 @@ def _bound(t: _Try, one: Near, total: int, sockets: int) -> int | None:
     return min(left, one.most) if one.most and left else one.most
 
 
-def _one(t: _Try, one: Near, total: int) -> bool:
+def _one(t: _Try, one: GpuCandidates, total: int) -> bool:
     """One ask; False where the node lacks it."""
     job, ask, release = t.job, one.ask, t.job.release
     if release.restores_gpus_on_retry and t.first and not one.uncut:
@@ -215,7 +215,7 @@ def _threads(t: _Try) -> int:
     return min(t.node.threads, t.job.threads) if t.job.threads else t.node.threads
 
 
-def _sockets(t: _Try, one: Near, bound: int, per_gpu: int) -> tuple[int, int, int]:
+def _sockets(t: _Try, one: GpuCandidates, bound: int, per_gpu: int) -> tuple[int, int, int]:
     """(GPUs seen, sockets chosen, cores offered): the sockets with most cores first."""
     job, ask, each = t.job, one.ask, t.job.release.wants_all_sockets
     seen, enough, chosen, offered = one.any_units, False, 0, 0
@@ -247,7 +247,7 @@ def _sockets(t: _Try, one: Near, bound: int, per_gpu: int) -> tuple[int, int, in
     return seen, chosen, offered
 
 
-def _bound_tasks(t: _Try, one: Near, seen: int, per_gpu: int) -> int:
+def _bound_tasks(t: _Try, one: GpuCandidates, seen: int, per_gpu: int) -> int:
     """Fewer tasks where the GPUs allow no more; the GPUs that then count."""
     job, ask = t.job, one.ask
     follow = job.release.gpus_bound_tasks
@@ -271,7 +271,7 @@ def _bound_tasks(t: _Try, one: Near, seen: int, per_gpu: int) -> int:
     return seen
 
 
-def _tasks_of_shares(t: _Try, one: Near) -> int:
+def _tasks_of_shares(t: _Try, one: GpuCandidates) -> int:
     """Tasks for which one GPU has shares enough; or all GPUs, where the site says so."""
     counts = [
         int(n >= one.ask.per_task) if t.job.one_sharing else n // one.ask.per_task
@@ -281,7 +281,7 @@ def _tasks_of_shares(t: _Try, one: Near) -> int:
 
 
 def _needed(
-    t: _Try, one: Near, seen: int, per_gpu: int, chosen: int, cores: int
+    t: _Try, one: GpuCandidates, seen: int, per_gpu: int, chosen: int, cores: int
 ) -> tuple[int, int]:
     """(cores needed, GPUs that then count)."""
     job, ask, threads = t.job, one.ask, _threads(t)

@@ -7,7 +7,7 @@ share the GPUs over the sockets as the cores are shared. Shares of GPUs come fro
 from __future__ import annotations
 
 from podwright.slurm.gpus.requests._links import Taking, best_of
-from podwright.slurm.gpus.requests._node_capacity import Near
+from podwright.slurm.gpus.requests._node_capacity import GpuCandidates
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 from podwright.slurm.gpus.requests._spread import Laid
 
@@ -77,7 +77,13 @@ def _unused(node: Laid) -> list[int]:
 
 
 def _give(
-    job: JobCounts, one: Near, node: Laid, taking: Taking, tasks: list[int], total: int, left: int
+    job: JobCounts,
+    one: GpuCandidates,
+    node: Laid,
+    taking: Taking,
+    tasks: list[int],
+    total: int,
+    left: int,
 ) -> bool:
     ask, even = one.ask, job.release.shares_gpus_over_sockets
     if ask.per_node:
@@ -93,7 +99,7 @@ def _give(
     return not missing or not job.release.refuses_short_grants
 
 
-def _by_node_in_turn(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
+def _by_node_in_turn(job: JobCounts, one: GpuCandidates, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
     places = [-1, *_used(node)]
     for place in places:
@@ -104,7 +110,7 @@ def _by_node_in_turn(job: JobCounts, one: Near, node: Laid, taking: Taking) -> i
     return need - taking.by_score(_unused(node), need, best)
 
 
-def _by_node(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
+def _by_node(job: JobCounts, one: GpuCandidates, node: Laid, taking: Taking) -> int:
     need = one.ask.per_node
     each = need / node.sum_cores
     for s in _used(node):
@@ -115,7 +121,7 @@ def _by_node(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
     return need
 
 
-def _sockets(job: JobCounts, one: Near, node: Laid) -> list[int]:
+def _sockets(job: JobCounts, one: GpuCandidates, node: Laid) -> list[int]:
     """The sockets that count, where --sockets-per-node says how many."""
     used, asked = _used(node), job.sockets
     if not asked or asked == len(used):
@@ -129,7 +135,7 @@ def _sockets(job: JobCounts, one: Near, node: Laid) -> list[int]:
     return sorted(used)
 
 
-def _by_socket_in_turn(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
+def _by_socket_in_turn(job: JobCounts, one: GpuCandidates, node: Laid, taking: Taking) -> int:
     best = taking.all_scores()
     for s in _sockets(job, one, node):
         need = one.ask.per_socket
@@ -138,7 +144,7 @@ def _by_socket_in_turn(job: JobCounts, one: Near, node: Laid, taking: Taking) ->
     return 0
 
 
-def _by_socket(job: JobCounts, one: Near, node: Laid, taking: Taking) -> int:
+def _by_socket(job: JobCounts, one: GpuCandidates, node: Laid, taking: Taking) -> int:
     sockets = _sockets(job, one, node)
     need = max(len(_used(node)), len(sockets)) * one.ask.per_socket
     if job.sockets and len(_used(node)) > job.sockets:
@@ -183,7 +189,7 @@ def _tasks_by_socket(job: JobCounts, node: Laid) -> list[int]:
 
 
 def _by_task_in_turn(
-    job: JobCounts, one: Near, tasks: list[int], count: int, taking: Taking
+    job: JobCounts, one: GpuCandidates, tasks: list[int], count: int, taking: Taking
 ) -> int:
     each = one.ask.per_task
     for s in range(len(one.gpus)):
@@ -194,7 +200,9 @@ def _by_task_in_turn(
     return 0
 
 
-def _by_task(job: JobCounts, one: Near, tasks: list[int], count: int, taking: Taking) -> int:
+def _by_task(
+    job: JobCounts, one: GpuCandidates, tasks: list[int], count: int, taking: Taking
+) -> int:
     need = count * one.ask.per_task
     for s in range(len(one.gpus)):
         need -= taking.take(s, min(need, tasks[s] * one.ask.per_task), sort=True)
@@ -203,7 +211,9 @@ def _by_task(job: JobCounts, one: Near, tasks: list[int], count: int, taking: Ta
     return need
 
 
-def _by_job(job: JobCounts, one: Near, node: Laid, taking: Taking, total: int, left: int) -> None:
+def _by_job(
+    job: JobCounts, one: GpuCandidates, node: Laid, taking: Taking, total: int, left: int
+) -> None:
     """As many as there are beside the cores, one left for each node still to come."""
     ask, release = one.ask, job.release
     even = release.shares_gpus_over_sockets
@@ -233,7 +243,9 @@ def _by_job(job: JobCounts, one: Near, node: Laid, taking: Taking, total: int, l
         best_of(taking, most)
 
 
-def _shares(job: JobCounts, one: Near, node: Laid, tasks: list[int]) -> dict[int, int] | None:
+def _shares(
+    job: JobCounts, one: GpuCandidates, node: Laid, tasks: list[int]
+) -> dict[int, int] | None:
     """Shares of GPUs, as a rule of one; None where no one GPU has enough."""
     ask = one.ask
     several = "MULTIPLE_SHARING_GRES_PJ" in job.select
@@ -262,7 +274,7 @@ def _shares(job: JobCounts, one: Near, node: Laid, tasks: list[int]) -> dict[int
     return None if left else got
 
 
-def _shares_of_node(one: Near, node: Laid) -> dict[int, int]:
+def _shares_of_node(one: GpuCandidates, node: Laid) -> dict[int, int]:
     need = one.ask.per_node
     for place in (one.anywhere, *(one.gpus[s] for s in _used(node)), sorted(one.each)):
         for gpu in place:
@@ -273,7 +285,7 @@ def _shares_of_node(one: Near, node: Laid) -> dict[int, int]:
 
 def _of_one(
     job: JobCounts,
-    one: Near,
+    one: GpuCandidates,
     used: list[int],
     need: int,
     got: dict[int, int],

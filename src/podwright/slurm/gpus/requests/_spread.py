@@ -27,7 +27,7 @@ def spread(job: JobCounts, rooms: list[NodeRoom], *, exclusive: bool) -> list[La
     """Tasks over the nodes; None where Slurm finds only now that they do not fit."""
     count = _count(job, rooms)
     if exclusive:
-        return _whole(job, rooms, count)
+        return _whole_nodes(job, rooms, count)
     lone = job.overcommit and not any(a.per_task for a in job.asks)
     sized = _planes(job, rooms, count) if job.plane and not lone else _tasks(job, rooms, count)
     if sized is None:
@@ -176,7 +176,7 @@ def _planes(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[tuple[int
     return list(zip(tasks, cpus, strict=True))
 
 
-def _whole(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[Laid]:
+def _whole_nodes(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[Laid]:
     """Whole nodes: all their cores; tasks are laid only where GPUs are counted by task."""
     laid = []
     for node in rooms:

@@ -43,7 +43,7 @@ def serve(
 
     Raises OSError where the socket cannot be made.
     """
-    door = _door(path)
+    door = _listening_socket(path)
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     running = {_start(door, site, askers) for _ in range(workers)}
@@ -71,7 +71,7 @@ def _ended() -> list[int]:
     return found
 
 
-def _door(path: Path) -> socket.socket:
+def _listening_socket(path: Path) -> socket.socket:
     """The socket, in place of one that nobody answers at any more."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -71,7 +71,7 @@ class Heterogeneous:
         for leader in sorted(waiting, key=lambda one: -waiting[one][0]):
             parts = waiting[leader][1]
             if await self._reserve(leader, parts):
-                await self._offer(leader, parts)
+                await self._let_start(leader, parts)
                 return
 
     def waiting(self, jobs: Iterable[Listed]) -> dict[int, tuple[int, dict[int, Part]]]:
@@ -131,7 +131,7 @@ class Heterogeneous:
         used = said.out.partition("Used=")[2].split()
         return bool(used) and used[0].isdecimal() and int(used[0]) <= book.used(least)
 
-    async def _offer(self, leader: int, parts: dict[int, Part]) -> None:
+    async def _let_start(self, leader: int, parts: dict[int, Part]) -> None:
         totals: dict[str, int] = {}
         for pod, size in parts.values():
             totals[pod.licence] = totals.get(pod.licence, 0) + size

@@ -44,7 +44,7 @@ async def nobody_at(path: Path) -> None:
     try:
         _, writer = await asyncio.open_unix_connection(str(path))
     except PermissionError:
-        raise _closed(path) from None
+        raise _not_open(path) from None
     except OSError:
         with contextlib.suppress(PermissionError):  # then listening says so
             gone(path)
@@ -77,7 +77,7 @@ def listen(path: Path, owner: int) -> socket.socket:
         listener.setblocking(False)
     except PermissionError:
         listener.close()
-        raise _closed(path) from None
+        raise _not_open(path) from None
     except OSError as error:
         listener.close()
         raise Unavailable(f"{path}: {error.strerror}", asked="listen for hooks") from None
@@ -113,7 +113,7 @@ def listen_far(addresses: Sequence[str]) -> tuple[int, socket.socket]:
     raise Unavailable(said, would_work="another `listen` in the site's file")
 
 
-def _closed(path: Path) -> Unavailable:
+def _not_open(path: Path) -> Unavailable:
     me = pwd.getpwuid(os.geteuid()).pw_name
     return Unavailable(
         f"{path}: {me} may not make a socket there",

@@ -67,7 +67,7 @@ class JobCalls(ABC):
     def waited(self, job: HookJob, seconds: float, *, in_vain: bool) -> None:  # noqa: B027
         """A prolog had to wait."""
 
-    def asked(self, *, proven: bool) -> None:  # noqa: B027
+    def count_step(self, *, proven: bool) -> None:  # noqa: B027
         """A step that lives asked."""
 
     # -- what hooks call ---------------------------------------------------------------------
@@ -113,12 +113,12 @@ class JobCalls(ABC):
         async with self.lock(job.job):
             problem = await self.unproven(job)
         if not problem:
-            self.asked(proven=True)
+            self.count_step(proven=True)
             return ""
         known = await self.listing.job(job.job)
         if known is None or known.state not in _LIVES:
             raise NotFound(f"job {job.job} is over", asked="a step")  # while its step was under way
-        self.asked(proven=False)
+        self.count_step(proven=False)
         _log.warning("job %d: a step on %s was ended: %s", job.job, job.hosts, problem)
         words = InvalidRequest(
             f"{problem}: its PrologSlurmctld did not run to its end",

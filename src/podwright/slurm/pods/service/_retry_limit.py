@@ -45,12 +45,12 @@ class RetryLimit:
             return InvalidRequest(str(error))
         _log.warning("job %d: %s", job.job, attempt.words)
         if attempt.held:
-            task = asyncio.create_task(self._hold(job))
+            task = asyncio.create_task(self._hold_in_slurm(job))
             self._holding.add(task)
             task.add_done_callback(self._holding.discard)
         return InvalidRequest(attempt.words)
 
-    async def _hold(self, job: HookJob) -> None:
+    async def _hold_in_slurm(self, job: HookJob) -> None:
         """Hold it once it is back in the queue: one that still runs cannot be held."""
         for _ in range(_LOOKS):
             await asyncio.sleep(_PAUSE)

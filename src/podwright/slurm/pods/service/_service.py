@@ -119,7 +119,7 @@ class Service(JobCalls):
             problem = await self._parts_unproven(job.job)
         return problem
 
-    def asked(self, *, proven: bool) -> None:
+    def count_step(self, *, proven: bool) -> None:
         """It stands in the figures."""
         self.figures.proven += proven
         self.figures.unproven += not proven
