@@ -179,6 +179,32 @@ def test_a_line_that_was_taken_out_is_no_mistake(line: str) -> None:
     assert lint(read_script(f"#!/bin/bash\n#SBATCH --nodes=1\n{line}\n\nsrun ./a\n")) == []
 
 
+@pytest.mark.parametrize("first", ["!/bin/bash", "/bin/bash -l", "! /usr/bin/env bash"])
+def test_a_shebang_without_its_sign_is_one_mistake(first: str) -> None:
+    text = f"{first}\n#SBATCH --nodes=1\n#SBATCH --mem=4G\nsrun ./a\n"
+    assert [(f.rule, f.line) for f in findings(text)] == [("no-shebang", 1)]
+    after = fix(text)
+    assert after.startswith("#!/")
+    assert after.count("\n") == text.count("\n")
+    assert findings(after) == []
+
+
+@pytest.mark.parametrize("below", ["srun ./a", "python a.py; cp b c", "mpirun -n 2 ./a\ndate"])
+def test_lines_below_the_work_may_be_notes(below: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH --nodes=1\ncd a\n{below}\n#SBATCH --mem=4G\ndate\n"
+    assert findings(text) == []
+    assert [f.rule for f in findings(text, better=True)] == ["late-directive"]
+    late = text.replace("cd a\n", "cd a\n#SBATCH --time=5\n")
+    assert [(f.rule, f.line) for f in findings(late)] == [("late-directive", 4)]
+
+
+def test_a_list_of_options_to_choose_from_is_no_script() -> None:
+    above = "#!/bin/bash\n#SBATCH --cluster=a\nOR\n#SBATCH --cluster=b\n"
+    assert [f.line for f in findings(above + "date\n")] == [4]
+    assert findings(above + "#SBATCH --qos=[qos]\ndate\n") == []
+    assert findings(": 'An array of jobs.\n#SBATCH -n1\n'\nsrun ./a\n#SBATCH --mem=4G\n") == []
+
+
 def test_infiniband_stays_off_where_the_fabric_is_another() -> None:
     head = "#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:8 --exclusive --ntasks-per-node=8\n"
     script = f"{head}export NCCL_IB_DISABLE=1\nsrun python train.py\n"

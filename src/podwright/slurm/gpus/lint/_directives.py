@@ -21,6 +21,8 @@ from podwright.slurm.gpus.requests import (
 )
 
 MAGIC = "#SBATCH"
+# A first line that lost its #, or #!: sbatch refuses the script for it, and for nothing below it.
+LOST_SHEBANG = re.compile(r"\s*!?\s*/\S*/(env\s+\S*|(ba|z|k|da)?sh)\b")
 # What a template has where a value is to come.
 _LEFT_OPEN = re.compile(
     r"<[^<>=]*>|\{\{|\{%|\[[A-Za-z_ ]{3,}\]|%%\w+%%|__[A-Z_]+__|X{3}\w+X{3}|@\w+@"
@@ -121,6 +123,8 @@ def read_directives(lines: list[str]) -> Directives:
     words: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
         if not line.startswith("#"):
+            if number == 1 and LOST_SHEBANG.match(line):
+                continue
             if line.strip() and not line.lstrip().startswith("#") and not _TO_COME.match(line):
                 found.first_command = number
                 break

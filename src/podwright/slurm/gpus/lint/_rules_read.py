@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._directives import (
+    LOST_SHEBANG,
     MAGIC,
     Problem,
     left_open,
@@ -69,6 +70,9 @@ def no_shebang(case: Case) -> Iterator[Found]:
     if re.match(r"#\s+!\s*/", script.lines[0]):
         right = "#!" + script.lines[0].partition("!")[2].strip()
         yield Found(1, reason, right, sure=True)
+        return
+    if LOST_SHEBANG.match(script.lines[0]):
+        yield Found(1, reason, "#!" + script.lines[0].lstrip("! \t").rstrip(), sure=True)
         return
     hidden = re.match(r"#!?/\S*/(ba|z|k|da)?sh\b", script.lines[0])
     sure = (
@@ -228,6 +232,7 @@ def late_directive(case: Case) -> Iterator[Found]:
     script = case.script
     if not script.first_command:
         return
+    end = _end_of_set_up(case)
     for number in sorted(script.shell.comments):
         text = script.at(number)
         if number <= script.first_command or not text.startswith(MAGIC):
@@ -236,7 +241,15 @@ def late_directive(case: Case) -> Iterator[Found]:
             continue
         if (words_of(text[len(MAGIC) :]) or [""])[0].startswith("-"):
             reason = "Slurm stops reading #SBATCH at the first command: this line does nothing"
-            yield Found(number, reason)
+            notes = number > end and bool(script.directives)  # or what another job left
+            yield Found(number, reason, level="better" if notes else "mistake")
+
+
+def _end_of_set_up(case: Case) -> int:
+    """The last line that may stand above an option that is meant: who wants one writes it above
+    the work, which is the first program that srun, mpirun or python starts."""
+    work = [one.last for one in case.script.launches if one.by or one.kind != "other"]
+    return min([*work, max((one.last for one in case.script.shell.commands), default=0)])
 
 
 @rule(

@@ -6,7 +6,12 @@ import re
 from functools import cached_property
 
 from podwright.errors import InvalidRequest
-from podwright.slurm.gpus.lint._directives import MAGIC, read_directives, waits_for_value
+from podwright.slurm.gpus.lint._directives import (
+    MAGIC,
+    left_open,
+    read_directives,
+    waits_for_value,
+)
 from podwright.slurm.gpus.lint._launchers import Launch, launch_of
 from podwright.slurm.gpus.lint._shell import Shell, parse
 from podwright.slurm.gpus.requests import Given, SlurmRequest, read_request
@@ -54,14 +59,16 @@ class Script:
     def template(self) -> int:
         """The first line that leaves a value to be filled in, 0 where none does.
 
-        Below the first command only whole lines count ({{ command }}, {% if … %}): a program's
-        own text is full of braces and brackets.
+        Below the first command only whole lines count ({{ command }}, {% if … %}), and #SBATCH
+        lines: a program's own text is full of braces and brackets.
         """
         last = self.first_command or len(self.lines)
         named = _TEMPLATE_NAME.search(self.name)
         variables: dict[str, int] = {}
         for number, line in enumerate(self.lines, 1):
-            if named or _FILLED_LINE.match(line) or (number <= last and waits_for_value(line)):
+            above = number <= last and waits_for_value(line)
+            below = line.startswith(MAGIC) and left_open(line)
+            if named or _FILLED_LINE.match(line) or above or below:
                 return number
             if number <= last and line.startswith(MAGIC):
                 said = line.partition(" #")[0]
@@ -71,8 +78,8 @@ class Script:
     @property
     def prose(self) -> bool:
         """Whether it begins like notes or a page, and not like a script with its shebang lost."""
-        first = next((line for line in self.lines if line.strip()), "#")
-        return first.lstrip("\ufeff \t")[:1].isalpha()
+        first = next((line for line in self.lines if line.strip()), "#").lstrip("\ufeff \t")
+        return first[:1].isalpha() or first.startswith(":")  # : 'a comment of several lines'
 
     @cached_property
     def shell(self) -> Shell:
