@@ -205,6 +205,25 @@ def test_a_list_of_options_to_choose_from_is_no_script() -> None:
     assert findings(": 'An array of jobs.\n#SBATCH -n1\n'\nsrun ./a\n#SBATCH --mem=4G\n") == []
 
 
+def test_a_record_with_a_script_in_it_is_no_script() -> None:
+    job = "#!/bin/bash\n#SBATCH --nodes=1\nsrun ./a\n"
+    assert findings(f"#####\ncluster=a\nnodes=1\n{job}") == []
+    assert findings(f"#####\ncluster=a\n{job[12:]}") == []
+    assert [f.line for f in findings(f"# my job\n{job}")] == [1]  # the shebang slipped down
+
+
+def test_a_script_that_writes_and_submits_others_may_name_options_in_comments() -> None:
+    note = "#!/bin/bash\nset -e\n#SBATCH --mem=4G\ndate\n"
+    assert [f.line for f in findings(note)] == [3]
+    assert findings(f"{note}cat > job <<EOF\n#!/bin/sh\n#SBATCH -n1\nEOF\nsbatch job\n") == []
+    assert findings(f"{note}sbatch --mem=4G job.sh\n") == []
+
+
+@pytest.mark.parametrize("line", ["#   sbatch --array=1-4 job.sh", "#sbatch --array=1-4 \\"])
+def test_a_comment_may_show_how_to_submit(line: str) -> None:
+    assert findings(f"#!/bin/bash\n#SBATCH -n1\n{line}\nsrun ./a\n") == []
+
+
 def test_infiniband_stays_off_where_the_fabric_is_another() -> None:
     head = "#!/bin/bash\n#SBATCH --nodes=2 --gres=gpu:8 --exclusive --ntasks-per-node=8\n"
     script = f"{head}export NCCL_IB_DISABLE=1\nsrun python train.py\n"

@@ -232,7 +232,7 @@ def late_directive(case: Case) -> Iterator[Found]:
     script = case.script
     if not script.first_command:
         return
-    end = _end_of_set_up(case)
+    end = 0 if script.submits else _end_of_set_up(case)
     for number in sorted(script.shell.comments):
         text = script.at(number)
         if number <= script.first_command or not text.startswith(MAGIC):
@@ -241,7 +241,7 @@ def late_directive(case: Case) -> Iterator[Found]:
             continue
         if (words_of(text[len(MAGIC) :]) or [""])[0].startswith("-"):
             reason = "Slurm stops reading #SBATCH at the first command: this line does nothing"
-            notes = number > end and bool(script.directives)  # or what another job left
+            notes = number > end and (bool(script.directives) or script.submits)
             yield Found(number, reason, level="better" if notes else "mistake")
 
 
@@ -264,7 +264,7 @@ def no_directive(case: Case) -> Iterator[Found]:
     last = script.first_command or len(script.lines) + 1
     for number, text in enumerate(script.lines[: last - 1], 1):
         match = _WORD.match(text)
-        if text.startswith(MAGIC) or not match or not _near_magic(match[1]):
+        if text.startswith(MAGIC) or not match or not _near_magic(match[1]) or _SHOWN_CALL(text):
             continue
         line = f"{MAGIC} {match[2]}"
         read = read_directives([line])
@@ -288,6 +288,10 @@ def no_directive(case: Case) -> Iterator[Found]:
         else:
             reason = f"#{match[1]} is not #SBATCH: the line does nothing"
         yield Found(number, reason, right)
+
+
+#: How a comment shows the way to submit the script: # sbatch --array=1-4 \
+_SHOWN_CALL = re.compile(r"\s*#+(\s+sbatch\s|\s*sbatch\s.*\\$)").match
 
 
 def _near_magic(word: str) -> bool:

@@ -79,7 +79,20 @@ class Script:
     def prose(self) -> bool:
         """Whether it begins like notes or a page, and not like a script with its shebang lost."""
         first = next((line for line in self.lines if line.strip()), "#").lstrip("\ufeff \t")
-        return first[:1].isalpha() or first.startswith(":")  # : 'a comment of several lines'
+        if first.startswith("#!"):
+            return False
+        below = self.lines[self.first_command :] if self.first_command else []
+        within = any(line.startswith("#!") for line in below)  # a script, and what is said of it
+        within = within or (not self.directives and any(x.startswith(MAGIC) for x in below))
+        return within or first[:1].isalpha() or first.startswith(":")  # : 'a long comment'
+
+    @cached_property
+    def submits(self) -> bool:
+        """Whether it has no #SBATCH line of its own and submits jobs: they are what it is for."""
+        return not self.directives and any(
+            MAGIC in one.reads or any(word.endswith("sbatch") for word in one.words[:1])
+            for one in self.shell.commands
+        )
 
     @cached_property
     def shell(self) -> Shell:
