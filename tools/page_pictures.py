@@ -149,6 +149,11 @@ def pod_scene() -> dict[str, dict[str, Any]]:
         "needs": "16 devices: bert ends first", "priority": 0, "since": NOW - 420,
         "starts": NOW + 1800, "reserved": 8,
     }  # fmt: skip
+    moving = {
+        "partition": "sweep-2", "holder": "sweep.py on login1", "owner": "bob", "state": "HELD",
+        "epoch": 7, "parent": "", "hosts": ["login1"], "waits_for": [], "move": True,
+    }  # fmt: skip
+    move = {"owner": "bob", "size": 4, "asked": True, "waiter": "w17", "to": "rack1-08"}
     job = {
         "place": 1, "scheduler": "slurm", "job": "4712", "owner": "dave",
         "asked": "32 devices of pod", "needs": "waits for 32 devices of pod: 12 are free",
@@ -162,7 +167,8 @@ def pod_scene() -> dict[str, dict[str, Any]]:
                 "drained": ["rack1-14"], "down": [],
             }
         },
-        "machines": {}, "allocations": {}, "leases": {}, "quotas": {}, "users": {}, "events": {},
+        "machines": {}, "allocations": {}, "quotas": {}, "users": {}, "events": {},
+        "leases": {"l7": moving}, "moves": {"sweep-2": move},
         "devices": devices, "partitions": partitions, "waiters": {"w17": waiter},
         "jobs": {"slurm/4712": job},
         "fragments": {

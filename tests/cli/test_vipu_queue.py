@@ -10,7 +10,7 @@ import pytest
 from podwright.cli._vipu_queue import command
 from podwright.cli.vipu import main
 from podwright.client import Client, FakeTransport, FoundServer
-from podwright.errors import Unavailable
+from podwright.errors import NotFound, Unavailable
 from podwright.wire import (
     CreateRequest,
     Empty,
@@ -96,6 +96,12 @@ def test_interrupted_it_leaves_the_line(vipu: Told) -> None:
     assert vipu(line, waits(1), KeyboardInterrupt(), Empty()) == 130
     assert vipu.calls[-1] == ("Leave", WaiterName(id="w1"))
     assert "w1 has left the waiting line" in vipu.err
+
+
+def test_who_was_taken_out_of_the_line_need_not_leave_it(vipu: Told) -> None:
+    line = "create partition p1 --size 4 --wait"
+    assert vipu(line, waits(1), NotFound("nobody waits as w1")) == NotFound.exit_code
+    assert vipu.calls[-1][0] == "Wait"
 
 
 def test_it_outlives_a_restart_of_the_server(vipu: Told, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from podwright.wire import (
     MachineName,
     PartitionSpec,
     QuotaInfo,
+    WaiterName,
     WaitRequest,
 )
 from tests.controller.test_partitions import complete
@@ -114,6 +115,20 @@ async def test_who_did_what_and_how_it_ended(world: World) -> None:
     await world.controller._core.journal.flush()
     await world.restart()
     assert await events(world) == found
+
+
+async def test_who_took_whose_request_out_of_the_line(world: World) -> None:
+    await world.create("b1", 16, caller=BOB)
+    wanted = CreateRequest(spec=PartitionSpec(name="a1", size=16))
+    waiter = (await world.controller.wait(ALICE, WaitRequest(create=wanted))).waiter
+    with pytest.raises(Denied):
+        await world.controller.leave(BOB, WaiterName(id=waiter.id))
+    await world.controller.leave(ROOT, WaiterName(id=waiter.id))
+    _, refused, done = await events(world)
+    assert (refused.who, refused.what, refused.outcome) == ("bob", "Leave", "PERMISSION_DENIED")
+    assert (done.who, done.what, done.about, done.outcome) == ("root", "Leave", waiter.id, "OK")
+    own = await world.controller.list_events(ALICE, EventsRequest())
+    assert own.events == [refused, done], "it was alice's"
 
 
 async def test_a_follower_hears_at_once(world: World) -> None:

@@ -16,7 +16,25 @@ from podwright.errors import Denied, Unavailable
 from podwright.page import Live
 from podwright.page._live import BEHIND
 from podwright.page._snapshot import TOPICS, changes, take
-from podwright.wire import METHODS, ListRequest, UserInfo, UserList, WaiterInfo, WaiterList
+from podwright.wire import (
+    METHODS,
+    AgentInfo,
+    AgentList,
+    ClusterInfo,
+    ClusterList,
+    DeviceInfo,
+    DeviceList,
+    DeviceRef,
+    LeaseInfo,
+    LeaseList,
+    ListRequest,
+    MoveRow,
+    MoveTable,
+    UserInfo,
+    UserList,
+    WaiterInfo,
+    WaiterList,
+)
 
 ITEMS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3))
 SNAPSHOTS = st.dictionaries(st.sampled_from(["devices", "leases"]), ITEMS)
@@ -169,3 +187,36 @@ async def test_nobody_looks_where_nobody_reads() -> None:
 
 def test_a_device_is_told_as_a_row() -> None:
     assert msgspec.json.encode(("ag1", 0, "FREE", "", "a")) == b'["ag1",0,"FREE","","a"]'
+
+
+async def test_machines_without_agents_are_machines_and_what_moves_is_told() -> None:
+    cluster = ClusterInfo(
+        name="c", family="ipu", size=6, free=6, machines=["m1", "m2", "m3"], ild_sizes=[6],
+        down=["m2"],
+    )  # fmt: skip
+    devices = [
+        DeviceInfo(cluster="c", device=DeviceRef(domain=0, offset=at, machine=f"m{at // 2 + 1}"))
+        for at in range(6)
+    ]
+    asked = MoveRow(partition="p1", owner="bob", size=2, state="ASKED", waiter="w7", to="m3")
+    lists = {
+        "ListClusters": ClusterList(clusters=[cluster]),
+        "ListDevices": DeviceList(devices=devices),
+        "ListAgents": AgentList(agents=[AgentInfo(name="m3", devices=2, state="REFUSED")]),
+        "ListLeases": LeaseList(leases=[LeaseInfo(id="l1", partition="p1", epoch=1, move="m12")]),
+        "ShowMoves": MoveTable(moves=[asked]),
+    }
+
+    async def ask(method: str) -> Any:
+        return lists.get(method) or METHODS[method].reply()
+
+    found: Any = await take(ask, lambda: 0.0)
+    machines = found["machines"]
+    assert {name: row["state"] for name, row in machines.items()} == {
+        "m1": "UP", "m2": "DOWN", "m3": "REFUSED"
+    }  # fmt: skip
+    assert (machines["m1"]["devices"], machines["m1"]["cluster"]) == (2, "c")
+    assert found["leases"]["l1"]["move"] is True
+    assert found["moves"] == {
+        "p1": {"owner": "bob", "size": 2, "asked": True, "waiter": "w7", "to": "m3"}
+    }

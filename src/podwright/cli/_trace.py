@@ -110,13 +110,20 @@ def _words(path: str, timeline: Timeline, found: Account) -> str:
     if reports:
         parts.append(table(("Report", "File", "Size"), reports))
     if found.starts > 1:
-        again = [(i.told.get("number"), i.told.get("cause", "")) for i in _named(timeline)]
-        parts.append(table(("Restart", "Because"), again))
+        again = [
+            (i.told.get("number"), i.told.get("cause", ""))
+            for i in timeline.instants
+            if i.name == "restart"
+        ]
+        parts += [table(("Restart", "Because"), again)] if again else []
+    if found.moves:
+        told_of = [s.told for s in timeline.of("launch") if s.name == "move"]
+        moved = [
+            (number, told.get("left", ""), told.get("now", told.get("problem", "")))
+            for number, told in enumerate(told_of, 1)
+        ]
+        parts.append(table(("Move", "From", "To"), moved))
     return "\n\n".join(parts)
-
-
-def _named(timeline: Timeline) -> list[Any]:
-    return [i for i in timeline.instants if i.name == "restart"]
 
 
 def _ended(timeline: Timeline, told: dict[str, Any]) -> str:

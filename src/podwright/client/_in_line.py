@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from podwright.client._client import Client
-from podwright.errors import PodwrightError, Unavailable
+from podwright.errors import NotFound, PodwrightError, Unavailable
 from podwright.wire import AcquireReply, AcquireRequest, WaiterInfo, WaitReply, WaitRequest
 
 #: Seconds that one question may wait for its answer. The server forgets who is silent for 30.
@@ -46,6 +46,8 @@ def wait_in_line(
                 shown = line
             between()
             reply = _ask(client, WaitRequest(id=waiter, timeout=question), between)
+    except NotFound:
+        raise  # the line has left us
     except BaseException:
         with contextlib.suppress(PodwrightError):
             client.leave(waiter)

@@ -60,8 +60,10 @@ class AuditCalls:
         self._core.quotas.update(quotas.load(opened.records))
 
     def _owner(self, name: str) -> str:
-        entry = self._core.partitions.get(name)
-        return entry.record.owner if entry is not None and entry.record is not None else ""
+        entry, waiter = self._core.partitions.get(name), self._waiting.named(name)
+        if entry is not None and entry.record is not None:
+            return entry.record.owner
+        return waiter.record.name if waiter is not None else ""
 
     async def explain(self, caller: Caller, request: ExplainRequest) -> Explanation:
         """Why a request cannot start now, or how a waiter, lease or partition stands.

@@ -162,11 +162,14 @@ class LaunchPartition:
         lease, output = self.lease, self._output
         assert isinstance(lease, Lease)
         before = lease.partition.gcds
+        self._trace.begin("move", left=lease.machines)
         try:
             lease.move(word, output.warn)
         except PodwrightError as error:
             lease.reason = error
+            self._trace.end(problem=error.message)
             return False
+        self._trace.end(now=lease.machines)
         where = "where it was" if lease.partition.gcds == before else "on other devices"
         output.say(f"POPRUN: partition {lease.partition.name} is {where}; starting again")
         output.flush()

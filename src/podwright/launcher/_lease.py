@@ -74,6 +74,12 @@ class Lease:
         """What a keeper has to know of it (`Keeping`)."""
         return _LEASE, self._client.where, self._lease.id, self._lease.epoch, self.hosts
 
+    @property
+    def machines(self) -> str:
+        """Those of its partition."""
+        gcds = self.partition.gcds
+        return " ".join(dict.fromkeys(one.machine for gcd in gcds for one in gcd))
+
     def move(self, word: str, tell: Callable[[str], None]) -> None:
         """Nothing of the launch runs: take the other devices, or the same, as the server wants.
 

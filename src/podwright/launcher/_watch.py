@@ -393,6 +393,7 @@ class Watch:
         if word == self.move_word or self.cause or self._all_ended:
             return
         self.move_word = word
+        self._trace.happened("asked to move", within=within)
         self._output.say(
             "POPRUN: the server asks this launch to move to other devices: telling the instances "
             f"({signal_name(self._told)}), which have {within:.0f} s to end"

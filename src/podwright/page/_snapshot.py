@@ -6,7 +6,8 @@ out or made a point in time, so that nothing changes where nothing happened.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from podwright.errors import Denied
@@ -19,6 +20,7 @@ from podwright.wire import (
     EventInfo,
     JobInfo,
     LeaseInfo,
+    MoveRow,
     PartitionInfo,
     QuotaInfo,
     UserInfo,
@@ -58,7 +60,27 @@ async def take(
     if "clusters" in lists and "devices" in lists:
         waiters = lists.get("waiters", ())
         found["fragments"] = dict(fragments(lists["clusters"], lists["devices"], waiters))
+        if "machines" in found:
+            found["machines"].update(_without_agent(lists, found["machines"]))
     return found
+
+
+def _without_agent(
+    lists: Mapping[str, Any], known: Collection[str]
+) -> Iterator[tuple[str, object]]:
+    """Machines of clusters for which no agent speaks: simulated ones, and the server's own."""
+    devices = Counter(value.device.machine for value in lists["devices"])
+    for cluster in lists["clusters"]:
+        for name in cluster.machines:
+            if name not in known:
+                info = AgentInfo(
+                    name=name,
+                    family=cluster.family,
+                    cluster=cluster.name,
+                    devices=devices[name],
+                    state="DOWN" if name in cluster.down else "UP",
+                )
+                yield _machine(info, 0.0)
 
 
 def changes(before: Snapshot, after: Snapshot) -> Changes:
@@ -143,6 +165,17 @@ def _lease(value: LeaseInfo, _: float) -> tuple[str, object]:
         "parent": value.parent,
         "hosts": value.hosts,
         "waits_for": value.waits_for,
+        "move": bool(value.move),
+    }
+
+
+def _move(value: MoveRow, _: float) -> tuple[str, object]:
+    return value.partition, {
+        "owner": value.owner,
+        "size": value.size,
+        "asked": value.state == "ASKED",
+        "waiter": value.waiter,
+        "to": value.to,
     }
 
 
@@ -226,6 +259,7 @@ _TOPICS: Final[dict[str, tuple[str, str, Callable[[Any, float], tuple[str, objec
     "devices": ("ListDevices", "devices", _device),
     "partitions": ("ListPartitions", "partitions", _partition),
     "leases": ("ListLeases", "leases", _lease),
+    "moves": ("ShowMoves", "moves", _move),
     "waiters": ("ListWaiters", "waiters", _waiter),
     "jobs": ("ListJobs", "jobs", _job),
     "quotas": ("ListQuotas", "quotas", _quota),

@@ -70,7 +70,8 @@ class PageServer:
             last = (await self._calls(caller, METHODS[method], EventsRequest(since=_LATER))).last
             since = max(0, last - 1000)
             return await self._calls(caller, METHODS[method], EventsRequest(since=since))
-        return await self._calls.whole(caller, METHODS[method], ListRequest())
+        known = METHODS[method]
+        return await self._calls.whole(caller, known, known.request())
 
     async def act(self, who: Who, method: str, body: bytes) -> bytes:
         """A call, and its reply."""

@@ -41,7 +41,8 @@ class Slowest(NamedTuple):
 
 
 class Account(NamedTuple):
-    """Where the time went: seconds. total: of the launch; starts: how often all were started.
+    """Where the time went: seconds. total: of the launch; starts: how often all were started;
+    moves: how often it was given other devices.
 
     by_rank: of each instance, its seconds of starting, computing, talking.
     clock_error: seconds by which the times of different hosts may differ.
@@ -54,6 +55,7 @@ class Account(NamedTuple):
     talking: float
     ending: float
     starts: int
+    moves: int
     by_rank: dict[int, tuple[float, float, float]]
     kinds: list[CollectiveKind]
     slowest: Slowest | None
@@ -108,6 +110,7 @@ def account(timeline: Timeline) -> Account:
         talking=talking_mean / 1e9,
         ending=ending / 1e9,
         starts=len(by_start),
+        moves=sum(s.name == "move" for s in timeline.of("launch")),
         by_rank=dict(sorted(by_rank.items())),
         kinds=_kinds(timeline),
         slowest=_slowest(timeline),
@@ -166,7 +169,8 @@ def in_sentences(found: Account) -> list[str]:
     shares = ", ".join(f"{seconds / total:.0%} {what}" for what, seconds in parts)
     lines = [f"It took {seconds_text(found.total)}: {shares}."]
     if found.starts > 1:
-        lines.append(f"All instances were started {found.starts} times.")
+        moved = f", {found.moves} of them after a move" if found.moves else ""
+        lines.append(f"All instances were started {found.starts} times{moved}.")
     if found.slowest:
         slow = found.slowest
         lines.append(

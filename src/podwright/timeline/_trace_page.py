@@ -232,14 +232,11 @@ def _tables(timeline: Timeline, found: Account) -> str:
         if i.category == "report"
     )
     begin = min((s.begin for s in timeline.slices), default=0)
+    marked = [(i.at, i.name, i.told) for i in timeline.instants if i.category == "launch"]
+    marked += [(s.begin, s.name, s.told) for s in timeline.of("launch") if s.name == "move"]
     happened = (
-        (
-            f"{(i.at - begin) / 1e9:.3f} s",
-            i.name,
-            ", ".join(f"{k}: {v}" for k, v in i.told.items()),
-        )
-        for i in timeline.instants
-        if i.category == "launch"
+        (f"{(at - begin) / 1e9:.3f} s", name, ", ".join(f"{k}: {v}" for k, v in told.items()))
+        for at, name, told in sorted(marked, key=lambda one: one[0])
     )
     return "".join(
         (

@@ -181,7 +181,7 @@ class MachineName(Value):
 CALLS = (
     # A waiter's questions: no event says that one still waits.
     Method("Wait", WaitRequest, WaitReply, WAITERS, Repeat.ID, audited=False),
-    Method("Leave", WaiterName, Empty, WAITERS, audited=False),
+    Method("Leave", WaiterName, Empty, WAITERS),
     Method("ListWaiters", ListRequest, WaiterList, EVERYBODY, Repeat.READS),
     Method("Explain", ExplainRequest, Explanation, EVERYBODY, Repeat.READS),
     Method("SetQuota", QuotaInfo, QuotaInfo, repeat=Repeat.SAME),

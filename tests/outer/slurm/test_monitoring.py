@@ -4,9 +4,7 @@ alert fires where it should and nowhere else."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -16,9 +14,12 @@ from typing import Any
 import pytest
 
 from podwright import monitoring
+from podwright.client import Client, UnixTransport
+from podwright.wire import AcquireRequest, PartitionSpec
 from tests.outer.lab import LabError, poll
 from tests.outer.slurm.native import NativeLab
 from tests.ports import free_port
+from tests.whole.machines import Machines
 
 pytestmark = pytest.mark.slurm
 
@@ -31,8 +32,15 @@ class WatchedLab(NativeLab):
         where = f"127.0.0.1:{self.service_port}"
         super().__init__(configure=["--metrics", where], **options)
 
+    @property
+    def agent_key(self) -> Path:
+        return self.folder / "agent.key"
+
     def start_server(self) -> None:
-        self.serve("--preset", self.preset, "--http-port", str(self.server_port))
+        self.agent_key.write_text("a key that only we two know\n")
+        self.agent_key.chmod(0o600)
+        port, key = str(self.server_port), str(self.agent_key)
+        self.serve("--preset", self.preset, "--http-port", port, "--agent-key", key)
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +59,8 @@ def _ask(port: int, query: str) -> list[Any]:
 
 def test_each_panel_of_the_board_has_data(lab: WatchedLab, tmp_path: Path) -> None:
     agent_port, port = free_port(), free_port()
-    environ = os.environ | {"PODWRIGHT_AGENT_KEY": str(tmp_path / "agent.key")}
-    words = ["--machine", "m1", "--port", "0", "--state", str(tmp_path / "m1.state")]
-    agent = subprocess.Popen(
-        [sys.executable, "-m", "podwright.cli.vipu_agent", *words, "--http-port", str(agent_port)],
-        env=environ,
-        stderr=subprocess.DEVNULL,
-    )
+    machines = Machines(tmp_path, "--agent-key", str(lab.agent_key))
+    machines.start("m1", "--http-port", str(agent_port))
     scrape = monitoring.read("prometheus.yml")
     for ours, theirs in ((8091, lab.server_port), (8081, agent_port), (8093, lab.service_port)):
         scrape = scrape.replace(f"127.0.0.1:{ours}", f"127.0.0.1:{theirs}")
@@ -89,29 +92,32 @@ def test_each_panel_of_the_board_has_data(lab: WatchedLab, tmp_path: Path) -> No
         ]
         assert len(queries) > 20
 
-        def without() -> list[str]:
-            return [query for query in queries if not _ask(port, query)]
-
         lab.command("vipu", "get", "partition", "none", user="root")  # one refusal
-        # Nobody launches on the job's partition, and no server has the agent.
-        idle = {one for one in queries if "agent_calls_total" in one or "podwright_leases" in one}
+        words = ["--host", "127.0.0.1", "--port", str(machines.ports["m1"])]
+        done = lab.command("vipu_admin", "create", "agent", "m1", *words, user="root")
+        assert done.returncode == 0, done.stderr
+        client = Client(UnixTransport(str(lab.server_socket)))
+        spec = PartitionSpec(name=f"slurm_{job}", size=4)
+        lease = client.acquire(AcquireRequest(spec=spec, ttl=3600)).lease
         missing = [""]
 
         def all_there() -> bool:
-            missing[:] = [query for query in queries if query not in idle and not _ask(port, query)]
+            missing[:] = [query for query in queries if not _ask(port, query)]
             return not missing
 
         try:
-            poll("data for each panel", all_there, seconds=60)
+            poll("data for each panel", all_there, seconds=300)
         except LabError:
             raise AssertionError(f"no data: {missing}") from None
         firing = {one["metric"]["alertname"] for one in _ask(port, 'ALERTS{alertstate="firing"}')}
         assert not firing
+        client.release(lease.id, lease.epoch)
+        client.close()
         lab.ok("scancel", str(job))
     finally:
-        for process in (prometheus, agent):
-            process.terminate()
-            process.wait(300)
+        prometheus.terminate()
+        prometheus.wait(300)
+        machines.end()
 
 
 #: The alert, the series that lead to it, and after how long; one value a minute.

@@ -24,6 +24,7 @@ function words(key, device, partition, lease) {
     text.push(`since ${new Date(partition.created * 1000).toLocaleString()}`);
     if (partition.until) text.push(`until ${new Date(partition.until * 1000).toLocaleString()}`);
     if (lease) text.push(`held by ${lease.holder || lease.owner}`);
+    if (lease?.move) text.push('asked to move');
   } else if (device[3]) text.push(`${device[2].toLowerCase()} by partition ${device[3]}`);
   else text.push(device[2].toLowerCase().replace('_', ' '));
   if (device[5]) text.push(`kept for request ${device[5]}`);
@@ -32,7 +33,7 @@ function words(key, device, partition, lease) {
 
 export class Pod {
   title = 'Pod';
-  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters'];
+  topics = ['clusters', 'devices', 'partitions', 'machines', 'leases', 'waiters', 'moves'];
 
   // source: where topics come from; base: the address that keeps the choices, none: nowhere.
   constructor(host, address, { source = topic, base = '/pod', title = 'Pod' } = {}) {
@@ -46,6 +47,7 @@ export class Pod {
     this.inWay = new Set();
     this.waySaid = h('div', { id: 'way', role: 'status' });
     this.sizes = h('div', { class: 'sizes' });
+    this.moving = h('div', { id: 'moving', role: 'status' });
     this.numbers = h('dl', { class: 'numbers' });
     this.legend = h('p', { class: 'legend' });
     this.about = h('p', { id: 'about', role: 'status' });
@@ -59,7 +61,7 @@ export class Pod {
         h('label', { for: 'by' }, 'Colour by '), choose,
         h('label', { for: 'find' }, 'Show only '), find,
         h('span', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu list devices'))),
-      this.waySaid, this.legend, this.plan, this.about, this.sizes);
+      this.waySaid, this.legend, this.plan, this.about, this.moving, this.sizes);
     this.plan.addEventListener('keydown', (event) => this.move(event));
     this.draw();
     this.stands();
@@ -195,7 +197,8 @@ export class Pod {
       const text = words(key, device, partition, held.get(device[3]));
       const faint = find && !text.toLowerCase().includes(find) ? ' faint' : '';
       const way = this.inWay.has(`p ${device[3]}`) || this.inWay.has(`m ${device[0]}`) ? ' way' : '';
-      const seen = `device ${device[2]}${way} ${kind && device[2] === 'IN_USE' ? colour(kind) : ''}${faint}`;
+      const moves = held.get(device[3])?.move ? ' moving' : '';
+      const seen = `device ${device[2]}${way}${moves} ${kind && device[2] === 'IN_USE' ? colour(kind) : ''}${faint}`;
       if (cell.getAttribute('class') !== seen) cell.setAttribute('class', seen);
       if (cell.getAttribute('aria-label') !== text) cell.setAttribute('aria-label', text);
     }
@@ -211,6 +214,7 @@ export class Pod {
       name.textContent = `${wrong ? '✕ ' : ''}${name.dataset.machine.slice(wrong ? -12 : -14)}`;
     }
     this.figures(states);
+    this.moves(held);
     this.left();
     this.keys(kinds, states);
     if (this.told) this.tell(this.told);
@@ -249,6 +253,22 @@ export class Pod {
         this.keep();
         this.paint();
       })));
+  }
+
+  // What will move, and for whom. Where to, administrators are told.
+  moves(held) {
+    const told = this.source('moves');
+    const asked = [...held].filter(([name, lease]) => lease.move && !told.has(name))
+      .map(([name, lease]) => [name, { owner: lease.owner, asked: true, to: '' }]);
+    const rows = [...told, ...asked];
+    const shown = JSON.stringify(rows);
+    if (shown === this.movesShown) return;
+    this.movesShown = shown;
+    this.moving.replaceChildren(...(rows.length ? [h('h2', {}, 'What will move'), h('ul', {}, ...rows.map(
+      ([name, { owner, asked: now, to, waiter }]) => h('li', {}, link(`/partitions/${encodeURIComponent(name)}`, name),
+        ` of ${owner} ${now ? 'is asked to move' : 'would move next'}`, to ? ` to ${to}` : '',
+        ...(waiter ? [' and makes room for ', link(`/line?find=${encodeURIComponent(waiter)}`, `request ${waiter}`)] : [])))),
+      ...(told.size ? [h('p', { class: 'quiet' }, 'the same: ', h('code', {}, 'vipu-admin moves'))] : [])] : []));
   }
 
   keys(kinds, states) {

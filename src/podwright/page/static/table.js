@@ -6,9 +6,10 @@ const ROWS = 200;
 
 export class Table {
   // columns: [title, (key, item) => text or node, { number, sort }]
-  constructor(host, address, { title, name, columns, same, empty, act, first = 0, down = false, level = 'h1', id = '' }) {
-    Object.assign(this, { title, name, columns, act, empty, id });
-    this.topics = [name, 'partitions', 'leases'];
+  constructor(host, address, { title, name, columns, same, empty, act, also = [],
+    first = 0, down = false, level = 'h1', id = '' }) {
+    Object.assign(this, { title, columns, act, empty, name, id });
+    this.topics = [name, ...also];
     this.find = address.get('find') ?? '';
     this.order = Number(address.get('order') ?? first);
     this.down = (address.get('down') ?? String(down)) === 'true';
@@ -48,7 +49,7 @@ export class Table {
 
   update(changed) {
     // Many changes at once are drawn once.
-    if (changed.has(this.name) && !this.drawing) {
+    if (this.topics.some((name) => changed.has(name)) && !this.drawing) {
       this.drawing = setTimeout(() => { this.drawing = 0; this.draw(); }, 100);
     }
   }

@@ -44,8 +44,8 @@ const TABLES = {
     ],
   },
   machines: {
-    title: 'Machines', same: 'vipu-admin list agents',
-    empty: 'No machine has an agent: the devices are simulated, or this server\'s own.',
+    title: 'Machines', same: 'vipu-admin list machines', empty: 'There is no machine yet.',
+    also: ['clusters'], // they know which are drained
     columns: [
       ['Machine', (key) => key], ['Cluster', (_, m) => m.cluster], ['Family', (_, m) => m.family],
       ['Devices', (_, m) => m.devices, { number: true }],
