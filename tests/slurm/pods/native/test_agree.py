@@ -50,6 +50,8 @@ def test_what_agrees_is_given(pod: SlurmPod, size: int, separator: str) -> None:
         ("0", listed(4)),
         ("4x", listed(4)),
         ("٤", listed(4)),
+        ("9" * 5000, listed(4)),  # more digits than int() takes
+        ("4", listed(4) + ",ipu:" + "9" * 5000),
     ],
 )
 def test_what_differs_is_not(ipus: str, licences: str) -> None:

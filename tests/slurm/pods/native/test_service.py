@@ -340,6 +340,7 @@ async def test_a_job_whose_licences_are_gone_is_held_with_the_reason(
         ({"submitted": "1763791400"}, "an earlier job 7 holds devices"),
         ({"uid": "6"}, "a job 7 of another user"),
         ({"step": "batch", "ipus": "8"}, "job 7 holds 4 devices and asked for 8"),
+        ({"step": "batch", "ipus": "9" * 5000}, "job 7 holds 4 devices and asked for 9"),
         ({"step": "step", "ipus": "2"}, ""),  # part of what the job holds
         ({"job": "8"}, "job 8 holds no devices"),
     ],

@@ -114,7 +114,7 @@ def _option(job: HookJob) -> int | None:
     """What was asked for by --ipus; None: nothing was said. Raises Differs."""
     if not job.ipus:
         return None
-    if not job.ipus.isascii() or not job.ipus.isdecimal():
+    if not job.ipus.isascii() or not job.ipus.isdecimal() or len(job.ipus) > 18:
         raise Differs(f"--ipus={job.ipus[:40]} is no number of devices")
     return int(job.ipus)
 

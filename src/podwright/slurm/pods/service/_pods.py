@@ -170,7 +170,8 @@ def parse_licences(text: str) -> dict[str, int]:
         name, _, count = word.strip().replace("=", ":").partition(":")
         if name and (not count or count.isdecimal()):
             name = name.partition("@")[0]
-            out[name] = out.get(name, 0) + int(count or 1)
+            # Cut, it is still more than anybody can have.
+            out[name] = out.get(name, 0) + int(count[:18] or 1)
     return out
 
 

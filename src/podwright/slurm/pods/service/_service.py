@@ -193,8 +193,9 @@ class Service(JobCalls):
             return f"an earlier job {number} holds devices, and this one does not"
         if job.uid is not None and holding.uid not in (-1, job.uid):
             return f"a job {number} of another user holds devices, and this one does not"
-        if job.step == "batch" and job.ipus.isdecimal() and int(job.ipus) != holding.size:
-            return f"job {number} holds {holding.size} devices and asked for {job.ipus}"
+        asked = job.ipus if job.step == "batch" and job.ipus.isdecimal() else ""
+        if asked and asked.lstrip("0") != str(holding.size):
+            return f"job {number} holds {holding.size} devices and asked for {asked[:40]}"
         return ""
 
     async def _parts_unproven(self, leader: int) -> str:
