@@ -62,6 +62,10 @@ def test_it_is_set_up_and_taken_back(tmp_path: Path) -> None:
     assert run("") == (0, [ours])
     assert run("epilog_slurmd") == (0, [ours])
     assert run("prolog_slurmd") == (0, [f"site-prolog {conf}", ours])
+    # slurmd ends a check that is late by its process group.
+    (tmp_path / "podwright").write_text(f"#!/bin/sh\nps -o pgid= $$ > {tmp_path}/group\n")
+    assert run("")[0] == 0
+    assert int((tmp_path / "group").read_text()) == os.getpgrp()
     # A Prolog or Epilog that fails makes Slurm drain the node, without a cap: so a check that is
     # broken on all nodes, killed or not there may never be one that fails.
     for end in (*(f"exit {code}" for code in (1, 2, 70, 126, 127)), "kill -KILL $$"):

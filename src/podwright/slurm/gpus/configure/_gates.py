@@ -70,7 +70,7 @@ def script(gate: GateScript, conf: Path, now: Mapping[str, str]) -> str:
         lines.append(f"{context})\n{first(now.get(key, ''), 'exit')}    ;;\n")
     lines.append(f"*)\n{first(now.get('healthcheckprogram', ''), ':')}    ;;\nesac\n")
     command = f"{shlex.quote(gate.podwright)} node health --slurm --act={gate.act}"
-    return "".join([*lines, f"timeout -k 5 {_LONGEST} {command}\n", _ENDING])
+    return "".join([*lines, f"timeout --foreground -k 5 {_LONGEST} {command}\n", _ENDING])
 
 
 def first(theirs: str, failed: str) -> str:
