@@ -63,6 +63,23 @@ def test_kill_9_of_one_of_four(launcher: Launcher, who: str) -> None:
     assert f"{word}" in err
 
 
+@pytest.mark.parametrize("who", ["keeper", "guardian"])
+def test_a_poprun_that_looks_late_says_which_watcher_was_killed(
+    launcher: Launcher, who: str
+) -> None:
+    """And not how the other one has ended the instances meanwhile."""
+    process = started(launcher, options=["--pid-namespace=no"])
+    tree = launcher.tree(process)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(getattr(tree, who), signal.SIGKILL)
+    wait_until(lambda: {p.pid for p in launcher.ours()} <= {tree.poprun, tree.keeper})
+    os.kill(process.pid, signal.SIGCONT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 137, err
+    assert f"{who} process was ended" in err
+    launcher.leaves_nothing()
+
+
 @pytest.mark.parametrize("who", [*Tree._fields, "nobody"])
 def test_kill_9_while_the_partition_is_asked_for(launcher: Launcher, who: str) -> None:
     """mpirun is started meanwhile; no instance begins before there is a partition."""
@@ -191,7 +208,8 @@ def test_an_mpirun_that_loses_an_instance(launcher: Launcher) -> None:
 
 
 def test_a_lost_lease_ends_the_run(launcher: Launcher) -> None:
-    process = started(launcher, LOSE="1")
+    process = started(launcher)
+    (launcher.folder / "lost").touch()
     _, err = process.communicate(timeout=300)
     assert process.returncode == 75
     assert "the lease on the partition is over: somebody else has it now" in err

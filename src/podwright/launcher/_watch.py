@@ -67,6 +67,12 @@ def _readable(handle: int) -> bool:
     return bool(poll.poll(0))
 
 
+def _cut(handle: int) -> bool:
+    poll = select.poll()
+    poll.register(handle, 0)
+    return bool(poll.poll(0))
+
+
 class Watch:
     """Watches one start of all instances. wake: readable with the numbers of signals.
 
@@ -147,9 +153,11 @@ class Watch:
         if self._turns.stood_still(math.inf if pause is None else pause):
             self._renewed = max(self._renewed, boottime() - self._fence + _TO_RENEW)
             self._remotes.woke()
-        # Where the keeper is gone, that is why the guardian ends instances: it comes first.
+        # Where a watcher is gone, that is why the other one ends instances: it comes first.
         while not self._kept.channel.closed and _readable(self._kept.channel.handle):
             self._read_keeper()
+        while self.cause is None and not self._channel.closed and _cut(self._channel.handle):
+            self._read_guardian()
         if self._status in ready:
             self._read_status()
         if self._words in ready:
