@@ -32,6 +32,7 @@ from podwright.errors import (
     Unavailable,
 )
 from podwright.fabric import IPU, Machine
+from tests.ports import free_port
 
 KEY = b"0123456789abcdef"
 SAME = Secret(KEY)
@@ -126,10 +127,28 @@ async def test_one_that_is_slow_to_answer_is_no_silent_one(pair: Pair) -> None:
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError), contextlib.closing(writer):
         while data := await reader.read(65536):
             writer.write(data)
-    writer.close()
+
+
+async def test_one_that_comes_back_is_found_at_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long gRPC would pause until it looks for it again."""
+    patience = "podwright.agents._agent_client._COMES_BACK"
+    monkeypatch.setattr(patience, 1.0)
+    at = free_port()
+    remote = RemoteMachine("ag1", "127.0.0.1", at, secret=SAME)
+    for _ in range(4):
+        with pytest.raises(Unavailable, match="machine ag1 does not answer at 127"):
+            await remote.describe()
+    monkeypatch.setattr(patience, 60.0)
+    agent = Agent(pair.driver, "ag1", secret=Secret(KEY))
+    assert await agent.start("127.0.0.1", at) == at
+    assert (await remote.describe()).name == "ag1"
+    await remote.close()
+    await agent.stop(0)
 
 
 async def test_one_key_on_both_sides(pair: Pair) -> None:

@@ -41,6 +41,9 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 5000),
 )
 
+#: Seconds in which a channel that has missed its agent looks for it again, before a call is given
+#: up: longer than it pauses at most. Until it has looked, gRPC refuses each call at once.
+_COMES_BACK, _LOOK = 3.0, 0.02
 
 #: gRPC's words for a certificate that is not for the name that was asked for.
 _WRONG_NAME = re.compile(r"not in peer certificate|[Hh]ostname [Vv]erification")
@@ -140,6 +143,7 @@ class RemoteMachine:
 
         if self._channel is None:
             self._channel = self._open()
+        await self._look_again()
         body = encode(request)
         metadata, nonce = [], ""
         if self._secret is not None:
@@ -161,6 +165,18 @@ class RemoteMachine:
         except asyncio.CancelledError:
             call.cancel()
             raise
+
+    async def _look_again(self) -> None:
+        """Wait for a channel that has missed its agent: it may be there again by now."""
+        import grpc
+
+        missed = grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        loop = asyncio.get_running_loop()
+        until = loop.time() + min(_COMES_BACK, self._timeout)
+        while self._channel is not None and self._channel.get_state(True) is missed:
+            if loop.time() > until:
+                return
+            await asyncio.sleep(_LOOK)
 
     def _open(self) -> Any:
         import grpc.aio
