@@ -245,6 +245,22 @@ async def test_a_silent_machine_is_noticed_in_time_and_its_partitions_settled(si
     await refused(site.create("p2", 8), NoCapacity, "ag2")
 
 
+async def test_a_server_that_stood_still_takes_nobody_for_silent(site: Site) -> None:
+    """Stopped in the middle of a question, or between two."""
+    await site.agents("ag1")
+    await site.cluster("c1", "ag1")
+    await site.create("p1", 4)
+    core, machine = site.controller._core, site.machines["ag1"]
+    for hangs in (0, 1) * 4:
+        machine.fail_next("describe", hangs, Fault.HANG)
+        site.time.now += 1000
+        for _ in range(2 * int(SILENCE)):
+            await site.time.advance(0.25)
+            assert core.down == set()
+    machine.set_down(True)
+    await site.until(SILENCE * 1.5 + 1, lambda: core.partitions["p1"].known.ready.value == "ERROR")
+
+
 async def test_a_fault_of_ours_in_one_look_does_not_end_the_watch(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

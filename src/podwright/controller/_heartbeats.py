@@ -71,14 +71,16 @@ class Heartbeats:
         settled = machine in core.down
         while core.journal.failure is None:
             left = heard + self.silence - core.now()
+            asked, seconds = core.now(), min(interval, max(left, 0.01))
             try:
-                report = await self._asked(machine, min(interval, max(left, 0.01)))
+                report = await self._asked(machine, seconds)
             except WrongState as refusal:  # it answers, but must not serve
                 heard = core.now()
                 if not settled:
                     await self._lost(machine, refusal.problem)
                 settled = True
             except PodwrightError:
+                heard += self._stood_still(asked, seconds)
                 if core.now() >= heard + self.silence:
                     if not settled:
                         reason = f"machine {machine} has been silent for {self.silence:g} s"
@@ -89,7 +91,15 @@ class Heartbeats:
                 with suppress(PodwrightError):
                     await self._compare(machine, report)
             left = heard + self.silence - core.now()
-            await self._sleep(min(interval, left) if left > 0 else interval)
+            slept, seconds = core.now(), min(interval, left) if left > 0 else interval
+            await self._sleep(seconds)
+            heard += self._stood_still(slept, seconds)
+
+    def _stood_still(self, since: float, seconds: float) -> float:
+        """How much longer than it meant to this process waited: stopped, it hears nobody, and what
+        has been said meanwhile is yet to be read."""
+        late = self._core.now() - since - seconds
+        return late if late > self.silence / 4 else 0.0
 
     async def _asked(self, machine: str, seconds: float) -> MachineReport:
         """Its report, if that comes in time. Raises Unavailable, or WrongState when refused."""
