@@ -73,7 +73,8 @@ def test_a_number_that_another_process_has_now_is_not_killed(
     (process,) = [p for p in descendants(os.getpid()) if p.pid == parent.pid]
     kill_all([process._replace(start=process.start - 1)], signal.SIGKILL)
     assert parent.poll() is None
-    kill_all([*descendants(parent.pid), process], signal.SIGKILL)
+    below = descendants(parent.pid)
+    kill_all([process, *below], signal.SIGKILL)  # without its child it would end by itself
     assert parent.wait(300) == -signal.SIGKILL
 
 

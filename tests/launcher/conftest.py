@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from podwright.hosts import Process, descendants, processes
+from podwright.hosts import Process, descendants, kill_all, processes
 
 REPOSITORY = Path(__file__).parents[2]
 MARK = "PODWRIGHT_TEST_MARK"
@@ -42,8 +42,8 @@ class Tree(NamedTuple):
 _NAMES = {"keeper": "podwright-keep", "guardian": "podwright-guard", "mpirun": "mpirun"}
 
 
-def _name(pid: int) -> str:
-    """What a process calls itself; Open MPI's mpirun becomes prterun."""
+def name_of(pid: int) -> str:
+    """What a process calls itself, if it is still there; Open MPI's mpirun becomes prterun."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
@@ -139,8 +139,7 @@ class Launcher:
             if process.poll() is None:
                 process.kill()
             process.communicate()
-        for left in self.ours():
-            os.kill(left.pid, signal.SIGKILL)
+        kill_all(self.ours(), signal.SIGKILL)
 
     def leaves_nothing(self, within: float = 120) -> None:
         """Fails unless all is gone soon."""
@@ -155,7 +154,7 @@ class Launcher:
         found: dict[str, int] = {}
 
         def there() -> bool:
-            names = {_name(p.pid): p.pid for p in descendants(process.pid)}
+            names = {name_of(p.pid): p.pid for p in descendants(process.pid)}
             found.clear()
             found.update((own, names[name]) for own, name in _NAMES.items() if name in names)
             return len(found) == len(_NAMES)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 from podwright.hosts import children
-from tests.launcher.conftest import Launcher, wait_until
+from tests.launcher.conftest import Launcher, name_of, wait_until
 
 WAIT = "echo up; while [ ! -e go ]; do sleep 0.1; done"
 PROGRAM = f'[ "$PODWRIGHT_RESTART" = 1 ] && exit 0; {WAIT}; exit 3'
@@ -18,11 +17,7 @@ def server_of(poprun: int) -> int:
     """The pid of the fork server."""
 
     def find() -> list[int]:
-        return [
-            pid
-            for pid in children(poprun)
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "podwright-fork"
-        ]
+        return [pid for pid in children(poprun) if name_of(pid) == "podwright-fork"]
 
     wait_until(lambda: len(find()) == 1)
     return find()[0]
@@ -32,8 +27,7 @@ def test_a_launch_that_may_not_start_anew_has_none(launcher: Launcher) -> None:
     process = launcher.start("--num-replicas=1", "--num-instances=1", "sh", "-c", WAIT)
     assert process.stdout
     assert process.stdout.readline().endswith("up\n")
-    names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in children(process.pid)}
-    assert "podwright-fork" not in names
+    assert "podwright-fork" not in {name_of(pid) for pid in children(process.pid)}
     (launcher.cwd / "go").touch()
     process.communicate(timeout=300)
     assert process.returncode == 0

@@ -256,7 +256,7 @@ def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
     words = ("--num-replicas=2", "--num-instances=2", "sh", "-c", program)
     process = launcher.start(*words)
     count = launcher.cwd / "count"
-    wait_until(count.exists)
+    wait_until(lambda: count.exists() and count.read_text().split().count("1") == 2)
     process.send_signal(signal.SIGTSTP)
     wait_until(lambda: _state(process.pid) == "T")
     mpirun = launcher.tree(process).mpirun

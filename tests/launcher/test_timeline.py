@@ -15,16 +15,31 @@ from tests.launcher.conftest import Launcher, wait_until
 from tests.launcher.test_hosts import far  # noqa: F401
 
 TWO = ("--num-replicas=2", "--num-instances=2", "--launcher=local")
-#: Three epochs of two sums each; instance 1 comes to each of them later.
+#: Three epochs of two sums each; instance 1 comes to each of them later: once 0 has said it began.
 PROGRAM = """\
-import time, numpy, popdist
+import os, time, numpy, popdist
+from popdist._records import Records
 popdist.init()
 print("here I am", flush=True)
+me, begin, begun = popdist.getInstanceIndex(), Records.begin, 0
+
+def say(records):
+    global begun
+    at, begun = begin(records), begun + 1
+    open(f"begun.{me}.{begun}", "w").close()
+    return at
+
+def later():
+    while me and not os.path.exists(f"begun.0.{begun + 1}"): time.sleep(0.01)
+    time.sleep(0.1 * me)
+
+Records.begin = say
 for epoch in range(3):
     popdist.mark("epoch")
     for _ in range(2):
-        time.sleep(0.1 * popdist.getInstanceIndex())
+        later()
         popdist.allReduceSum(numpy.ones(1000))
+later()
 popdist.barrier()
 """
 
