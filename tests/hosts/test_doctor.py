@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,11 +84,12 @@ def test_two_hosts_of_one_name() -> None:
     assert finding.found == "several are called n1"
 
 
-def test_this_host_is_asked_without_ssh() -> None:
+def test_this_host_is_asked_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # of its own: others ask in the folder of the tests
     found = examine(["localhost"], os.environ)
     levels = {finding.check: finding.level for finding in found}
     assert levels["ssh"] == levels["Podwright"] == levels["files"] == levels["clock"] == OK
-    assert not [name for name in os.listdir() if name.startswith(".podwright-doctor")]
+    assert os.listdir() == []
 
 
 def test_the_command_prints_json_and_refuses_what_is_no_list(

@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from podwright.launcher import _folder
 from podwright.launcher._folder import RUN_VARIABLE, RunFolder, make_folder, sweep
 
 
 @pytest.fixture
-def environ(tmp_path: Path) -> dict[str, str]:
-    return {"TMPDIR": str(tmp_path)}
+def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """Places of its own: launches of other tests sweep what is abandoned in /dev/shm."""
+    with tempfile.TemporaryDirectory(prefix="podwright-test-", dir="/dev/shm") as memory:
+        monkeypatch.setattr(_folder, "SHARED_MEMORY", memory)
+        yield {"TMPDIR": str(tmp_path)}
 
 
 def abandon(folder: RunFolder) -> None:
@@ -24,7 +30,7 @@ def abandon(folder: RunFolder) -> None:
 
 
 def age(folder: RunFolder) -> None:
-    """What is no more in the making. Others', which live in the same places, stay as they are."""
+    """What is no more in the making."""
     for path in (folder.path, folder.shared_memory):
         os.utime(path, (0, 0))
 

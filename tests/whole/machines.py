@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -13,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from podwright.client import Client, UnixTransport
-from podwright.wire import AgentList, ListRequest, PartitionInfo, PartitionName, Value
+from podwright.wire import AgentInfo, AgentList, ListRequest, PartitionInfo, PartitionName, Value
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from tests.whole.conftest import Pod
@@ -33,11 +33,11 @@ class Machines:
         self.ports: dict[str, int] = {}
 
     def start(self, name: str, *arguments: str) -> None:
-        """Start the agent of a machine, at its old port if it had one, until it answers."""
+        """Start the agent of a machine, again where it was before, until it answers."""
         process = self.processes[name] = subprocess.Popen(
             [
                 BIN / "vipu-agent",
-                *("--machine", name, "--port", str(self.ports.get(name, 0))),
+                *("--machine", name, "--port", str(self.ports.setdefault(name, free_port()))),
                 *("--state", str(self.folder / f"{name}.json"), *self.arguments, *arguments),
             ],
             stdin=subprocess.DEVNULL,
@@ -46,9 +46,7 @@ class Machines:
         )
         assert process.stderr is not None
         line = process.stderr.readline()
-        found = re.search(r" on 127\.0\.0\.1:(\d+), kept in ", line)
-        assert found, line + process.stderr.read()
-        self.ports[name] = int(found[1])
+        assert f" on 127.0.0.1:{self.ports[name]}, kept in " in line, line + process.stderr.read()
 
     def signal(self, name: str, number: int) -> None:
         """Kill, stop or continue an agent."""
@@ -91,9 +89,18 @@ class World:
             assert said == f"create agent ({name}): success.\n"
 
     def state(self, agent: str) -> tuple[str, str]:
-        listed = self.ask("ListAgents", ListRequest(), AgentList).agents
-        found = next(info for info in listed if info.name == agent)
+        found = self.info(agent)
         return found.state, found.reason
+
+    def info(self, agent: str) -> AgentInfo:
+        listed = self.ask("ListAgents", ListRequest(), AgentList).agents
+        return next(info for info in listed if info.name == agent)
+
+    def until_heard(self, agent: str) -> None:
+        """Until an agent that has just been started has answered: it may have been UP before."""
+        begin = time.monotonic()
+        self.until(lambda: self.info(agent).last_seen < time.monotonic() - begin)
+        self.until(lambda: self.state(agent)[0] == "UP")
 
     def ask(self, method: str, request: Value, reply: type[V]) -> V:
         """A question without a command, for those that are asked again and again."""

@@ -157,7 +157,8 @@ def test_an_agent_that_hangs_is_noticed_too(world: World) -> None:
 
 
 def test_an_agent_killed_in_the_middle_of_a_step(world: World) -> None:
-    world.machines.arguments += ("--delay", "0.5")
+    quick = world.machines.arguments
+    world.machines.arguments += ("--delay", "5")
     world.register("ag1")
     world.admin("create", "cluster", "c1", "--agents", "ag1")
     creating = threading.Thread(
@@ -168,6 +169,7 @@ def test_an_agent_killed_in_the_middle_of_a_step(world: World) -> None:
     world.machines.signal("ag1", signal.SIGKILL)
     creating.join()
     assert world.ready("p1") == "ERROR"
+    world.machines.arguments = quick
     world.machines.start("ag1")
     world.until(lambda: world.ready("p1") == "ACTIVE")
 
@@ -178,7 +180,8 @@ def test_an_agent_killed_and_back_at_once_changes_nothing(world: World) -> None:
     world.pod.good("vipu", "create", "partition", "p1", "--size", "4")
     world.machines.signal("ag1", signal.SIGKILL)
     world.machines.start("ag1")
-    world.until(lambda: world.state("ag1")[0] == "UP")
+    world.until_heard("ag1")
+    world.until(lambda: world.ready("p1") == "ACTIVE")  # it was, unless the start took long
     world.pod.good("vipu", "reset", "partition", "p1")
     assert world.ready("p1") == "ACTIVE"
 
