@@ -7,10 +7,12 @@ other test process on this network from choosing the same.
 
 from __future__ import annotations
 
+import atexit
 import random
 import socket
 
 _held: list[socket.socket] = []
+atexit.register(lambda: [name.close() for name in _held])
 
 
 def free_ports(count: int) -> list[int]:

@@ -97,7 +97,7 @@ async def test_a_user_who_is_removed_is_refused_on_a_connection_that_stands(plac
         assert client.get_server_info().caller == "alice"
         asyncio.run_coroutine_threadsafe(
             place.controller.remove_user(ROOT, Named(name="alice")), loop
-        ).result(20)
+        ).result(120)
         with pytest.raises(Unauthenticated) as refused:
             client.list_partitions()
         return refused.value.message

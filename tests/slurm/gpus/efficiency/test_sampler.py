@@ -46,7 +46,9 @@ def test_it_samples_beside_a_command_and_ends_with_it(tmp_path: Path) -> None:
     process = subprocess.Popen([*command, "--", "sleep", "600"], env=environ)
 
     def seen() -> list[list[object]]:
-        lines = [json.loads(t) for f in folder.glob("*") for t in f.read_text().splitlines()[1:]]
+        # The last one may be half there.
+        every = [line for f in folder.glob("*") for line in f.read_text().splitlines(True)[1:]]
+        lines = [json.loads(line) for line in every if line.endswith("\n")]
         return [gpu for line in lines for gpu in line["gpus"]]
 
     wait(lambda: folder.is_dir() and seen())
