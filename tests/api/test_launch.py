@@ -246,8 +246,14 @@ def test_a_job_is_cancelled_and_what_it_had_is_free(server: Server) -> None:
 
 
 def test_a_job_that_nobody_holds_goes_on_and_leaves_nothing(server: Server, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    job = _launch(mark.touch)
+    mark, go = tmp_path / "mark", tmp_path / "go"
+
+    def work() -> None:
+        mark.touch()
+        while not go.exists():
+            time.sleep(0.05)
+
+    job = _launch(work)
     gone = weakref.ref(job)
     folder = job._folder
     assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
@@ -255,6 +261,7 @@ def test_a_job_that_nobody_holds_goes_on_and_leaves_nothing(server: Server, tmp_
     _until(mark.exists)
     found = gone()
     assert found
+    go.touch()
     found.wait()
     del found
     _until(lambda: gone() is None)

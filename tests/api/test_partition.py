@@ -83,11 +83,16 @@ def test_waiting_in_the_line_says_how_it_goes(server: Server) -> None:
     heard: list[str] = []
     with podwright.connect() as pod:
         first = pod.partition(size=16)
-        timer = threading.Timer(0.5, first.close)
-        timer.start()
-        with pod.partition(size=2, wait=True, progress=heard.append) as partition:
+        making_room = threading.Thread(target=first.close)
+
+        def hear(line: str) -> None:
+            if not heard:
+                making_room.start()
+            heard.append(line)
+
+        with pod.partition(size=2, wait=True, progress=hear) as partition:
             assert partition.held
-        timer.join()
+        making_room.join()
     assert heard[0].startswith("place 1 in the waiting line")
 
 

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ class Echo:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.names: list[str] = []
+        self.serving: set[asyncio.Task[Any] | None] = set()
         self.used = 0
         self.memory = memory
 
@@ -40,18 +41,21 @@ class Echo:
         self.forwarder.start()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serving.add(asyncio.current_task())
         self.names.append(writer.get_extra_info("peername").lstrip(b"\0").decode())
         writer.write(b"welcome ")
-        with suppress(OSError):
+        with suppress(OSError), closing(writer):
             while data := await reader.read(1 << 16):
                 writer.write(data)
                 await writer.drain()
-        writer.close()
 
     async def stop(self) -> None:
         self.forwarder.refuse()
         self.forwarder.stop()
         self.server.close()
+        for task in filter(None, self.serving):
+            task.cancel()
+        await asyncio.gather(*filter(None, self.serving), return_exceptions=True)
         await asyncio.sleep(0.01)
 
 

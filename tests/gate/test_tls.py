@@ -35,7 +35,7 @@ class Renewing:
         context.load_cert_chain(folder_of("client") / "cert.pem", folder_of("client") / "key.pem")
         context.set_alpn_protocols(["h2"])
         with (
-            socket.create_connection(("127.0.0.1", self.server.port), 20) as plain,
+            socket.create_connection(("127.0.0.1", self.server.port), 120) as plain,
             context.wrap_socket(plain) as line,
         ):
             found = line.getpeercert(binary_form=True)
