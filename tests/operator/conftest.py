@@ -46,7 +46,7 @@ class World:
 
     async def until(self, true: Callable[[], Any], what: str = "") -> None:
         """Wait for it."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while not true():
             if time.monotonic() > end or (self._running and self._running.done()):
                 raise AssertionError(f"{what}: {self.kube.writes} {self.controller.did}")
