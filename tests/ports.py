@@ -12,7 +12,6 @@ import random
 import socket
 
 _held: list[socket.socket] = []
-atexit.register(lambda: [name.close() for name in _held])
 
 
 def free_ports(count: int) -> list[int]:
@@ -37,6 +36,12 @@ def free_row(count: int, apart: int) -> int:
         first = free_port()
         if all(_hold(first + step * apart) for step in range(1, count)):
             return first
+
+
+@atexit.register
+def _let_go() -> None:
+    for name in _held:
+        name.close()
 
 
 def _hold(port: int) -> bool:
