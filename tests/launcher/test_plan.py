@@ -6,6 +6,7 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.launcher import Instance, Plan, make_plan, parse
+from podwright.launcher._wanted_partition import WantedPartition
 from podwright.wire import AcquireRequest, PartitionSpec, SyncType
 
 GUIDE = (
@@ -37,11 +38,19 @@ def test_the_guides_example() -> None:
             )
             for i in range(2)
         ),
-        request=AcquireRequest(
-            spec=PartitionSpec(
-                name="my_partition", size=32, num_gcds=2, num_replicas=2, num_ilds=2
-            ),
+        wanted=WantedPartition(
+            name="my_partition",
+            devices=32,
+            allocation="",
+            instances=2,
+            ilds=2,
+            sync_type="DEFAULT",
+            movable=False,
+            parent="",
             create=True,
+            update=False,
+            keep=False,
+            reset=None,
             ttl=300.0,
         ),
         environment=(

@@ -7,10 +7,13 @@ was seen to derive from partitions of V-IPU. RANK and its like are what framewor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from podwright.errors import InvalidRequest
 from podwright.hosts import is_here
-from podwright.wire import PartitionInfo, Routing
+
+if TYPE_CHECKING:
+    from podwright.wire import PartitionInfo
 
 #: Seconds a request to the V-IPU server may take (PopRun guide, options).
 SERVER_TIMEOUT = 120.0
@@ -34,9 +37,10 @@ UNSET = (
 _NVIDIA_VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 _AMD_VISIBLE = ("ROCR_VISIBLE_DEVICES",)
 
+#: By the name of a routing.
 _LINKS = {
-    Routing.RINGSWNC: ("slidingWindow", "torus"),
-    Routing.SWNC: ("slidingWindow", "mesh"),
+    "RINGSWNC": ("slidingWindow", "torus"),
+    "SWNC": ("slidingWindow", "mesh"),
 }
 
 
@@ -152,7 +156,7 @@ def _short(host: str) -> str:
 
 def target_options(partition: PartitionInfo) -> str:
     """The target options of a partition, as the JSON that Poplar reads: all values are strings."""
-    configuration, topology = _LINKS.get(partition.routing, ("default", "mesh"))
+    configuration, topology = _LINKS.get(partition.routing.name, ("default", "mesh"))
     options = {
         "ipuLinkDomainSize": str(partition.size // max(partition.num_ilds, 1)),
         "ipuLinkConfiguration": configuration,

@@ -299,7 +299,7 @@ class _Run:
             output,
             written,
             wake=wake,
-            fence=plan.request.ttl if lease and lease.renewed else 0.0,
+            fence=plan.wanted.ttl if lease and lease.renewed else 0.0,
             lost=self._partition.lost,
             end=self._end,
         )

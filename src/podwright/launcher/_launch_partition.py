@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from podwright.errors import Internal, PodwrightError, TimedOut, WrongState
 from podwright.launcher._environment import check_hosts, partition_environment, visible_gpus
 from podwright.launcher._exit_cause import TIMED_OUT
@@ -16,11 +14,11 @@ from podwright.launcher._hosts import Remotes
 from podwright.launcher._output import Output
 from podwright.launcher._plan import Plan
 from podwright.timeline import TraceWriter, clock
-from podwright.wire import AcquireRequest, holder_words
 
 if TYPE_CHECKING:
     from podwright.client import FoundServer
     from podwright.launcher._lease import Borrowed, Keeping, Lease
+    from podwright.wire import AcquireRequest
 
 
 #: Seconds that one question in the waiting line may take: hosts that were met hear from us between.
@@ -220,9 +218,11 @@ def hosts_of(plan: Plan) -> list[str]:
 
 def in_name_of(request: AcquireRequest, program: Sequence[str]) -> AcquireRequest:
     """The request with words for others to read: which program, which process, on which host."""
-    return msgspec.structs.replace(
-        request, holder=holder_words(_called(program), os.getpid(), os.uname().nodename)
-    )
+    from msgspec.structs import replace
+
+    from podwright.wire import holder_words
+
+    return replace(request, holder=holder_words(_called(program), os.getpid(), os.uname().nodename))
 
 
 def _called(program: Sequence[str]) -> str:
@@ -248,11 +248,13 @@ def _acquire(
     tell, between: as `acquire_in_line` has them, where the plan says to wait. run: the name of the
     run, which all its processes have in their environment.
     """
+    from msgspec.structs import replace
+
     from podwright.launcher._lease import VENDORS_ALONE, Borrowed, Lease
 
     client, attempts = found.client, plan.attempts
     request = in_name_of(plan.request, plan.program)
-    request = msgspec.structs.replace(request, hosts=hosts_of(plan), run=run)
+    request = replace(request, hosts=hosts_of(plan), run=run)
     while True:
         attempts -= 1
         try:

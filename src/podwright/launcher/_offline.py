@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from podwright.errors import InvalidRequest
 from podwright.launcher._environment import target_options
-from podwright.wire import GatewayRouting, PartitionInfo, Routing, SyncType
 
 TARGETS = {f"pod{size}": size for size in (4, 8, 16, 32, 64, 128, 256)}
 _DOMAIN = 64  # devices of a link domain that is whole
@@ -17,6 +16,8 @@ _DOMAIN = 64  # devices of a link domain that is whole
 
 def offline_options(target: str, devices: int, instances: int, ilds: int | None) -> str:
     """The target options of `devices` on such a pod. Raises InvalidRequest if it is too small."""
+    from podwright.wire import GatewayRouting, PartitionInfo, Routing, SyncType
+
     size = TARGETS[target]
     if devices > size:
         raise InvalidRequest(

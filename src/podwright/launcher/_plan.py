@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from podwright.endpoints import SOCKET_VARIABLE
 from podwright.errors import InvalidRequest
 from podwright.hosts import Cores, fold
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY, cache_path
@@ -33,7 +34,10 @@ from podwright.launcher._placement import FLAGS, InstancePlace, places
 from podwright.launcher._prepare import Preparation, preparation
 from podwright.launcher._profiling import AUTOREPORT_VARIABLE, check_profiling
 from podwright.launcher._topology_table import topology_table
-from podwright.wire import SOCKET_VARIABLE, AcquireRequest, PartitionSpec, SyncType
+from podwright.launcher._wanted_partition import WantedPartition, check_sync_type
+
+if TYPE_CHECKING:
+    from podwright.wire import AcquireRequest
 
 BY_SERVER = "decided by the server"
 HOST_VARIABLE = "IPUOF_VIPU_API_HOST"
@@ -67,7 +71,7 @@ class Instance(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A launch, decided. request: what is asked of the server. server: host and port, or empty.
+    """A launch, decided. wanted: what is asked of the server. server: host and port, or empty.
 
     environment: what all instances get; the rest of it is known once the partition is.
     cache: of executables: a path, TEMPORARY, or none. offline: no server, no devices.
@@ -89,7 +93,7 @@ class Plan(NamedTuple):
     replicas: int
     ipus_per_replica: int
     instances: tuple[Instance, ...]
-    request: AcquireRequest
+    wanted: WantedPartition
     environment: tuple[tuple[str, str], ...]
     server_host: str = ""
     server_certs: str = ""
@@ -123,6 +127,11 @@ class Plan(NamedTuple):
     move: tuple[int, float] | None = None
 
     @property
+    def request(self) -> AcquireRequest:
+        """What is asked of the server, in its words."""
+        return self.wanted.request()
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts, in order."""
         return tuple(dict.fromkeys(instance.host for instance in self.instances))
@@ -151,7 +160,7 @@ class Plan(NamedTuple):
         ilds: 0 if not yet known.
         """
         hosts = [instance.host for instance in self.instances]
-        number = ilds or self.request.spec.num_ilds
+        number = ilds or self.wanted.ilds
         places = "".join(f"\ninstance {i.rank}: {i.place}" for i in self.instances if i.place)
         return topology_table(hosts, self.replicas, number or BY_SERVER) + places
 
@@ -178,21 +187,21 @@ class Plan(NamedTuple):
         return lines
 
     def __str__(self) -> str:
-        spec, request = self.request.spec, self.request
+        wanted = self.wanted
         server = self.server_host and f"{self.server_host}:{self.server_port or 8090}"
-        fate = "kept" if request.keep else "removed at the end"
+        fate = "kept" if wanted.keep else "removed at the end"
         told = signal_name(self.move[0]) if self.move else ""
-        reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[request.reset]
+        reset = {None: "unless it is reconfigurable", True: "yes", False: "no"}[wanted.reset]
         partition = [
-            ("partition", spec.name or BY_SERVER),
-            *([("  within", f"lease {request.parent}")] if request.parent else ()),
-            ("  allocation", spec.allocation or BY_SERVER),
-            ("  devices", str(spec.size)),
-            ("  GCDs", str(spec.num_gcds)),
-            ("  replicas", str(spec.num_replicas)),
-            ("  ILDs", str(spec.num_ilds or BY_SERVER)),
-            ("  if missing", f"created, and {fate}" if request.create else "refused"),
-            ("  if unfit", f"replaced, and {fate}" if request.update else "refused"),
+            ("partition", wanted.name or BY_SERVER),
+            *([("  within", f"lease {wanted.parent}")] if wanted.parent else ()),
+            ("  allocation", wanted.allocation or BY_SERVER),
+            ("  devices", str(wanted.devices)),
+            ("  GCDs", str(wanted.instances)),
+            ("  replicas", str(wanted.instances)),
+            ("  ILDs", str(wanted.ilds or BY_SERVER)),
+            ("  if missing", f"created, and {fate}" if wanted.create else "refused"),
+            ("  if unfit", f"replaced, and {fate}" if wanted.update else "refused"),
             ("  reset", reset),
             *([("  if not free", "waited for")] if self.waits else ()),
             *([("  moves", f"once all instances listen to {told}")] if told else ()),
@@ -253,8 +262,8 @@ def make_plan(
     where = choose_hosts(options, environ, host)
     if where.spares and not where.by_slurm:
         notes.append(f"{count} instances run on {fold(where.hosts)}; {fold(where.spares)}: spare")
-    request = _request(options, environ)
-    if options.vipu_wait and not request.create:
+    wanted = _wanted(options, environ)
+    if options.vipu_wait and not wanted.create:
         notes.append("--vipu-wait has no effect: what the job was given is all there is")
     move = _move(options, notes)
     gpus = _gpus(options, environ)
@@ -279,7 +288,7 @@ def make_plan(
         replicas=replicas,
         ipus_per_replica=options.ipus_per_replica,
         instances=_placed(instances, strategy, cores),
-        request=request,
+        wanted=wanted,
         environment=tuple(
             {
                 **common_environment(replicas, options.ipus_per_replica, count, environ),
@@ -312,7 +321,7 @@ def make_plan(
         subnet=options.host_subnet or "",
         placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
         gpus=gpus,
-        waits=options.vipu_wait and request.create,
+        waits=options.vipu_wait and wanted.create,
         spares=where.spares,
         move=move,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
@@ -428,30 +437,23 @@ def _granted(environ: Mapping[str, str]) -> str | None:
     return environ.get(PARTITION_VARIABLE) or None
 
 
-def _request(options: Options, environ: Mapping[str, str]) -> AcquireRequest:
-    sync = options.sync_type or SyncType.DEFAULT.value
-    if sync not in SyncType.__members__:
-        raise InvalidRequest(
-            f"--sync-type: there is no sync type {sync!r}",
-            would_work=f"There are {', '.join(f'ST_{name}' for name in SyncType.__members__)}",
-        )
-    spec = PartitionSpec(
-        name=options.vipu_partition or environ.get(PARTITION_VARIABLE, ""),
-        size=options.num_replicas * options.ipus_per_replica,
+def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
+    if options.sync_type:
+        check_sync_type(options.sync_type)
+    name = options.vipu_partition or environ.get(PARTITION_VARIABLE, "")
+    parent = environ.get(LEASE_VARIABLE, "")
+    # What a scheduler granted is all there is: more would be taken behind its back.
+    granted = bool(parent) or ("SLURM_JOB_ID" in environ and name == _granted(environ))
+    return WantedPartition(
+        name=name,
+        devices=options.num_replicas * options.ipus_per_replica,
         allocation=options.vipu_allocation
         or options.vipu_cluster
         or environ.get(ALLOCATION_VARIABLE, ""),
-        num_gcds=options.num_instances,
-        num_replicas=options.num_instances,
-        num_ilds=options.num_ilds or 0,
-        sync_type=SyncType(sync),
+        instances=options.num_instances,
+        ilds=options.num_ilds or 0,
+        sync_type=options.sync_type or "DEFAULT",
         movable=options.movable,
-    )
-    parent = environ.get(LEASE_VARIABLE, "")
-    # What a scheduler granted is all there is: more would be taken behind its back.
-    granted = bool(parent) or ("SLURM_JOB_ID" in environ and spec.name == _granted(environ))
-    return AcquireRequest(
-        spec=spec,
         parent=parent,
         create=not granted,
         update=options.update_partition and not granted,

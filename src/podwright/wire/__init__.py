@@ -4,6 +4,15 @@ Two more doors import protobuf, and so stand apart: `podwright.wire.messages` (o
 messages) and `podwright.wire.virm` (the vendor's protocol).
 """
 
+from podwright.endpoints import (
+    AGENT_SOCKET,
+    AGENT_SOCKET_VARIABLE,
+    DEFAULT_PORT,
+    RUN_VARIABLE,
+    SOCKET_VARIABLE,
+    SYSTEM_SOCKET,
+    user_socket,
+)
 from podwright.errors import (
     AlreadyExists,
     Denied,
@@ -40,15 +49,6 @@ from podwright.wire._admin import (
     UserInfo,
     UserList,
     UserRequest,
-)
-from podwright.wire._endpoints import (
-    AGENT_SOCKET,
-    AGENT_SOCKET_VARIABLE,
-    DEFAULT_PORT,
-    RUN_VARIABLE,
-    SOCKET_VARIABLE,
-    SYSTEM_SOCKET,
-    user_socket,
 )
 from podwright.wire._holder import Holder, holder_words, read_holder
 from podwright.wire._ipuof import ipuof_gcds
