@@ -222,6 +222,8 @@ class _Run:
         if self._kept:
             self._kept.close()  # it would clear away what is made now
             self._kept = None
+        if not (self._asked.offline or self._asked.gpus):
+            import podwright.wire  # noqa: F401 - once, for this process and for what it forks now
         held = self._asked.pid_namespace
         close = [*self._signals.handles, *([self._trace.handle] if self._trace.on else ())]
         if self._asked.max_restarts or self._asked.move:
