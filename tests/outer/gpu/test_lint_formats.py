@@ -14,7 +14,7 @@ from podwright.slurm.gpus.lint import rules
 
 pytestmark = pytest.mark.outer
 
-WRONG = "#!/bin/bash\n#SBATCH --nodes=2\nhostname\n#SBATCH --mem=4G\n"
+WRONG = "#!/bin/bash\n#SBATCH --nodes=2\nhostname\n#SBATCH --mem=4G\ndate\n"
 RIGHT = "#!/bin/bash\n#SBATCH --nodes=2\nsrun hostname\n"
 _READ = """
 import json, sys

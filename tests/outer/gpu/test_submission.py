@@ -22,7 +22,7 @@ from tests.outer.lua import VERSIONS
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
-WRONG = "#!/bin/bash\n#SBATCH --output=/dev/null\nhostname\n#SBATCH --nodes=2\n"
+WRONG = "#!/bin/bash\n#SBATCH --output=/dev/null\nhostname\n#SBATCH --nodes=2\ndate\n"
 RIGHT = "#!/bin/bash\n#SBATCH --output=/dev/null\nhostname\n"
 TOLD = "podwright lint: line 4: "
 MS = "20"
