@@ -78,6 +78,33 @@ def test_each_part_of_a_heterogeneous_job_keeps_its_size(version: str, tmp_path:
     assert said == [f"ipus={n} gcds=1 pod=pod64" for n in (16, 8, 4)]
 
 
+#: What job_submit noted for a part, what somebody writes to its comment, and what becomes of that.
+COMMENTS = [
+    ("ipus=16 gcds=2 pod=odd-one", "mine", "ipus=16 gcds=2 pod=odd-one; mine"),
+    ("ipus=16 gcds=2 pod=a; waits", "ipus=32 gcds=1 pod=a; runs", "ipus=16 gcds=2 pod=a; runs"),
+    ("ipus=0", "ipus=4", "ipus=0"),
+    ("ipus=8; podwright: x", "", "ipus=8"),
+    ("of old", "mine", "mine"),
+]
+
+
+def test_nobody_overwrites_what_a_part_is_to_have(version: str, tmp_path: Path) -> None:
+    site = 'function slurm_job_submit(jd) jd.admin_comment = "site"; return slurm.SUCCESS end\n'
+    site += "function slurm_job_modify() return slurm.SUCCESS end\n"
+    (tmp_path / "job_submit.site.lua").write_text(site)
+    some, none, plain = submit(
+        version, NATIVE, tmp_path, ipus("IPUS=4", het_job_offset=1), {"het_job_offset": 0}, {}
+    )
+    assert some.job["admin_comment"] == "ipus=4 gcds=0 pod=pod64; site"
+    assert none.job["admin_comment"] == "ipus=0; site"
+    assert plain.job["admin_comment"] == "site"
+    rows = [{"jd": {"admin_comment": new}, "job": {"admin_comment": old}}
+            for old, new, _ in COMMENTS]  # fmt: skip
+    script = tmp_path / "job_submit.lua"
+    said = run(version, script, "slurm_job_modify(job.jd, job.job, {}, 0.0)", rows)
+    assert [one.job["admin_comment"] for one in said] == [right for _, _, right in COMMENTS]
+
+
 @pytest.mark.parametrize(
     ("job", "words"),
     [

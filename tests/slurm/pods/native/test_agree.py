@@ -87,13 +87,16 @@ def test_a_part_gets_what_it_asked_for_itself(
     [
         ("ipus=32 gcds=1 pod=big", "16", "32 were noted"),  # overwritten by the leader's
         ("ipus=32 gcds=1 pod=big", "", "did not ask by --ipus"),
+        ("ipus=0", "16", "0 were noted"),
         ("", "16", "is not noted in its AdminComment any more"),
+        ("an administrator's words", "16", "is not noted in its AdminComment any more"),
     ],
 )
 def test_a_part_whose_note_differs_gets_nothing(comment: str, ipus: str, words: str) -> None:
     part = EMPTY._replace(het=6, comment=comment)
-    with pytest.raises(Differs, match=words):
-        wanted(asked(ipus, "", het_job="6"), part, SITE)
+    for site in (SITE, Site(pods=(POD,))):
+        with pytest.raises(Differs, match=words):
+            wanted(asked(ipus, "", het_job="6"), part, site)
 
 
 def test_another_users_job_and_an_earlier_start_get_nothing() -> None:

@@ -1,4 +1,5 @@
-"""Heterogeneous jobs that are held or cancelled at the very moment when they might have started."""
+"""Heterogeneous jobs that are held or cancelled at the very moment when they might have started,
+and those that say no more what their parts are to have."""
 
 from __future__ import annotations
 
@@ -7,17 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from podwright.slurm.pods.service import Service, Site, Sweep
+from podwright.errors import InvalidRequest
+from podwright.slurm.pods.service import HookJob, Service, Site, Sweep
 from podwright.slurm.pods.service._queue import _WIDTHS
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
-from tests.slurm.pods.native.test_service import POD, OnePod
+from tests.slurm.pods.native.test_service import POD, OnePod, described
 
 
 class Queue:
-    """A heterogeneous job of two parts, 20 and 21. offered: its leader may start."""
+    """A heterogeneous job of two parts, 20 and 21. offered: its leader may start. notes: what
+    job_submit wrote for them."""
 
     def __init__(self) -> None:
         self.state, self.priority, self.licences = "PENDING", "9", "podwright_het_wait:1"
+        self.notes = {20: "ipus=4 gcds=1 pod=pod16", 21: "ipus=4 gcds=1 pod=pod16"}
         self.offered = asyncio.Event()
         self.back = asyncio.Event()
 
@@ -33,7 +37,7 @@ class Queue:
 
     def _row(self, job: int) -> str:
         words = [str(job), self.state, "0", "20", self.priority, "Resources", "", "1:00"]
-        words += [self.licences if job == 20 else "", "ipus=4 gcds=1 pod=pod16", "", ""]
+        words += [self.licences if job == 20 else "", self.notes[job], "", ""]
         padded = (word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
         return "".join(padded) + "\n"
 
@@ -90,3 +94,78 @@ async def test_started_it_keeps_what_was_set_aside(service: Service, queue: Queu
     queue.state = "CANCELLED"  # before a prolog ran, and its epilog never did
     await Sweep(service).once()
     assert service.books["pod16"].holdings == {}
+
+
+async def lost(queue: Queue, **notes: str) -> Service:
+    """A service that finds the job running, its notes overwritten; no hook of it came to an end."""
+    queue.notes |= {int(job[1:]): note for job, note in notes.items()}
+    queue.state = "RUNNING"
+    made = Service(Site(pods=(POD,), patience_s=0.05), OnePod(), FakeSlurm(queue))
+    await made.refresh()
+    return made
+
+
+def step(job: int, **more: str) -> HookJob:
+    said = {"job": str(job), "het_job": "20", "restart": "0", "step": "step", "unread": "1"}
+    return described(said | more)
+
+
+@pytest.mark.parametrize(
+    ("licences", "note", "said"),
+    [
+        ("ipu:4;podwright_job:1", "", ""),
+        ("podwright_het_wait:1", "", ""),
+        ("", "ipus=4 gcds=1 pod=pod16", ""),  # of the other part
+        ("", "", "4"),  # all is lost but what its environment hands over
+    ],
+)
+async def test_a_step_of_a_part_of_which_nobody_knows_what_it_is_to_have_is_refused(
+    queue: Queue, licences: str, note: str, said: str
+) -> None:
+    queue.licences = licences
+    service = await lost(queue, _20=note, _21="somebody's words")
+    with pytest.raises(InvalidRequest, match="what job 21 is to have is not noted"):
+        await service.proves(step(21, ipus=said))
+
+
+async def test_a_part_is_proven_by_what_it_holds_where_its_note_is_lost(queue: Queue) -> None:
+    service = await lost(queue, _21="ipus=4 gcds=1 pod=pod16")
+    await service.begins(described({"job": "21", "het_job": "20", "ipus": "4", "uid": "5"}))
+    queue.notes[21] = "somebody's words"
+    assert await service.proves(step(21)) == "ipus=4\n"
+
+
+async def test_parts_of_a_job_without_devices_need_no_notes(queue: Queue) -> None:
+    queue.licences = "matlab:1"
+    service = await lost(queue, _20="", _21="")
+    assert await service.proves(step(21)) == "ipus=0\n"
+
+
+@pytest.mark.parametrize(("note", "refused"), [("", True), ("ipus=0", False)])
+async def test_a_script_does_not_begin_before_all_parts_have_what_they_asked_for(
+    queue: Queue, note: str, refused: bool
+) -> None:
+    service = await lost(queue)
+    await service.begins(described({"job": "20", "het_job": "20", "ipus": "4", "uid": "5"}))
+    queue.notes[21] = note
+    script = described({"job": "20", "het_job": "20", "ipus": "4", "step": "batch"})
+    if refused:
+        with pytest.raises(InvalidRequest, match="what job 21 is to have is not noted"):
+            await service.proves(script)
+    else:
+        assert await service.proves(script) == ""
+
+
+@pytest.mark.parametrize("job", [20, 21])
+async def test_a_waiting_job_that_lost_a_note_is_held_with_the_reason(
+    queue: Queue, job: int
+) -> None:
+    service = await lost(queue, **{f"_{job}": "somebody's words"})
+    queue.state = "PENDING"
+    await Sweep(service).once()
+    assert isinstance(service.slurm, FakeSlurm)
+    assert ("scontrol", "hold", "20") in service.slurm.asked
+    (told,) = [one for one in service.slurm.asked if "Held: " in one[-1]]
+    assert told[2] == "jobid=20+0"
+    assert f"what job {job} is to have is not noted in its AdminComment" in told[3]
+    assert told[3].startswith("admincomment=ipus=4 gcds=1 pod=pod16; ") is (job == 21)

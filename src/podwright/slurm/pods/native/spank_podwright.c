@@ -227,9 +227,12 @@ static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
 	if (ask || spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS)
 		return 1;
 	read_job(job);
-	/* The script was handed its own part's: where no note is left of that, it is asked for. */
-	if (*claim.leader && (*part || step != SLURM_BATCH_SCRIPT))
-		snprintf(ipus, sizeof ipus, "%s", *part ? part : "0");
+	/* The script was handed its own part's. Of others nobody but the service can say what they
+	 * are to have, where no note is left of that. */
+	if (*claim.leader && *part)
+		snprintf(ipus, sizeof ipus, "%s", part);
+	else if (*claim.leader && step != SLURM_BATCH_SCRIPT)
+		strcpy(claim.unread, "1");
 	return *claim.restart != '\0';
 }
 
@@ -237,7 +240,7 @@ static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
  * part are those of all its parts. */
 static int has_devices(void)
 {
-	return prove_all || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
+	return prove_all || *claim.unread || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
 	       (!*claim.leader && strstr(claim.licences, "podwright_"));
 }
 
@@ -270,6 +273,9 @@ static void begin_step(spank_t spank)
 			 "podwright: slurmctld does not say whether job %u has devices", job);
 		return;
 	}
+	if (doors.count == 0 && *claim.unread)
+		snprintf(unproven, sizeof unproven,
+			 "podwright: nobody is left to say what job %u is to have", job);
 	if (doors.count == 0 || !has_devices())
 		return;
 	/* Only a batch job starts more than once: what slurmctld says of this start is its own. */
@@ -284,11 +290,19 @@ static void begin_step(spank_t spank)
 	if (spank_getenv(spank, "SLURMD_NODENAME", claim.host, sizeof claim.host) != ESPANK_SUCCESS)
 		gethostname(claim.host, sizeof claim.host - 1);
 	proof = step_proof(&doors, &claim, said, sizeof said);
+	if (proof == PROVEN && *claim.unread) {
+		ipus[0] = '\0';
+		read_word(said, "ipus=", ipus, sizeof ipus);
+		if (!*ipus) {
+			snprintf(said, sizeof said, "the service does not say what it holds");
+			proof = REFUSED;
+		}
+	}
 	if (proof == PROVEN)
 		return;
 	/* What a batch script starts, its own step was proven for: a service that is away for a while
 	 * costs the job nothing. */
-	if (proof == UNKNOWN && step != SLURM_BATCH_SCRIPT && read_job(job) && is_batch) {
+	if (proof == UNKNOWN && step != SLURM_BATCH_SCRIPT && !*claim.unread && read_job(job) && is_batch) {
 		slurm_info("podwright: job %u goes on: %s", job, said);
 		return;
 	}

@@ -31,6 +31,7 @@ static bool describe(const struct claim *claim, char *body)
 		{"het_job", claim->leader},
 		{"het_offset", claim->offset},
 		{"step", claim->step},
+		{"unread", claim->unread},
 	};
 
 	strcpy(body, "{");

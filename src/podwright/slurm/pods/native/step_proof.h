@@ -9,10 +9,11 @@
 enum proof { PROVEN, REFUSED, UNKNOWN };
 
 /* What a step knows of its job, as text; empty: it does not know. restart: how often Slurm has
- * started the job anew; only slurmctld's own word, never what the job's environment says. */
+ * started the job anew; only slurmctld's own word, never what the job's environment says. unread: the
+ * note of what its part of a heterogeneous job is to have is lost; the service says it then. */
 struct claim {
 	char job[16], leader[16], offset[16], uid[16], restart[16], submitted[24], ipus[16], step[16];
-	char cluster[64], host[256], licences[2048];
+	char unread[8], cluster[64], host[256], licences[2048];
 };
 
 /* Where the service may be: "unix:/path" or "tcp:host:port". */

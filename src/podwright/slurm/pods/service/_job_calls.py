@@ -60,6 +60,10 @@ class JobCalls(ABC):
     async def unproven(self, job: HookJob) -> str:
         """Why a step's job does not hold what it was started for; empty: it does."""
 
+    def proven(self, job: HookJob) -> str:
+        """What a step is told whose job holds what it was started for, in lines."""
+        return ""
+
     async def refused(self, job: HookJob, error: PodwrightError) -> PodwrightError:
         """What a hook is told of a start that failed: it counts as a try."""
         return await self.retry_limit.refusal(job, error)
@@ -114,7 +118,7 @@ class JobCalls(ABC):
             problem = await self.unproven(job)
         if not problem:
             self.count_step(proven=True)
-            return ""
+            return self.proven(job)
         known = await self.listing.job(job.job)
         if known is None or known.state not in _LIVES:
             raise NotFound(f"job {job.job} is over", asked="a step")  # while its step was under way

@@ -13,7 +13,8 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
 
     ipus: the request, as SPANK handed it over at submission; Slurm lets nobody change it later.
     What only a step says: step (`batch` or `step`), and, where it asked slurmctld, restart and
-    submitted (seconds since 1970). None: it does not know.
+    submitted (seconds since 1970). None: it does not know. unread: it is of a part of a
+    heterogeneous job whose note is lost; ipus is then what was said for some part of it.
     """
 
     job: int
@@ -34,6 +35,7 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     submitted: int | None = None
     step: str = ""
+    unread: bool = False
 
     @property
     def reference(self) -> str:

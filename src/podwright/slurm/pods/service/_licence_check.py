@@ -85,18 +85,20 @@ def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> W
                 asked=f"devices for job {job.job}",
             )
         return None
-    if noted is None and len(site.pods) > 1:
+    if known is None or not known.head:
         raise Differs(
-            "of which pod its devices are to be is not noted in its AdminComment any more",
+            "what its devices are to be is not noted in its AdminComment any more",
             asked=f"{asks} devices for job {job.job}",
+            would_work="submit it anew",
         )
-    if noted is not None and noted[1] != asks:
+    if noted is None or noted[1] != asks:
         raise Differs(
-            f"it asked for {asks} devices by --ipus, and {noted[1]} were noted for it",
+            f"it asked for {asks} devices by --ipus, and {noted[1] if noted else 0} were noted "
+            "for it",
             asked=f"devices for job {job.job}",
             would_work="submit it anew",
         )
-    return Wanted(noted[0] if noted else site.pods[0], asks, noted[2] if noted else 0)
+    return Wanted(*noted)
 
 
 def _same_job(job: HookJob, known: Listed) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.slurm.pods.service._pods import SlurmPod, of_job, parse_licences
+from podwright.slurm.pods.service._pods import HET_WAIT, MARK, SlurmPod, of_job, parse_licences
 from podwright.slurm.site.commands import Slurm
 
 _WIDTHS = {
@@ -77,14 +77,31 @@ class Listed(NamedTuple):
         said = _COMMENT.match(self.comment) if self.het else None
         return said[0].rstrip("; ") + "; " if said else ""
 
+    @property
+    def lost(self) -> bool:
+        """Is it a component without that: one that was noted to have nothing says so?"""
+        return bool(self.het and not self.head)
+
+    def counted(self, pods: Sequence[SlurmPod]) -> bool:
+        """Does it, or its heterogeneous job, have devices, by what Slurm still says?"""
+        licences = parse_licences(self.licences)
+        return bool(licences.keys() & {MARK, HET_WAIT}) or self.wants(pods) is not None
+
     def wants(self, pods: Sequence[SlurmPod]) -> tuple[SlurmPod, int, int] | None:
         """Pod, devices, GCDs (0: open); None for a job without devices."""
         said = _COMMENT.match(self.comment) if self.het else None
+        if said and not int(said[1]):
+            return None
         if said:
             pod = next((pod for pod in pods if pod.type == said[3]), pods[0])
             return pod, int(said[1]), int(said[2] or 0)
         found = of_job(parse_licences(self.licences), pods)
         return (*found, 0) if found else None
+
+
+def lost_note(job: int) -> str:
+    """Why a component gets nothing, and runs nothing."""
+    return f"what job {job} is to have is not noted in its AdminComment any more"
 
 
 class Listing:

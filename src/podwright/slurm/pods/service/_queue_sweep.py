@@ -18,7 +18,7 @@ from podwright.guests import sweep
 from podwright.slurm.pods.service._bare import Bare
 from podwright.slurm.pods.service._node_failure import NodeFailures
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
-from podwright.slurm.pods.service._queue import Listed, listed
+from podwright.slurm.pods.service._queue import Listed, listed, lost_note
 from podwright.slurm.pods.service._queue_report import QueueReport, WaitingJob
 from podwright.slurm.pods.service._queue_room import QueueRoom
 from podwright.slurm.pods.service._retry_limit import refused, tried
@@ -112,6 +112,7 @@ class Sweep:
 
     async def _heterogeneous(self, jobs: Mapping[int, Listed]) -> None:
         het = self._service.het
+        await self._hold_lost(jobs)
         waiting = het.waiting(jobs.values())
         if waiting:
             het.some.set()
@@ -123,6 +124,20 @@ class Sweep:
                 and any(f"{pod.licence}:" in job.licences for pod in self._service.site.pods)
             ):
                 await het.wait_again(leader)
+
+    async def _hold_lost(self, jobs: Mapping[int, Listed]) -> None:
+        """Nothing can be set aside for a part whose note is lost."""
+        for job in jobs.values():
+            first = jobs.get(job.het)
+            if not (job.lost and job.state == "PENDING" and first and first.priority):
+                continue
+            if first.counted(self._service.site.pods):
+                words = f"{first.head}{lost_note(job.job)}. Held: cancel it, and submit it anew"
+                run = self._service.slurm.run
+                await run("scontrol", "update", f"jobid={first.alone}", f"admincomment={words}")
+                said = await run("scontrol", "hold", str(job.het))
+                how = said.text if said.code else words.removeprefix(first.head)
+                _log.warning("job %d: %s", job.het, how)
 
     # -- words -------------------------------------------------------------------------------
 

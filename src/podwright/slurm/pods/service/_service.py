@@ -24,7 +24,7 @@ from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._licence_check import Differs, wanted
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._pods import HET_WAIT, Site
-from podwright.slurm.pods.service._queue import Listed, listed
+from podwright.slurm.pods.service._queue import Listed, listed, lost_note
 from podwright.slurm.pods.service._sync import Counts
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionSpec, ReadyState
@@ -115,9 +115,18 @@ class Service(JobCalls):
     async def unproven(self, job: HookJob) -> str:
         """Why a step's job, or a part of it, does not hold its devices; empty: it does."""
         problem = self._unproven(job)
+        if problem and job.unread:
+            return await self._unread(job)
         if not problem and job.step == "batch" and job.het_job == job.job:
             problem = await self._parts_unproven(job.job)
         return problem
+
+    def proven(self, job: HookJob) -> str:
+        """Whose own note is lost learns here how many devices it holds."""
+        if not job.unread:
+            return ""
+        found = (book.holdings.get(job.job) for book in self.books.values())
+        return f"ipus={next((one.size for one in found if one), 0)}\n"
 
     def count_step(self, *, proven: bool) -> None:
         """It stands in the figures."""
@@ -202,11 +211,20 @@ class Service(JobCalls):
         """The same of the other parts of a heterogeneous job, whose first instruction is the
         leader's."""
         for job, part in (await listed(self.slurm, leader)).items():
-            wants = part.wants(self.site.pods) if part.head else None
-            if part.het == leader and wants and not part.over:
+            if part.het == leader and not part.over and (part.wants(self.site.pods) or part.lost):
                 problem = self._unproven(HookJob(job=job, restart=part.restart))
                 if problem:
-                    return problem
+                    return lost_note(job) if part.lost else problem
+        return ""
+
+    async def _unread(self, job: HookJob) -> str:
+        """Why nobody can say that a part without devices is to have none; empty: its whole job
+        has none."""
+        parts = (await listed(self.slurm, job.het_job)).values()
+        held = {one.leader for book in self.books.values() for one in book.holdings.values()}
+        said = job.ipus not in ("", "0") or job.het_job in held
+        if said or any(part.het == job.het_job and part.counted(self.site.pods) for part in parts):
+            return lost_note(job.job)
         return ""
 
     def _block(self, book: PodBook, job: HookJob, order: int) -> JobHolding:

@@ -52,6 +52,24 @@ local function with_licences(jd, all)
    jd.licenses = table.concat(all, ",")
 end
 
+-- What a part of a heterogeneous job is to have stands before all other words of its comment; of one
+-- without such a note nobody can say that it is to have nothing. Whoever writes to a whole job writes
+-- to each of its parts the same: what is another part's goes.
+local NOTES = { "^ipus=%d+ gcds=%d+ pod=[^;%s]+", "^ipus=%d+" }
+
+local function noted(comment)
+   for _, pattern in ipairs(NOTES) do
+      local found = type(comment) == "string" and string.match(comment, pattern)
+      if found then return found end
+   end
+end
+
+local function note(jd, mine)
+   local rest = type(jd.admin_comment) == "string" and jd.admin_comment or ""
+   rest = string.gsub(string.sub(rest, #(noted(rest) or "") + 1), "^[;%s]+", "")
+   jd.admin_comment = rest == "" and mine or mine .. "; " .. rest
+end
+
 -- What stands in --gres=vipu:..., word by word, taken out of the request: no node has any.
 -- From hosts where cli_filter.lua runs it arrives among the licences, as podwright.gres.<...>.
 local function gres(jd)
@@ -167,17 +185,18 @@ local function devices(jd, uid)
    local n, forged = given(jd, "IPUS")
    local replicas, forged_too = given(jd, "NUM_REPLICAS")
    if forged or forged_too then return refuse("%s", forged or forged_too) end
+   local het = jd.het_job_offset
+   if het ~= nil and het >= 100000 then het = nil end
    if n == 0 or (n == nil and (model or replicas or default_ipus == 0)) then
       if model then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
       if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
+      if het then note(jd, "ipus=0") end
       return slurm.SUCCESS
    end
    if n == nil and default_ipus == nil then
       return refuse("say how many devices the job needs: --ipus=N, up to %d, or --ipus=0 for none",
          largest(pods[default]))
    end
-   local het = jd.het_job_offset
-   if het ~= nil and het >= 100000 then het = nil end
    if n == nil then
       if het then return refuse("each part of a heterogeneous job says its --ipus=N") end
       n = default_ipus
@@ -222,7 +241,7 @@ local function devices(jd, uid)
    local far = near(jd, pod)
    if far then return refuse("%s", far) end
    if het then
-      jd.admin_comment = string.format("ipus=%d gcds=%d pod=%s", n, tasks, model)
+      note(jd, string.format("ipus=%d gcds=%d pod=%s", n, tasks, model))
       if het == 0 then jd.licenses = "podwright_het_wait:1" end
       return slurm.SUCCESS
    end
@@ -249,8 +268,10 @@ function slurm_job_submit(jd, parts, uid)
    if said ~= slurm.SUCCESS then return said end
    -- Another member of a federation would be sent the job as it came, without its licences.
    if has_devices(jd) then jd.clusters = cluster end
-   if site.submit then return site.submit(jd, parts, uid) end
-   return slurm.SUCCESS
+   local mine = noted(jd.admin_comment)
+   if site.submit then said = site.submit(jd, parts, uid) end
+   if mine then note(jd, mine) end
+   return said
 end
 
 -- The rule of submission, for what is submitted already: nobody but an administrator changes what a
@@ -286,8 +307,10 @@ end
 function slurm_job_modify(jd, job, parts, uid)
    local said = is_trusted(uid) and slurm.SUCCESS or modified(jd, job)
    if said ~= slurm.SUCCESS then return said end
-   if site.modify then return site.modify(jd, job, parts, uid) end
-   return slurm.SUCCESS
+   if site.modify then said = site.modify(jd, job, parts, uid) end
+   local mine = noted(job.admin_comment)
+   if mine and jd.admin_comment then note(jd, mine) end
+   return said
 end
 
 return slurm.SUCCESS
