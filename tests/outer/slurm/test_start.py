@@ -196,9 +196,8 @@ def test_licences_of_all_parts_are_not_the_first_parts_own(lab: NativeLab) -> No
 def test_a_part_whose_note_is_lost_begins_nothing_unproven(lab: NativeLab) -> None:
     """Its hook is killed, and an administrator overwrites what job_submit noted for it. What has
     its devices goes on."""
-    gate, mark = (lab.folder / "out" / name for name in ("lost-go", "lost-began"))
-    body = f"echo begun\nuntil test -e {gate}; do sleep 0.1; done\n"
-    body += f"srun --het-group=0,1 sh -c 'echo {SHOW[5:]} >>{mark}'\n"
+    body = "echo begun\nuntil test -e go-$SLURM_JOB_ID; do sleep 0.1; done\n"
+    body += f"srun --het-group=0,1 sh -c '{SHOW} >>lost-$SLURM_HET_JOB_ID'\n"
     job = lab.batch(body, "-n1", "-N1", "--ipus=4", ":", "-n1", "-N1", "--ipus=2")
     poll("its first step", lambda: "begun" in lab.output(job))
     written = lab.run("scontrol", "update", f"jobid={job}", "admincomment=overwritten")
@@ -207,10 +206,10 @@ def test_a_part_whose_note_is_lost_begins_nothing_unproven(lab: NativeLab) -> No
     lost = lab.run("scancel", "--admin-comment=lost", "--signal=CONT", str(job + 1))
     if lost.returncode == 0:  # since 25.11; it asks no job_submit
         poll("it is lost", lambda: comment(lab, job + 1) == "lost")
-    gate.touch()
+    (lab.folder / "out" / f"go-{job}").touch()
     assert lab.wait_over(job)[job].state == "COMPLETED"
-    words = sorted(f"[slurm_{job + k}]" for k in (0, 1))
-    poll("its words", lambda: mark.exists() and sorted(mark.read_text().split()) == words)
+    said = (lab.folder / "out" / f"lost-{job}").read_text()
+    assert sorted(said.split()) == [f"[slurm_{job + k}]" for k in (0, 1)]
 
 
 def test_parts_of_an_srun_have_theirs(lab: NativeLab) -> None:

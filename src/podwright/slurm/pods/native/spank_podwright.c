@@ -179,7 +179,8 @@ static int read_job(uint32_t job)
 	const char *said = NULL;
 	int runs = 0;
 
-	if (slurm_load_job(&found, job, SHOW_ALL) != SLURM_SUCCESS) {
+	/* This cluster's slurmctld knows the job; its federation need not be asked for first. */
+	if (slurm_load_job(&found, job, SHOW_ALL | SHOW_LOCAL) != SLURM_SUCCESS) {
 		slurm_error("podwright: slurmctld does not say what job %u holds", job);
 		return 0;
 	}

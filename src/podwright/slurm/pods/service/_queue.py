@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
+from podwright.slurm.pods.service._command_pace import CommandPace
 from podwright.slurm.pods.service._pods import HET_WAIT, MARK, SlurmPod, of_job, parse_licences
 from podwright.slurm.site.commands import Slurm
 
@@ -110,6 +111,7 @@ class Listing:
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
+        self._pace = CommandPace()
         self._running: asyncio.Task[dict[int, Listed]] | None = None
         self._next: asyncio.Task[dict[int, Listed]] | None = None
         self._asked: set[int] = set()
@@ -125,9 +127,11 @@ class Listing:
     async def _list(self) -> dict[int, Listed]:
         if self._running is not None:
             await asyncio.wait({self._running})
+        await self._pace.turn()
         self._running, self._next = self._next, None
         asked, self._asked = self._asked, set()
-        return await listed(self._slurm, *sorted(asked))
+        with self._pace.running():
+            return await listed(self._slurm, *sorted(asked))
 
 
 def _seen(task: asyncio.Task[dict[int, Listed]]) -> None:
@@ -139,7 +143,7 @@ def _seen(task: asyncio.Task[dict[int, Listed]]) -> None:
 async def listed(slurm: Slurm, *jobs: int) -> dict[int, Listed]:
     """All jobs that slurmctld remembers, or some. Raises Unavailable where it does not say."""
     some = ["-j", ",".join(map(str, jobs))] if jobs else []
-    said = await slurm.run("squeue", "-h", "-a", "-r", "-t", "all", *some, "-O", FORMAT)
+    said = await slurm.run("squeue", "-h", "-a", "-r", "--local", "-t", "all", *some, "-O", FORMAT)
     if said.code and jobs and "Invalid job id" in said.err:
         return {}
     if said.code:
