@@ -85,6 +85,21 @@ def test_a_job_waits_in_the_queue_and_is_told_for_whom(lab: StaticLab) -> None:
 
 
 #: Where this machine's programs are: there is no Python in the others.
+def test_a_job_whose_licences_are_lost_begins_nothing(lab: StaticLab) -> None:
+    """As after a requeue on 25.05 to 25.11.6: Slurm then passes it by the hooks."""
+    job = lab.batch("touch began-$SLURM_JOB_ID", "--gres=vipu:4", "--hold", "-o", "/dev/null")
+    lab.ok("scontrol", "update", f"jobid={job}", "licenses=")
+    assert "vipu_4" not in lab.job(job).fields.get("Licenses", "")
+    lab.ok("scontrol", "release", str(job))
+    poll("it starts", lambda: lab.job(job).fields["Restarts"] != "0" or lab.job(job).over)
+    lab.wait("it is held", lambda jobs: jobs[job].fields["Priority"] == "0"
+             and jobs[job].state == "PENDING")  # fmt: skip
+    said = lab.ok("squeue", "-h", "-j", str(job), "-O", "admin_comment:400")
+    assert said.startswith(f"vipu=4; job {job} holds no partition")
+    assert not (lab.folder / "out" / f"began-{job}").exists()
+    lab.ok("scancel", str(job))
+
+
 @pytest.mark.parametrize("release", ["oldest"], indirect=True)
 def test_poprun_uses_it_and_nobody_else_can(lab: StaticLab) -> None:
     poprun = f"{sys.executable} -m podwright.cli.poprun --num-replicas=4 --num-instances=2"

@@ -44,6 +44,9 @@ static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options, prove_all, is_batch;
 /* What this part of a heterogeneous job asked for itself, as job_submit noted it. */
 static char part[16];
+/* Did it note that the job asked for devices? Where SPANK hands over nothing, licences would be all that
+ * says so, and Slurm loses those: at a requeue up to 25.11.6, and with slurm.conf's. */
+static int noted;
 
 /* Where the service is, what this step could say of its job, and why its tasks may not begin. */
 static struct doors doors;
@@ -203,6 +206,9 @@ static int read_job(uint32_t job)
 		}
 		if (one->admin_comment)
 			said = strstr(one->admin_comment, "podwright: ");
+		noted = one->admin_comment && !one->het_job_id &&
+			(strncmp(one->admin_comment, "vipu=", 5) == 0 ||
+			 strncmp(one->admin_comment, "ipus=", 5) == 0);
 		/* What job_submit wrote for a part of a heterogeneous job, before anything else. */
 		if (one->admin_comment && strncmp(one->admin_comment, "ipus=", 5) == 0)
 			read_word(one->admin_comment, "ipus=", part, sizeof part);
@@ -241,7 +247,7 @@ static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
  * part are those of all its parts. */
 static int has_devices(void)
 {
-	return prove_all || *claim.unread || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
+	return prove_all || noted || *claim.unread || (*ipus && strcmp(ipus, "0") != 0) || *partitions || *allocation ||
 	       (!*claim.leader && strstr(claim.licences, "podwright_"));
 }
 
@@ -298,6 +304,11 @@ static void begin_step(spank_t spank)
 			snprintf(said, sizeof said, "the service does not say what it holds");
 			proof = REFUSED;
 		}
+	}
+	/* Of hosts without machines a job has nothing. */
+	if (proof == PROVEN && ask && !prove_all && !*partitions && !*allocation) {
+		snprintf(said, sizeof said, "what it was given is not in its AdminComment any more");
+		proof = REFUSED;
 	}
 	if (proof == PROVEN)
 		return;

@@ -35,6 +35,8 @@ _OVER = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"}
     | {"OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"}
 )
+#: What job_submit wrote for an ordinary job, where SPANK hands over nothing.
+_ASKED = re.compile(r"(?:ipus=\d+|vipu=[^;\s]+)(?:;|\s|$)")
 _COMMENT = re.compile(r"ipus=(\d+)(?: gcds=(\d+))?(?: pod=(\S+?))?(?:;|\s|$)")
 
 
@@ -74,8 +76,8 @@ class Listed(NamedTuple):
 
     @property
     def head(self) -> str:
-        """What job_submit wrote before all other words of a component's comment, and a `; `."""
-        said = _COMMENT.match(self.comment) if self.het else None
+        """What job_submit wrote before all other words of its comment, and a `; `."""
+        said = (_COMMENT if self.het else _ASKED).match(self.comment)
         return said[0].rstrip("; ") + "; " if said else ""
 
     @property

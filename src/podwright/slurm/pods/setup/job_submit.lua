@@ -55,7 +55,8 @@ end
 -- What a part of a heterogeneous job is to have stands before all other words of its comment; of one
 -- without such a note nobody can say that it is to have nothing. Whoever writes to a whole job writes
 -- to each of its parts the same: what is another part's goes.
-local NOTES = { "^ipus=%d+ gcds=%d+ pod=[^;%s]+", "^ipus=%d+" }
+-- So does what any job asked for where SPANK hands over nothing: licences alone get lost.
+local NOTES = { "^ipus=%d+ gcds=%d+ pod=[^;%s]+", "^ipus=%d+", "^vipu=[^;%s]+" }
 
 local function noted(comment)
    for _, pattern in ipairs(NOTES) do
@@ -200,6 +201,7 @@ local function devices(jd, uid)
    if n == nil then
       if het then return refuse("each part of a heterogeneous job says its --ipus=N") end
       n = default_ipus
+      note(jd, string.format("ipus=%d", n))
    end
    if model == nil or model == "" then model = default end
    local pod = pods[model]

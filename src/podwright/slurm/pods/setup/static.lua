@@ -60,6 +60,7 @@ local function devices(jd, uid)
       end
    end
    for size, count in pairs(wanted) do all[#all + 1] = string.format("vipu_%d:%d", size, count) end
+   note(jd, "vipu=" .. table.concat(words, ","))
    with_licences(jd, all)
    return slurm.SUCCESS
 end

@@ -41,7 +41,7 @@ _REASONS: Final = {
 }
 #: How a comment of a waiting job's begins that says nothing more; and what job_submit wrote before.
 _SAID: Final = ("podwright:", "waits for", "its partitions are free")
-_HEAD: Final = re.compile(r"ipus=\d+[^;]*(?:; |$)")
+_HEAD: Final = re.compile(r"(?:ipus=\d+|vipu=)[^;]*(?:; |$)")
 #: What is said of free devices, where it may be so.
 _TURN: Final = ": it waits for nodes or for its turn"
 _TURNS: Final = ("Licenses", "Reservation", "Resources", "Priority", "None")

@@ -251,10 +251,10 @@ class Static(Way):
         for job in sorted(jobs.values(), key=lambda one: -one.priority):
             waits = job.state == "PENDING" and job.reason in _WAITS and not tried(job)
             text = self.sentence(job) if waits else ""
-            if text and text != job.comment and left:
+            if text and job.head + text != job.comment and left:
                 left -= 1
                 await self.slurm.run(
-                    "scontrol", "update", f"jobid={job.job}", f"admincomment={text}"
+                    "scontrol", "update", f"jobid={job.job}", f"admincomment={job.head}{text}"
                 )
 
     def sentence(self, job: Listed) -> str:
