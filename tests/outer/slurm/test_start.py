@@ -196,8 +196,10 @@ def test_licences_of_all_parts_are_not_the_first_parts_own(lab: NativeLab) -> No
 def test_a_part_whose_note_is_lost_begins_nothing_unproven(lab: NativeLab) -> None:
     """Its hook is killed, and an administrator overwrites what job_submit noted for it. What has
     its devices goes on."""
-    body = "echo begun\nuntil test -e go-$SLURM_JOB_ID; do sleep 0.1; done\n"
-    body += f"srun --het-group=0,1 sh -c '{SHOW} >>lost-$SLURM_HET_JOB_ID'\n"
+    out = f"{lab.folder}/out"
+    body = f"echo begun\nuntil test -e {out}/go-$SLURM_JOB_ID; do sleep 0.1; done\n"
+    body += f"export mark={out}/lost-$SLURM_JOB_ID\n"
+    body += f"srun --het-group=0,1 sh -c '{SHOW} >>$mark'\n"
     job = lab.batch(body, "-n1", "-N1", "--ipus=4", ":", "-n1", "-N1", "--ipus=2")
     poll("its first step", lambda: "begun" in lab.output(job))
     written = lab.run("scontrol", "update", f"jobid={job}", "admincomment=overwritten")
