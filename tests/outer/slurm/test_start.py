@@ -211,7 +211,28 @@ def test_a_part_whose_note_is_lost_begins_nothing_unproven(lab: NativeLab) -> No
     (lab.folder / "out" / f"go-{job}").touch()
     assert lab.wait_over(job)[job].state == "COMPLETED"
     said = (lab.folder / "out" / f"lost-{job}").read_text()
-    assert sorted(said.split()) == [f"[slurm_{job + k}]" for k in (0, 1)]
+    assert set(said.split()) == {f"[slurm_{job + k}]" for k in (0, 1)}
+
+
+def test_a_step_from_outside_of_its_job_has_its_devices(lab: NativeLab) -> None:
+    """And none where the job has none, since its hook was killed."""
+    job = without_shell(lab)
+    said = lab.run("srun", f"--jobid={job}", "sh", "-c", SHOW, user=ALICE)
+    assert said.stdout == f"[slurm_{job}]\n", said
+    lab.ok("scancel", str(job))
+    lab.wait_over(job)
+    broken(lab, "killed")
+    job = without_shell(lab)
+    said = lab.run("srun", f"--jobid={job}", "sh", "-c", SHOW, user=ALICE)
+    assert said.returncode != 0
+    assert said.stdout == ""
+
+
+def without_shell(lab: NativeLab) -> int:
+    """A job that only `srun --jobid` runs anything in."""
+    words = ["--ipus=4", "-J", "no-shell", "--no-shell"]
+    assert lab.run("salloc", *words, user=ALICE).returncode == 0
+    return max(job.id for job in lab.jobs().values() if job.fields["JobName"] == "no-shell")
 
 
 def test_parts_of_an_srun_have_theirs(lab: NativeLab) -> None:

@@ -95,7 +95,7 @@ def test_a_job_whose_licences_are_lost_begins_nothing(lab: StaticLab) -> None:
     lab.wait("it is held", lambda jobs: jobs[job].fields["Priority"] == "0"
              and jobs[job].state == "PENDING")  # fmt: skip
     said = lab.ok("squeue", "-h", "-j", str(job), "-O", "admin_comment:400")
-    assert said.startswith(f"vipu=4; job {job} holds no partition")
+    assert said.startswith(f"vipu=4; a step of job {job}: job {job} holds no partition")
     assert not (lab.folder / "out" / f"began-{job}").exists()
     lab.ok("scancel", str(job))
 

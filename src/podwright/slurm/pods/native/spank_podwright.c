@@ -368,6 +368,48 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 	return ESPANK_SUCCESS;
 }
 
+/* Was this srun told of which job it is to be a step (`--jobid`, which may be shortened)? */
+static int attaches(void)
+{
+	char words[8192];
+	size_t length = 0;
+	FILE *file = fopen("/proc/self/cmdline", "re");
+
+	if (file) {
+		length = fread(words, 1, sizeof words - 1, file);
+		fclose(file);
+	}
+	words[length] = '\0';
+	for (size_t at = 0; at < length; at += strlen(words + at) + 1)
+		if (strncmp(words + at, "--jobi", 6) == 0)
+			return 1;
+	return 0;
+}
+
+/* In srun, which knows by now of which job its step is. One from outside of the job has nothing of what
+ * was said for that: slurmctld says it. */
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
+{
+	uint32_t job = 0;
+	const char *count;
+	char text[16] = "1";
+
+	(void)argc;
+	(void)argv;
+	if (ask || getenv("SLURM_SPANK_IPUS") || !attaches() ||
+	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+		return ESPANK_SUCCESS;
+	read_job(job);
+	if (*claim.leader || !strstr(claim.licences, "podwright_job"))
+		return ESPANK_SUCCESS;
+	/* Each block licence counts all of them: ipu_x4:8. */
+	count = strstr(claim.licences, "_x");
+	if (count && (count += 2 + strspn(count + 2, "0123456789"), *count) && atoi(count + 1) > 0)
+		snprintf(text, sizeof text, "%d", atoi(count + 1));
+	setenv("SLURM_SPANK_IPUS", text, 1);
+	return ESPANK_SUCCESS;
+}
+
 /* What was handed to the job: to its tasks in turn, where it is more than one. */
 static int set_handed(spank_t spank, int is_task, uint32_t rank)
 {
