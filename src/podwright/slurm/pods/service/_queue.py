@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from podwright.errors import Unavailable
-from podwright.slurm.pods.service._command_pace import CommandPace
 from podwright.slurm.pods.service._pods import HET_WAIT, MARK, SlurmPod, of_job, parse_licences
 from podwright.slurm.site.commands import Slurm
 
@@ -113,7 +112,6 @@ class Listing:
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
-        self._pace = CommandPace()
         self._running: asyncio.Task[dict[int, Listed]] | None = None
         self._next: asyncio.Task[dict[int, Listed]] | None = None
         self._asked: set[int] = set()
@@ -129,11 +127,9 @@ class Listing:
     async def _list(self) -> dict[int, Listed]:
         if self._running is not None:
             await asyncio.wait({self._running})
-        await self._pace.turn()
         self._running, self._next = self._next, None
         asked, self._asked = self._asked, set()
-        with self._pace.running():
-            return await listed(self._slurm, *sorted(asked))
+        return await listed(self._slurm, *sorted(asked))
 
 
 def _seen(task: asyncio.Task[dict[int, Listed]]) -> None:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Mapping
 
 from podwright.errors import PodwrightError, Unavailable
-from podwright.slurm.pods.service._command_pace import CommandPace
 from podwright.slurm.pods.service._pods import MARK
 from podwright.slurm.site.commands import CommandResult, Slurm
 
@@ -26,7 +25,6 @@ class Counts:
     def __init__(self, slurm: Slurm, hidden: Callable[[], Mapping[str, int]]) -> None:
         self._slurm = slurm
         self._hidden = hidden
-        self._pace = CommandPace()
         self._wanted = self._done = 0
         self._wake = asyncio.Event()
         self._changed = asyncio.Condition()
@@ -54,12 +52,10 @@ class Counts:
         """Until it is cancelled."""
         while True:
             await self._wake.wait()
-            await self._pace.turn()
             self._wake.clear()
             upto = self._wanted
             try:
-                with self._pace.running():
-                    await self.tell(dict(self._hidden()))
+                await self.tell(dict(self._hidden()))
             except PodwrightError as error:
                 if self.problem != str(error):
                     _log.warning("%s", error)
