@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from podwright.timeline import account, read_timeline
 from tests.whole.conftest import BIN, Pod
 
 #: Ends in order to move once it may; the second time it is done.
@@ -46,6 +48,8 @@ LINE = (
     "--num-replicas=4",
     "--num-instances=2",
 )
+#: However busy this machine is, it has the time to end.
+PATIENT = tuple(word.replace("--move-seconds=1", "--move-seconds=900") for word in LINE)
 BIG = ("--vipu-partition=big", "--num-replicas=8", "--num-instances=1")
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -151,4 +155,32 @@ def test_a_poprun_killed_while_it_is_asked_gives_all_back(pod16: Pod, start: Sta
     asked(pod16, launch)
     launch.kill()
     launch.communicate(timeout=300)
+    is_empty(pod16)
+
+
+@pytest.mark.soak
+def test_a_move_stands_in_the_timeline(pod16: Pod, start: Start) -> None:
+    path = pod16.folder / "trace"
+    words = (f"--trace={path}", "--launcher=local", "--move-signal=USR1", "sh", "-c", TRAPS)
+    launch = start(*PATIENT, *words)
+    asked(pod16, launch)
+    (pod16.folder / "may-end").touch()
+    out, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, out
+    found = read_timeline(str(path))
+    phases = [piece for piece in found.of("launch") if piece.depth == 1]
+    assert [piece.name for piece in phases] == ["run", "move", "start 2", "giving back"]
+    told = phases[1].told
+    assert told["left"]
+    assert told["now"]
+    assert told["left"] != told["now"]
+    assert [i.name for i in found.instants].count("asked to move") == 1
+    account_of = account(found)
+    assert (account_of.moves, account_of.starts) == (1, 2)
+    said = pod16.good("podwright", "trace", str(path), "--html", str(pod16.folder / "page.html"))
+    assert "All instances were started 2 times, 1 of them after a move." in said
+    assert re.search(rf"{told['left']} +\| {told['now']}", said), said
+    page = (pod16.folder / "page.html").read_text()
+    assert f"left: {told['left']}" in page
+    assert f"now: {told['now']}" in page
     is_empty(pod16)

@@ -48,9 +48,8 @@ def browser() -> Iterator[Browser]:
     """One for all tests of a module: its driver runs an event loop, which other tests must not
     meet."""
     with sync_playwright() as driver:
-        found = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=300_000
-        )
+        args = ["--no-sandbox", "--host-resolver-rules=MAP *.example 127.0.0.1"]
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=args, timeout=300_000)
         yield found
         found.close()
 
