@@ -253,7 +253,7 @@ def _acquire(
     from podwright.launcher._lease import VENDORS_ALONE, Borrowed, Lease
 
     client, attempts = found.client, plan.attempts
-    request = in_name_of(plan.request, plan.program)
+    request = in_name_of(plan.wanted.request(), plan.program)
     request = replace(request, hosts=hosts_of(plan), run=run)
     while True:
         attempts -= 1
