@@ -11,8 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.outer.page.conftest import Site
 
-#: Under soak until they have proven steady.
-pytestmark = [pytest.mark.outer, pytest.mark.soak]
+pytestmark = pytest.mark.outer
 
 _ACT = '{"method": "RemovePartition", "request": {"name": "p1"}}'
 _EVIL = f"""<!doctype html><title>evil</title>
