@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,10 +39,12 @@ def test_it_prints_what_the_page_says(page: Path, server: Server, tmp_path: Path
 
 def _type(block: Block, out: Path, folder: Path, *, serves: bool) -> None:
     """Until it ends; what serves is ended once it has said what the page says."""
+    # Run as root it would keep its state where an agent of this machine does.
+    typed = re.sub(r"^vipu-agent", f"vipu-agent --state {folder}/state", block.typed)
     environ = {**os.environ, "PODWRIGHT_AGENT_KEY": str(folder / "key"), "HOME": str(folder)}
     with out.open("wb") as file, (folder / "err").open("ab") as other:
         shell = subprocess.Popen(
-            ["bash", "-c", block.typed],
+            ["bash", "-c", typed],
             cwd=folder,
             env={**environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
             stdin=subprocess.DEVNULL,
