@@ -108,7 +108,7 @@ def _free_at(core: Core, goal: Goal, now: float) -> float:
     """When a place is free by itself, as one can tell now: a guess that has passed was wrong."""
     there = [core.partitions[name].record for name in goal.partitions if name in core.partitions]
     ends = [end_of(record, now)[0] for record in there if record is not None]
-    return max(goal.starts_at, *ends) if ends else goal.starts_at
+    return max([goal.starts_at, *ends])
 
 
 def undo(steps: Sequence[MoveStep]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +15,7 @@ from podwright.hosts.gpus import read_inventories
 from podwright.hosts.gpus._standin_amd import VARIABLE as AMD
 from podwright.slurm.gpus.health import LEVELS, XIDS, Settings, all_checks, reason, xid
 from podwright.slurm.gpus.health._kernel import KernelClock
+from podwright.slurm.gpus.health._probe import apart
 from podwright.slurm.gpus.health._settings import Check, Expect, SiteScript
 from tests.slurm.gpus.health.node import Node, like
 
@@ -356,6 +359,13 @@ def test_a_driver_that_hangs_does_not_hang_the_check(node: Node) -> None:
     patient = Settings(checks={"library": Check(limit=0.3)})
     assert node.found(patient) == ["fail library: driver: no answer within 0.3 s"]
     assert reason(node.report(patient).findings) == "podwright: driver: no answer within 0.3 s"
+
+
+@pytest.mark.parametrize("answer", [lambda: os._exit(3), lambda: lambda: 0])
+def test_a_driver_that_does_not_say_all_is_told(answer: Callable[[], object]) -> None:
+    """It ended its process, or what it said cannot be handed over."""
+    with pytest.raises(ChildProcessError, match="ended its process"):
+        apart(answer, 300)
 
 
 def test_every_xid_has_its_words() -> None:

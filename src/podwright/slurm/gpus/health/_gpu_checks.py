@@ -40,7 +40,7 @@ def name(seen: SeenGpu) -> str:
     return f"GPU {seen.gpu.index}"
 
 
-def library(context: CheckContext) -> Iterator[Wrong]:
+def libraries(context: CheckContext) -> Iterator[Wrong]:
     """The vendors' libraries answer in time."""
     for note in context.seen.inventory.notes:
         yield Wrong(

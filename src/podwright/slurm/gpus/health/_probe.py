@@ -102,17 +102,19 @@ def _answer(look: Callable[[], object], writing: int) -> NoReturn:
             answer = look(), None
         except Exception as error:
             answer = None, error
+        whole = pickle.dumps(answer)
         with os.fdopen(writing, "wb") as pipe:
-            pickle.dump(answer, pipe)
+            pipe.write(whole)
     finally:
         os._exit(0)
 
 
 def _answered(data: bytes) -> object:
-    if not data:
-        raise ChildProcessError("the vendor's library ended its process")
     answer: object
-    answer, error = pickle.loads(data)  # by our own copy, through our own pipe
+    try:
+        answer, error = pickle.loads(data)  # by our own copy, through our own pipe
+    except (EOFError, pickle.UnpicklingError):  # it was ended before it had said all
+        raise ChildProcessError("the vendor's library ended its process") from None
     if error:
         raise error
     return answer

@@ -34,7 +34,7 @@ class Check(NamedTuple):
 
 
 CHECKS: dict[str, Check] = {
-    "library": Check(gpu.library, "fail", PATIENCE, "seconds to answer"),
+    "library": Check(gpu.libraries, "fail", PATIENCE, "seconds to answer"),
     "gpus": Check(gpu.gpus, "fail"),
     "gpu-memory": Check(gpu.gpu_memory, "fail", 2, "per cent missing"),
     "driver": Check(gpu.driver, "fail"),

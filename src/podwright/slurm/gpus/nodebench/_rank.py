@@ -65,7 +65,8 @@ def _all_at_once(task: dict[str, object], rails: int) -> list[float]:
     ]
     rates = []
     for gpu, text in enumerate([process.communicate()[0].decode() for process in running]):
-        said = json.loads(text.rpartition(MARK)[2] or '{"error": "said nothing"}')
+        _, mark, line = text.rpartition(MARK)
+        said = json.loads(line) if mark else {"error": "it ended without an answer"}
         if "rate" not in said:
             raise RuntimeError(f"GPU {gpu}: {said['error']}")
         rates.append(float(said["rate"]))
