@@ -123,7 +123,7 @@ class AnyLab(SlurmLab):
                 state = re.search(r"JobState=(\S+) Reason=(\S+)", text)
                 if state and state[1] == "PENDING" and state[2] not in ("None", "Priority"):
                     pending = pending or time.monotonic()
-                    late = time.monotonic() > pending + 4
+                    late = time.monotonic() > pending + 30  # no look of backfill's for so long
                     if not again or late or "Scheduler=Backfill" in text:
                         return {"stage": "waits", "said": [state[2]]}
                 if state and state[1] not in _ALIVE:

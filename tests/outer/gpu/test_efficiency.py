@@ -25,14 +25,18 @@ gpus() { printf '%s' "$1" > @NODE@.new && mv @NODE@.new @NODE@; }
 one='gpus = 4\nmemory = 81559\n[[gpu]]\nindex = 0\nload = %s\nprocesses = [{ pid = %s }]\n'
 two='[[gpu]]\nindex = 1\nload = %s\nprocesses = [{ pid = %s, memory = 40000 }]\n'
 samples() { cat "$PODWRIGHT_SAMPLES"/*.jsonl 2>/dev/null | grep -c '"t"'; }
-until [ "$(samples)" -ge 4 ]; do sleep 0.05; done
-rm -f @OUT@/pid*
-srun --ntasks=3 sh -c 'echo $$ > @OUT@/pid.$SLURM_PROCID; exec sleep 9' &
+four_more() { until [ "$(samples)" -ge $(($1 + 4)) ]; do sleep 0.05; done; }
+four_more 0
+rm -f @OUT@/pid* @OUT@/over
+srun --ntasks=3 sh -c 'echo $$ > @OUT@/pid.$SLURM_PROCID
+until [ -e @OUT@/over ]; do sleep 0.2; done' &
 while [ "$(cat @OUT@/pid.? 2>/dev/null | wc -l)" -lt 3 ]; do sleep 0.05; done
 a=$(cat @OUT@/pid.0) b=$(cat @OUT@/pid.1)
 gpus "$(printf "$one$two" 80 $a 100 $b)"
-sleep 3
+four_more "$(samples)"
 gpus "$(printf "$one$two" 40 $a 0 $b)"
+four_more "$(samples)"
+touch @OUT@/over
 wait
 """
 

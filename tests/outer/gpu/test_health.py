@@ -94,7 +94,10 @@ def test_a_broken_check_drains_none_and_a_wrong_one_at_most_one(lab: IllLab) -> 
     job = lab.submit("true", "-N20", "--gpus-per-node=1")
     assert lab.wait_over(job, seconds=300)[job].state == "COMPLETED"
     wait_idle(lab)
-    lab.settings_of('[[scripts]]\nname = "site"\ncommand = ["sh", "-c", "echo bug; exit 2"]\n')
+    lab.settings_of(
+        '[[scripts]]\nname = "site"\ncommand = ["sh", "-c", "echo bug; exit 2"]\n'
+        "timeout = 30\n"  # twenty of them at once, on a busy machine
+    )
     lab.check()
     assert list(lab.drained().values()) == ["podwright: site bug"]
 
