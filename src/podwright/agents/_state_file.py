@@ -21,14 +21,14 @@ from podwright.errors import AlreadyExists, Internal, InvalidRequest
 from podwright.fabric import Machine
 
 
-def check_epoch(epoch: int, seen: int, asked: str) -> None:
+def check_epoch(epoch: int, seen: int, action: str) -> None:
     """Raises wire.InvalidRequest for an epoch that no server can have come to: obeyed once, it
     would shut out every server for good. seen: the highest so far; 0: none yet."""
     most = min(EPOCH_LIMIT, seen + EPOCH_STEP) if seen else EPOCH_LIMIT
     if not 0 <= epoch < most:
         raise InvalidRequest(
             f"epoch {epoch} is none that a server can have come to",
-            asked=asked,
+            asked=action,
             would_work=f"one below {most}",
         )
 

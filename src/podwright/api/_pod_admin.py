@@ -169,7 +169,7 @@ class PodAdmin:
             clusters = self._client.list_clusters()
         cluster = next((one.name for one in clusters if machine in one.machines), "")
         if not cluster:
-            self.machine(machine, asked=f"replace machine {machine}")
+            self.machine(machine, action=f"replace machine {machine}")
         request = ClusterChange(name=cluster, replace=machine, by=by, dry_run=dry_run)
         return self._call("ChangeCluster", request, ClusterInfo)
 
@@ -197,12 +197,12 @@ class PodAdmin:
             )
         return rows
 
-    def machine(self, name: str, *, asked: str = "") -> MachineRow:
-        """One machine. asked: what it is wanted for, as the refusal says. Raises `NotFound`."""
+    def machine(self, name: str, *, action: str = "") -> MachineRow:
+        """One machine. action: what it is wanted for, as the refusal says. Raises `NotFound`."""
         rows = self.machines()
         if found := next((row for row in rows if row.machine == name), None):
             return found
-        raise _missing("machine", name, [row.machine for row in rows], asked)
+        raise _missing("machine", name, [row.machine for row in rows], action)
 
     def drain_machine(self, name: str) -> None:
         """Place nothing new on a machine; what is there stays, or moves if it can."""
@@ -338,10 +338,10 @@ def _named(what: str, name: str, found: Sequence[_N]) -> _N:
     raise _missing(what, name, [one.name for one in found])
 
 
-def _missing(what: str, name: str, there: Sequence[str], asked: str = "") -> NotFound:
+def _missing(what: str, name: str, there: Sequence[str], action: str = "") -> NotFound:
     have = ", ".join(there[:8]) or "none"
     return NotFound(
         f"there is no {what} {name}",
-        asked=asked or f"get {what} {name}",
+        asked=action or f"get {what} {name}",
         would_work=f"there are: {have}",
     )

@@ -26,11 +26,11 @@ def list_machines(arguments: _Arguments, admin: PodAdmin) -> int:
 
 def drain_machine(arguments: _Arguments, admin: PodAdmin) -> int:
     """`vipu-admin drain machine NAME`: says what is on it, which stays."""
-    asked = f"drain machine {arguments.name}"
-    found = admin.machine(arguments.name, asked=asked)
+    action = f"drain machine {arguments.name}"
+    found = admin.machine(arguments.name, action=action)
     if not arguments.dry_run:
         admin.drain_machine(arguments.name)
-        found = admin.machine(arguments.name, asked=asked)
+        found = admin.machine(arguments.name, action=action)
     stays = (
         f"it still has {' '.join(found.partitions)} on it" if found.partitions else "it is empty"
     )

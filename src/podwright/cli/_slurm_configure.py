@@ -271,11 +271,11 @@ def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
         return -1 if arguments.mode == "shared" else 0
     if text == "ask":
         return -1
-    asked = f"--default-ipus {text}"
+    action = f"--default-ipus {text}"
     if not pods:
         raise InvalidRequest(
             f"under --mode {arguments.mode} jobs do not ask by --ipus",
-            asked=asked,
+            asked=action,
             would_work="leave it out",
         )
     size = int(text) if text.isdecimal() else -1
@@ -284,7 +284,7 @@ def _default_ipus(arguments: argparse.Namespace, pods: Sequence[Any]) -> int:
     if size not in (0, *sizes):
         raise InvalidRequest(
             f"under --mode {arguments.mode} no job could have that",
-            asked=asked,
+            asked=action,
             would_work=f"ask, 0 or one of {', '.join(map(str, sizes))}" if sizes else "ask or 0",
         )
     return size

@@ -199,24 +199,24 @@ def _wants_json(arguments: _Arguments) -> bool:
 def partition_spec(arguments: _Arguments) -> PartitionSpec:
     """What `vipu create partition` was asked for. Raises InvalidRequest where no server is needed
     to know better."""
-    asked = f"create partition {arguments.name}".rstrip()
+    action = f"create partition {arguments.name}".rstrip()
     if arguments.priority and not arguments.wait:
         raise InvalidRequest(
-            "--priority is for the waiting line", asked=asked, would_work="add --wait"
+            "--priority is for the waiting line", asked=action, would_work="add --wait"
         )
     if arguments.index is not None:
         raise InvalidRequest(
             "--index is named in V-IPU's documents, but not what it means",
-            asked=asked,
+            asked=action,
             would_work="--devices chooses devices one by one",
         )
     devices = parse_devices(arguments.devices) if arguments.devices else []
     if not arguments.size and not devices:
-        raise InvalidRequest("--size is missing", asked=asked, would_work="say --size N")
+        raise InvalidRequest("--size is missing", asked=action, would_work="say --size N")
     if devices and arguments.size not in (None, len(devices)):
         raise InvalidRequest(
             f"--size says {arguments.size}, --devices names {len(devices)}",
-            asked=asked,
+            asked=action,
             would_work="leave out --size",
         )
     sync = _sync_type(arguments.sync_type)
@@ -225,7 +225,7 @@ def partition_spec(arguments: _Arguments) -> PartitionSpec:
             raise InvalidRequest(
                 f"a reconfigurable partition has sync type c2-compatible, not "
                 f"{arguments.sync_type}",
-                asked=asked,
+                asked=action,
                 would_work="leave out --sync-type or --reconfigurable",
             )
         sync = SyncType.GS2_DEFAULT

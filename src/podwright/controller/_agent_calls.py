@@ -55,21 +55,21 @@ class AgentCalls:
     @to_its_end
     async def create_agent(self, caller: Caller, request: AgentRequest) -> AgentInfo:
         """Register an agent that answers. Raises AlreadyExists, Unavailable, InvalidRequest."""
-        asked = f"create agent {request.name[:80]}"
+        action = f"create agent {request.name[:80]}"
         registry.check_name("an agent", request.name)
-        host, port = self._address(request, asked)
+        host, port = self._address(request, action)
         if request.certificate and not _NUMBER.fullmatch(request.certificate):
             raise InvalidRequest(
                 f"{request.certificate[:80]!r} is no number of a certificate",
-                asked=asked,
+                asked=action,
                 would_work=f"vipu-admin create certificate {request.name} --agent prints one",
             )
         async with self._changing:
             for known in self._registry.agents.values():
-                self._check_other(known.record, request, host, port, asked)
+                self._check_other(known.record, request, host, port, action)
             before = self._registry.agents.get(request.name)
             certificate = request.certificate or (before.record.certificate if before else "")
-            record, fence = await self._met(request.name, host, port, certificate, asked)
+            record, fence = await self._met(request.name, host, port, certificate, action)
             changes = [registry.put_agent(record)]
             if self._core.raise_floor(fence):
                 changes.append(registry.put_floor(self._core.epoch_floor))
@@ -97,13 +97,13 @@ class AgentCalls:
     @to_its_end
     async def remove_agent(self, caller: Caller, request: Named) -> Empty:
         """Forget an agent that is in no cluster. Raises NotFound, WrongState."""
-        asked = f"remove agent {request.name[:80]}"
+        action = f"remove agent {request.name[:80]}"
         async with self._changing:
-            self._registry.agent(request.name, asked)
+            self._registry.agent(request.name, action)
             if (site := self._core.inventory.by_machine.get(request.name)) is not None:
                 raise WrongState(
                     f"it is in cluster {site.cluster.name}",
-                    asked=asked,
+                    asked=action,
                     would_work=f"vipu-admin remove cluster {site.cluster.name} first",
                 )
             await self._core.journal.commit([registry.drop_agent(request.name)])
@@ -124,47 +124,47 @@ class AgentCalls:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _address(self, request: AgentRequest, asked: str) -> tuple[str, int]:
+    def _address(self, request: AgentRequest, action: str) -> tuple[str, int]:
         if request.host:
             if not 0 < request.port < 65536:
-                raise InvalidRequest(f"{request.port} is no port", asked=asked)
+                raise InvalidRequest(f"{request.port} is no port", asked=action)
             return request.host, request.port
         said = self._discovery.find(request.name)
         if said is None:
             raise NotFound(
                 f"no agent {request.name} announced itself",
-                asked=asked,
+                asked=action,
                 would_work="say where it is: --host HOST --port PORT",
             )
         return said.host, said.port
 
     def _check_other(
-        self, other: AgentRecord, request: AgentRequest, host: str, port: int, asked: str
+        self, other: AgentRecord, request: AgentRequest, host: str, port: int, action: str
     ) -> None:
         if other.name == request.name and not request.replace:
             raise AlreadyExists(
                 f"there is an agent {other.name} already, at {other.host}:{other.port}",
-                asked=asked,
+                asked=action,
                 would_work="another id, or --replace if it has another address or hardware now",
             )
         if other.name != request.name and (other.host, other.port) == (host, port):
             raise AlreadyExists(
-                f"agent {other.name} is at {host}:{port}", asked=asked, would_work="another port"
+                f"agent {other.name} is at {host}:{port}", asked=action, would_work="another port"
             )
 
     async def _met(
-        self, name: str, host: str, port: int, certificate: str, asked: str
+        self, name: str, host: str, port: int, certificate: str, action: str
     ) -> tuple[AgentRecord, int]:
         """What answers there, and the highest epoch that it has seen."""
         driver = self._registry.driver(name, host, port, certificate)
         try:
             report = await _found(driver, self._core.hardware.patience)
         except TimeoutError:
-            raise WrongState(f"nothing answers at {host}:{port} in time", asked=asked) from None
+            raise WrongState(f"nothing answers at {host}:{port} in time", asked=action) from None
         except PodwrightError as error:
             raise type(error)(
                 error.problem,
-                asked=asked,
+                asked=action,
                 would_work=error.would_work or f"start it: vipu-agent --machine {name}",
             ) from None
         finally:
@@ -172,14 +172,14 @@ class AgentCalls:
         if report.name and report.name != name:
             raise InvalidRequest(
                 f"the agent at {host}:{port} says that it is {report.name}",
-                asked=asked,
+                asked=action,
                 would_work=f"create agent {report.name}, or another address",
             )
         if not 0 <= report.fence < EPOCH_LIMIT // 2:
             raise InvalidRequest(
                 f"the agent at {host}:{port} says that its devices have seen epoch {report.fence}, "
                 "to which no server can have come",
-                asked=asked,
+                asked=action,
                 would_work="move the agent's state file away, reset the machine, and start it anew",
             )
         site = self._core.inventory.by_machine.get(name)
@@ -188,13 +188,13 @@ class AgentCalls:
             wanted = site.cluster.family.name if site else " or ".join(family_names())
             raise InvalidRequest(
                 f"its devices are of family {report.family or 'unknown'}",
-                asked=asked,
+                asked=action,
                 would_work=f"a machine of {wanted}",
             )
         if len(report.devices) != family.devices_per_machine:
             raise InvalidRequest(
                 f"it has {len(report.devices)} {family.device_noun}s",
-                asked=asked,
+                asked=action,
                 would_work=f"a machine of this family has {family.devices_per_machine}",
             )
         chips = registry.chips_of(report)

@@ -71,43 +71,43 @@ def undefine(site: IndexedCluster, name: str) -> None:
 
 def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
     """The allocation that is asked for. Raises for one that cannot be."""
-    asked = f"create allocation {request.name[:80]}"
+    action = f"create allocation {request.name[:80]}"
     check_name("an allocation", request.name)
-    (site,) = core.inventory.candidates(request.cluster, "", asked)[:1]
+    (site,) = core.inventory.candidates(request.cluster, "", action)[:1]
     for other in core.inventory.sites.values():
         if request.name in other.allocations or request.name == other.cluster.name:
             raise AlreadyExists(
                 f"there is an allocation {request.name} already",
-                asked=asked,
+                asked=action,
                 would_work="another name",
             )
     if not request.cluster and len(core.inventory.sites) > 1:
         raise InvalidRequest(
             f"there are the clusters {', '.join(core.inventory.sites)}",
-            asked=asked,
+            asked=action,
             would_work="say which one: --cluster",
         )
     if request.scheduler and request.owner:
         raise InvalidRequest(
-            "it is either a scheduler's or somebody's", asked=asked, would_work="one of the two"
+            "it is either a scheduler's or somebody's", asked=action, would_work="one of the two"
         )
     if bool(request.agents) == bool(request.size):
         raise InvalidRequest(
-            "it needs either agents or a size", asked=asked, would_work="--agents or --size"
+            "it needs either agents or a size", asked=action, would_work="--agents or --size"
         )
     if implicit(site) and (inside := names_in(core, site, site.cluster.name)):
         raise WrongState(
             f"{', '.join(inside[:8])} of cluster {site.cluster.name} lie outside any allocation",
-            asked=asked,
+            asked=action,
             would_work="remove them first",
             partitions=inside[:100],
         )
     taken = {} if implicit(site) else {m: n for n, ms in site.allocations.items() for m in ms}
     if request.agents:
-        agents = _checked(site, request.agents, taken, asked)
+        agents = _checked(site, request.agents, taken, action)
     else:
-        _check_size(site.cluster, request.size, asked)
-        agents = _chosen(site.cluster, request.size, taken, asked)
+        _check_size(site.cluster, request.size, action)
+        agents = _chosen(site.cluster, request.size, taken, action)
     return AllocationRecord(
         name=request.name,
         cluster=site.cluster.name,
@@ -117,19 +117,19 @@ def drafted(core: Core, request: AllocationRequest) -> AllocationRecord:
     )
 
 
-def found(core: Core, name: str, asked: str) -> IndexedCluster:
+def found(core: Core, name: str, action: str) -> IndexedCluster:
     """Where an allocation is that may go. Raises NotFound, and WrongState while it is in use."""
-    (site,) = core.inventory.candidates("", name, asked)[:1]
+    (site,) = core.inventory.candidates("", name, action)[:1]
     if implicit(site):
         raise WrongState(
             f"it stands for all of cluster {name}",
-            asked=asked,
+            asked=action,
             would_work=f"vipu-admin remove cluster {name}",
         )
     if inside := names_in(core, site, name):
         raise WrongState(
             f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
-            asked=asked,
+            asked=action,
             would_work="remove these partitions first",
             partitions=inside[:100],
         )
@@ -176,39 +176,39 @@ def implicit(site: IndexedCluster) -> bool:
 
 
 def _checked(
-    site: IndexedCluster, agents: Sequence[str], taken: Mapping[str, str], asked: str
+    site: IndexedCluster, agents: Sequence[str], taken: Mapping[str, str], action: str
 ) -> Sequence[str]:
     for name in agents:
         if name not in site.places:
             raise NotFound(
                 f"there is no agent {name} in cluster {site.cluster.name}",
-                asked=asked,
+                asked=action,
                 would_work=f"there are: {', '.join(site.machines()[:8])}",
             )
         if agents.count(name) > 1:
             raise InvalidRequest(
                 f"agent {name} is named {agents.count(name)} times",
-                asked=asked,
+                asked=action,
                 would_work="name each agent once",
             )
         if name in taken:
-            raise WrongState(f"agent {name} is in allocation {taken[name]}", asked=asked)
-    _check_size(site.cluster, len(agents) * site.cluster.family.devices_per_machine, asked)
+            raise WrongState(f"agent {name} is in allocation {taken[name]}", asked=action)
+    _check_size(site.cluster, len(agents) * site.cluster.family.devices_per_machine, action)
     return agents
 
 
-def _check_size(cluster: Cluster, size: int, asked: str) -> None:
+def _check_size(cluster: Cluster, size: int, action: str) -> None:
     family = cluster.family
     inside, whole = family.allocation_sizes_in_domain, family.max_domain_devices
     if size not in inside and size % whole:
         raise InvalidRequest(
             f"an allocation cannot have {size} {family.device_noun}s",
-            asked=asked,
+            asked=action,
             would_work=f"{', '.join(map(str, inside))}, or a multiple of {whole}",
         )
 
 
-def _chosen(cluster: Cluster, size: int, taken: Mapping[str, str], asked: str) -> list[str]:
+def _chosen(cluster: Cluster, size: int, taken: Mapping[str, str], action: str) -> list[str]:
     """The first machines that are in no other allocation, in an aligned block."""
     per = cluster.family.devices_per_machine
     rows = [[machine.name for machine in domain.machines] for domain in cluster.domains]
@@ -223,6 +223,6 @@ def _chosen(cluster: Cluster, size: int, taken: Mapping[str, str], asked: str) -
     raise NoCapacity(
         f"cluster {cluster.name} has no {size} {cluster.family.device_noun}s side by side outside "
         "other allocations",
-        asked=asked,
+        asked=action,
         would_work="a smaller one, or another cluster",
     )

@@ -17,7 +17,7 @@ from podwright.controller._audit import SERVER, Audit
 from podwright.controller._caller import Caller, Role
 from podwright.controller._list_pages import ListPage
 from podwright.controller._shielded import shielded
-from podwright.controller._spec import CheckedSpec, asked_for
+from podwright.controller._spec import CheckedSpec, described
 from podwright.errors import InvalidRequest, NotFound, PodwrightError
 from podwright.store import Opened
 from podwright.wire import (
@@ -75,38 +75,38 @@ class AuditCalls:
             return self._explain_acquire(caller, request.acquire)
         if request.spec is None:
             return self._explain_name(request.name)
-        asked = asked_for(request.spec, core.inventory.noun)
-        return self._explain_place(caller, request.spec, asked, request.duration)
+        action = described(request.spec, core.inventory.noun)
+        return self._explain_place(caller, request.spec, action, request.duration)
 
     def _explain_acquire(self, caller: Caller, request: AcquireRequest) -> Explanation:
-        asked = f"acquire {asked_for(request.spec, self._core.inventory.noun)}"
+        action = f"acquire {described(request.spec, self._core.inventory.noun)}"
         try:
-            spec, asked, words = would_acquire(self._core, caller, request)
+            spec, action, words = would_acquire(self._core, caller, request)
         except InvalidRequest:
             raise
         except PodwrightError as error:
-            return explaining.of_error(asked, error)
+            return explaining.of_error(action, error)
         if spec is None:
-            return Explanation(asked=asked, starts_now=True, lines=[words])
-        found = self._explain_place(caller, spec, asked, request.duration)
+            return Explanation(asked=action, starts_now=True, lines=[words])
+        found = self._explain_place(caller, spec, action, request.duration)
         if found.starts_now:
             found = msgspec.structs.replace(found, lines=[words, *found.lines])
         return found
 
     def _explain_place(
-        self, caller: Caller, spec: PartitionSpec, asked: str, duration: float
+        self, caller: Caller, spec: PartitionSpec, action: str, duration: float
     ) -> Explanation:
         core = self._core
         try:
-            checked = CheckedSpec(spec, asked)
+            checked = CheckedSpec(spec, action)
             taken = partitions.place(core, checked, owner=caller.name, duration=duration)
         except InvalidRequest:
             raise
         except PodwrightError as error:
-            return explaining.of_error(asked, error)
+            return explaining.of_error(action, error)
         partitions.untake(core, taken)
         where = f"it would start at once, in allocation {taken.placement.allocation}"
-        return Explanation(asked=asked, starts_now=True, lines=[where])
+        return Explanation(asked=action, starts_now=True, lines=[where])
 
     def _explain_name(self, name: str) -> Explanation:
         core = self._core

@@ -42,25 +42,25 @@ def may_change(caller: Caller, owner: str) -> bool:
     return caller.name == ANONYMOUS == owner  # a reader changes nothing, a scheduler owns nothing
 
 
-def check_creator(caller: Caller, asked: str) -> None:
+def check_creator(caller: Caller, action: str) -> None:
     """Raises Denied for a caller who may own nothing."""
     if caller.role is Role.SCHEDULER:
         raise Denied(
             f"{caller.name} has the scheduler's role, which asks in the name of others",
-            asked=asked,
+            asked=action,
             would_work="say for whom and for which job: owner, owner_uid, job",
             caller=caller.name,
         )
     if caller.role is Role.READER and caller.name != ANONYMOUS:
         raise Denied(
             f"{caller.name} has the reader's role",
-            asked=asked,
+            asked=action,
             would_work="ask an administrator for the user's role",
             caller=caller.name,
         )
 
 
-def in_name_of(caller: Caller, owner: str, uid: int, job: str, asked: str) -> Caller:
+def in_name_of(caller: Caller, owner: str, uid: int, job: str, action: str) -> Caller:
     """Whose a new partition will be: the caller's, or where one is named, that owner's.
 
     Raises Denied: only schedulers and administrators ask for others.
@@ -70,30 +70,30 @@ def in_name_of(caller: Caller, owner: str, uid: int, job: str, asked: str) -> Ca
     if caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
         raise Denied(
             f"you are {caller.name}, and only a scheduler asks in the name of others",
-            asked=asked,
+            asked=action,
             would_work="leave out owner and job",
             caller=caller.name,
         )
     if not owner or owner == ANONYMOUS or uid < 0:
         raise InvalidRequest(
-            "a partition in somebody's name needs his name and his user id", asked=asked
+            "a partition in somebody's name needs his name and his user id", asked=action
         )
     return Caller(name=owner, uid=uid, role=Role.USER, origin=caller.origin)
 
 
-def check_job(caller: Caller, job: str, asked: str) -> None:
+def check_job(caller: Caller, job: str, action: str) -> None:
     """Raises Denied where a scheduler made it for a job, which alone decides how long it stays."""
     if job and caller.role not in (Role.ADMINISTRATOR, Role.SCHEDULER):
         number = job.partition("/")[0].partition(" ")[0].rstrip(",")
         raise Denied(
             f"it belongs to job {number} and goes when that ends",
-            asked=asked,
+            asked=action,
             would_work=f"scancel {number}, or leave the partition as it is",
             job=job,
         )
 
 
-def check_change(caller: Caller, owner: str, asked: str, creator: str = "") -> None:
+def check_change(caller: Caller, owner: str, action: str, creator: str = "") -> None:
     """Raises Denied unless the caller may change what belongs to `owner`.
 
     creator: who made it, which counts for a scheduler.
@@ -103,7 +103,7 @@ def check_change(caller: Caller, owner: str, asked: str, creator: str = "") -> N
     if not may_change(caller, owner):
         raise Denied(
             f"it belongs to {owner}, and you are {caller.name}",
-            asked=asked,
+            asked=action,
             would_work=f"ask {owner} or an administrator to do it",
             owner=owner,
             caller=caller.name,

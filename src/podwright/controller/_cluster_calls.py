@@ -53,14 +53,14 @@ class ClusterCalls:
     @to_its_end
     async def remove_cluster(self, caller: Caller, request: Named) -> Empty:
         """Take a cluster apart; its agents stay. Raises NotFound, WrongState while it is in use."""
-        asked = f"remove cluster {request.name[:80]}"
+        action = f"remove cluster {request.name[:80]}"
         core = self._core
         async with self._changing:
-            site = self._named(request.name, asked)
+            site = self._named(request.name, action)
             if request.name not in self._registry.clusters:
                 raise WrongState(
                     "the server was started with it",
-                    asked=asked,
+                    asked=action,
                     would_work="start vipu-server without its --preset or --cluster-file",
                 )
             inside = sorted(
@@ -70,7 +70,7 @@ class ClusterCalls:
             if inside:
                 raise WrongState(
                     f"it has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} in it",
-                    asked=asked,
+                    asked=action,
                     would_work="remove these partitions first",
                     partitions=inside[:100],
                 )
@@ -79,7 +79,7 @@ class ClusterCalls:
                 raise WrongState(
                     f"the allocations {', '.join(defined[:8])}{' and more' * bool(defined[8:])} "
                     "are in it",
-                    asked=asked,
+                    asked=action,
                     would_work="vipu-admin remove cluster --force removes them with it",
                     allocations=defined[:100],
                 )
@@ -96,14 +96,14 @@ class ClusterCalls:
 
         Raises NotFound, InvalidRequest, WrongState.
         """
-        asked = f"change cluster {request.name[:80]}"
+        action = f"change cluster {request.name[:80]}"
         core = self._core
         async with self._changing:
-            site = self._named(request.name, asked)
+            site = self._named(request.name, action)
             if request.name not in self._registry.clusters:
                 raise WrongState(
                     "the server was started with it",
-                    asked=asked,
+                    asked=action,
                     would_work="change its --cluster-file, and restart vipu-server",
                 )
             draft = change.drafted(core, self._registry, site, request)
@@ -122,8 +122,8 @@ class ClusterCalls:
 
     async def test_cluster(self, caller: Caller, request: Named) -> ClusterTest:
         """Ask every machine of a cluster, and say what is wrong and where."""
-        asked = f"test cluster {request.name[:80]}"
-        site = self._named(request.name, asked)
+        action = f"test cluster {request.name[:80]}"
+        site = self._named(request.name, action)
         results = await clusters.tested(self._core, self._registry, site)
         return ClusterTest(cluster=request.name, results=results)
 
@@ -132,13 +132,13 @@ class ClusterCalls:
     @to_its_end
     async def create_allocation(self, caller: Caller, request: AllocationRequest) -> AllocationInfo:
         """Set machines apart, for some users or for all."""
-        asked = f"create allocation {request.name[:80]}"
+        action = f"create allocation {request.name[:80]}"
         core = self._core
         async with self._changing:
             if request.scheduler:
-                self._users.check_scheduler(request.scheduler, asked)
+                self._users.check_scheduler(request.scheduler, action)
             record = allocations.drafted(core, request)
-            granted = [self._users.granted(name, record.name, asked) for name in request.users]
+            granted = [self._users.granted(name, record.name, action) for name in request.users]
             changes = [allocations.put_allocation(record), *map(users.put_user, granted)]
             await core.journal.commit(changes)
             core.lift(core.inventory.sites[record.cluster])
@@ -151,10 +151,10 @@ class ClusterCalls:
     @to_its_end
     async def remove_allocation(self, caller: Caller, request: Named) -> Empty:
         """Give an allocation's machines back. Raises NotFound, WrongState while it is in use."""
-        asked = f"remove allocation {request.name[:80]}"
+        action = f"remove allocation {request.name[:80]}"
         core = self._core
         async with self._changing:
-            site = allocations.found(core, request.name, asked)
+            site = allocations.found(core, request.name, action)
             await core.journal.commit([allocations.drop_allocation(request.name)])
             core.lift(site)
             allocations.undefine(site, request.name)
@@ -183,12 +183,12 @@ class ClusterCalls:
     def _cluster(self, name: str) -> ClusterInfo:
         return views.cluster_info(self._core, self._core.inventory.sites[name])
 
-    def _named(self, name: str, asked: str) -> IndexedCluster:
+    def _named(self, name: str, action: str) -> IndexedCluster:
         """The cluster of this name. Raises NotFound, and InvalidRequest without a name."""
         if not name:
             raise InvalidRequest(
                 "no cluster is named",
-                asked=asked,
+                asked=action,
                 would_work=f"name one of {', '.join(self._core.inventory.sites)}",
             )
-        return self._core.inventory.candidates(name, "", asked)[0]
+        return self._core.inventory.candidates(name, "", action)[0]

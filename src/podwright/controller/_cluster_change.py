@@ -46,37 +46,37 @@ def drafted(
     Raises InvalidRequest, NotFound or WrongState.
     """
     replaces = bool(request.replace or request.by)
-    asked = f"change cluster {request.name[:80]}"
+    action = f"change cluster {request.name[:80]}"
     if replaces == bool(request.add) or replaces != bool(request.replace and request.by):
         raise InvalidRequest(
             "a change adds machines, or replaces one by another",
-            asked=asked,
+            asked=action,
             would_work="vipu-admin add machine AGENT --cluster NAME, "
             "or vipu-admin replace machine NAME --by AGENT",
         )
     fresh = list(request.add) or [request.by]
     for name in fresh:
-        _check_agent(registry, core, site, name, fresh, asked)
+        _check_agent(registry, core, site, name, fresh, action)
     made = [_machine(registry, name) for name in fresh]
     inside: dict[str, Sequence[str]] = {}
     if not allocations.implicit(site):
         inside.update(site.allocations)
     if replaces:
-        _check_empty(core, site, request.replace, asked)
+        _check_empty(core, site, request.replace, action)
         domains = _with_other(site.cluster, request.replace, made[0])
         inside = {
             name: [request.by if m == request.replace else m for m in own]
             for name, own in inside.items()
         }
     else:
-        domains = _with_more(site.cluster, made, request.link_domain, asked)
+        domains = _with_more(site.cluster, made, request.link_domain, action)
     cluster = replace(site.cluster, domains=domains)
     try:
         index = site.redefined(cluster, inside)
     except ValueError as error:
         raise WrongState(
             f"partitions would have no legal place in it: {error}",
-            asked=asked,
+            asked=action,
             would_work="remove partitions over several link domains first: the loop is another",
         ) from None
     for placement in _loose(core, site, request.replace):
@@ -131,7 +131,7 @@ def _loose(core: Core, site: IndexedCluster, gone: str) -> list[Placement]:
     """What is held in the index and does not come along: places kept for waiters, which are
     planned anew, and devices of the machine that goes which still had to be reset."""
     kept = [p for r in core.reservations.values() if r.goal.site is site for p in r.held]
-    kept += [asked.target for asked in core.moves.values() if asked.site is site]
+    kept += [pending.target for pending in core.moves.values() if pending.site is site]
     return kept + [q.placement for q in core.quarantine.values() if q.machine == gone]
 
 
@@ -141,31 +141,31 @@ def _check_agent(
     site: IndexedCluster,
     name: str,
     fresh: Sequence[str],
-    asked: str,
+    action: str,
 ) -> None:
-    known = registry.agent(name, asked)
+    known = registry.agent(name, action)
     if fresh.count(name) > 1:
         raise InvalidRequest(
             f"agent {name} is named {fresh.count(name)} times",
-            asked=asked,
+            asked=action,
             would_work="name each agent once",
         )
     if (other := core.inventory.by_machine.get(name)) is not None:
-        raise WrongState(f"agent {name} is in cluster {other.cluster.name} already", asked=asked)
+        raise WrongState(f"agent {name} is in cluster {other.cluster.name} already", asked=action)
     if known.record.family != site.cluster.family.name:
         raise InvalidRequest(
             f"agent {name} has devices of family {known.record.family}, and the cluster those of "
             f"{site.cluster.family.name}",
-            asked=asked,
+            asked=action,
             would_work="a cluster of each",
         )
 
 
-def _check_empty(core: Core, site: IndexedCluster, name: str, asked: str) -> None:
+def _check_empty(core: Core, site: IndexedCluster, name: str, action: str) -> None:
     if name not in site.places:
         raise NotFound(
             f"there is no machine {name} in cluster {site.cluster.name}",
-            asked=asked,
+            asked=action,
             would_work=f"there are: {', '.join(site.machines()[:8])}",
         )
     loose = set(_loose(core, site, name))
@@ -174,7 +174,7 @@ def _check_empty(core: Core, site: IndexedCluster, name: str, asked: str) -> Non
         inside = sorted(entry.name for entry in core.on(name)) or ["a partition that is being made"]
         raise WrongState(
             f"machine {name} has {', '.join(inside[:8])}{' and more' if inside[8:] else ''} on it",
-            asked=asked,
+            asked=action,
             would_work=f"vipu-admin drain machine {name}, then remove these partitions: with "
             "--force, where it does not answer any more",
             partitions=inside[:100],
@@ -194,7 +194,7 @@ def _with_other(cluster: Cluster, name: str, by: Machine) -> tuple[LinkDomain, .
 
 
 def _with_more(
-    cluster: Cluster, made: list[Machine], wanted: str, asked: str
+    cluster: Cluster, made: list[Machine], wanted: str, action: str
 ) -> tuple[LinkDomain, ...]:
     """More machines at the end of a link domain, or in new ones.
 
@@ -216,7 +216,7 @@ def _with_more(
         raise InvalidRequest(
             f"it is not clear where {len(made)} machines belong: the link domains have "
             f"{' or '.join(map(str, sorted(sizes)))}",
-            asked=asked,
+            asked=action,
             would_work=f"--link-domain {names[-1]}, or a name of a new one",
         )
     grown = [d for d in domains if d.name == wanted] or [LinkDomain(wanted, ())]
@@ -224,7 +224,7 @@ def _with_more(
         raise InvalidRequest(
             f"link domain {wanted} would have {len(grown[0].machines) + len(made)} machines, "
             f"more than {most}",
-            asked=asked,
+            asked=action,
             would_work="another --link-domain",
         )
     last = replace(grown[0], machines=(*grown[0].machines, *made))

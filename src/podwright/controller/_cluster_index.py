@@ -198,13 +198,13 @@ class ClusterIndex:
         nouns = {site.cluster.family.device_noun for site in self.sites.values()}
         return nouns.pop() if len(nouns) == 1 else "device"
 
-    def candidates(self, cluster: str, allocation: str, asked: str) -> list[IndexedCluster]:
+    def candidates(self, cluster: str, allocation: str, action: str) -> list[IndexedCluster]:
         """Where to look, best first. Raises NotFound or InvalidRequest for names that lead
         nowhere."""
         if cluster and cluster not in self.sites:
             raise NotFound(
                 f"there is no cluster {cluster}",
-                asked=asked,
+                asked=action,
                 would_work=f"use {_names(list(self.sites))}",
                 cluster=cluster,
             )
@@ -216,12 +216,14 @@ class ClusterIndex:
                 raise NotFound(
                     f"there is no allocation {allocation}"
                     + (f" in cluster {cluster}" if cluster else ""),
-                    asked=asked,
+                    asked=action,
                     would_work=f"use {_names(known)}",
                     allocation=allocation,
                 )
         if not sites:
-            raise InvalidRequest("this server has no cluster", asked=asked, would_work="define one")
+            raise InvalidRequest(
+                "this server has no cluster", asked=action, would_work="define one"
+            )
         return sites
 
 

@@ -27,27 +27,27 @@ _Topology = TypeVar("_Topology", DomainTopology, ClusterTopology)
 
 def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster:
     """The cluster that is asked for. Raises InvalidRequest, AlreadyExists, NotFound, WrongState."""
-    asked = f"create cluster {request.name[:80]}"
+    action = f"create cluster {request.name[:80]}"
     check_name("a cluster", request.name)
     if request.name in core.inventory.sites:
         raise AlreadyExists(
-            f"there is a cluster {request.name} already", asked=asked, would_work="another name"
+            f"there is a cluster {request.name} already", asked=action, would_work="another name"
         )
     if not request.agents:
-        raise InvalidRequest("it names no agent", asked=asked, would_work="--agents ag1,ag2,…")
+        raise InvalidRequest("it names no agent", asked=action, would_work="--agents ag1,ag2,…")
     for name in request.agents:
         if request.agents.count(name) > 1:
             raise InvalidRequest(
                 f"agent {name} is named {request.agents.count(name)} times",
-                asked=asked,
+                asked=action,
                 would_work="name each agent once",
                 agent=name,
             )
-        registry.agent(name, asked)
+        registry.agent(name, action)
         if (other := core.inventory.by_machine.get(name)) is not None:
             raise WrongState(
                 f"agent {name} is in cluster {other.cluster.name}",
-                asked=asked,
+                asked=action,
                 would_work=f"vipu-admin remove cluster {other.cluster.name} first",
                 agent=name,
             )
@@ -56,12 +56,12 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
     if len(families) > 1:
         raise InvalidRequest(
             f"its agents have devices of {' and '.join(families)}",
-            asked=asked,
+            asked=action,
             would_work="a cluster of each",
         )
     family = family_named(families[0])
     assert family is not None  # agents of others are not registered
-    size = _domain_size(request, family.max_domain_devices // family.devices_per_machine, asked)
+    size = _domain_size(request, family.max_domain_devices // family.devices_per_machine, action)
     machines = [Machine(record.name, record.host, record.port) for record in records]
     whole = size * family.devices_per_machine == family.max_domain_devices
     inside = DomainTopology.TORUS if whole else DomainTopology.MESH
@@ -73,19 +73,19 @@ def designed(core: Core, registry: Registry, request: ClusterRequest) -> Cluster
             LinkDomain(f"ild{i}", tuple(machines[i * size : (i + 1) * size]))
             for i in range(request.num_ilds)
         ),
-        domain_topology=_named(request.ild_topology, inside, asked),
-        topology=_named(request.topology, between, asked),
+        domain_topology=_named(request.ild_topology, inside, action),
+        topology=_named(request.topology, between, action),
         simulated=all(registry.agents[r.name].software == "simulated" for r in records),
     )
 
 
-def _domain_size(request: ClusterRequest, most: int, asked: str) -> int:
+def _domain_size(request: ClusterRequest, most: int, action: str) -> int:
     """Machines in each link domain."""
     count, domains = len(request.agents), request.num_ilds
     if not 1 <= domains <= count:
         raise InvalidRequest(
             f"{count} agents make no {domains} link domains",
-            asked=asked,
+            asked=action,
             would_work=f"1 to {count}",
         )
     size, left = divmod(count, domains)
@@ -93,19 +93,19 @@ def _domain_size(request: ClusterRequest, most: int, asked: str) -> int:
         legal = [n for n in range(1, count + 1) if count % n == 0 and count // n <= most]
         raise InvalidRequest(
             f"{count} agents cannot be divided evenly into {domains} link domains",
-            asked=asked,
+            asked=action,
             would_work=f"--num-ipulinkdomains {' or '.join(map(str, legal[:6]))}",
         )
     if size > most:
         raise InvalidRequest(
             f"{size} machines in a link domain are more than {most}",
-            asked=asked,
+            asked=action,
             would_work=f"--num-ipulinkdomains {-(-count // most)} or more",
         )
     return size
 
 
-def _named(text: str, default: _Topology, asked: str) -> _Topology:
+def _named(text: str, default: _Topology, action: str) -> _Topology:
     if not text:
         return default
     kind = type(default)
@@ -114,7 +114,7 @@ def _named(text: str, default: _Topology, asked: str) -> _Topology:
     except ValueError:
         raise InvalidRequest(
             f"{text[:40]!r} is no topology",
-            asked=asked,
+            asked=action,
             would_work=f"one of {', '.join(member.value for member in kind)}",
         ) from None
 

@@ -32,7 +32,7 @@ from podwright.controller._reconciler import Reconciler
 from podwright.controller._request_ids import Remembered, Requests
 from podwright.controller._scheduler_queues import SchedulerQueues
 from podwright.controller._shielded import shielded
-from podwright.controller._spec import CheckedSpec, asked_for
+from podwright.controller._spec import CheckedSpec, described
 from podwright.controller._waiting import Waiting
 from podwright.controller._waiting_calls import WaitingCalls
 from podwright.errors import InvalidRequest, PodwrightError, Unavailable
@@ -191,9 +191,9 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
         Raises InvalidRequest, NotFound (cluster, allocation), AlreadyExists, NoCapacity, Denied.
         """
         spec = request.spec
-        asked = "create " + asked_for(spec, self._core.inventory.noun)
+        action = "create " + described(spec, self._core.inventory.noun)
         if request.owner and not request.job and caller.role is Role.SCHEDULER:
-            raise InvalidRequest("a scheduler creates for a job, and none is named", asked=asked)
+            raise InvalidRequest("a scheduler creates for a job, and none is named", asked=action)
         return await self._once(
             caller,
             "CreatePartition",
@@ -202,8 +202,8 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
             lambda: self._two_steps(
                 partitions.begin_create(
                     self._core,
-                    in_name_of(caller, request.owner, request.owner_uid, request.job, asked),
-                    CheckedSpec(spec, asked),
+                    in_name_of(caller, request.owner, request.owner_uid, request.job, action),
+                    CheckedSpec(spec, action),
                     creator=caller.name,
                     job=request.job,
                     duration=request.duration,

@@ -134,9 +134,9 @@ class Core:
     def lift(self, site: IndexedCluster) -> None:
         """Keep nothing of a cluster for waiters, nor for launches that were to move, before its
         allocations change. `freed` follows."""
-        for name, asked in list(self.moves.items()):
-            if asked.site is site:
-                site.index.release(asked.target)
+        for name, pending in list(self.moves.items()):
+            if pending.site is site:
+                site.index.release(pending.target)
                 del self.moves[name]
                 if (lease := self.leases.get(name)) is not None:
                     lease.move = ""
@@ -230,23 +230,23 @@ class Core:
         are: every machine is looked at again and again."""
         return list(self._on.get(machine, ()))
 
-    async def lock(self, name: str, asked: str) -> Entry:
+    async def lock(self, name: str, action: str) -> Entry:
         """A partition with its lock held, which the caller releases. Raises NotFound."""
         while (entry := self.partitions.get(name)) is not None:
             await entry.lock.acquire()
             if not entry.gone:
                 return entry
             entry.lock.release()
-        raise self.missing(name, asked)
+        raise self.missing(name, action)
 
-    def missing(self, name: str, asked: str, would_work: str = "") -> NotFound:
+    def missing(self, name: str, action: str, would_work: str = "") -> NotFound:
         """There is no such partition; says which there are."""
         known = sorted(record.name for record in self.records())
         if not would_work:
             shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if known[5:] else "")
             would_work = f"there are: {shown}" if known else "there are none yet"
         return NotFound(
-            f"there is no partition {name}", asked=asked, would_work=would_work, partition=name
+            f"there is no partition {name}", asked=action, would_work=would_work, partition=name
         )
 
     # -- leases ------------------------------------------------------------------------------

@@ -49,24 +49,24 @@ def check_role(caller: Caller, method: Method, request: Any) -> None:
     """Raises Denied for a caller whose role makes no such call."""
     if method.may[_column(caller)] is not May.NO:
         return
-    asked = f"{method.function.replace('_', ' ')} {subject(request)}".rstrip()
+    action = f"{method.function.replace('_', ' ')} {subject(request)}".rstrip()
     if method.may.user is May.NO:
         raise Denied(
             f"you are {caller.name}, and no administrator",
-            asked=asked,
+            asked=action,
             would_work="ask an administrator to do it",
             caller=caller.name,
         )
     if caller.role is Role.SCHEDULER:
         raise Denied(
             f"{caller.name} has the scheduler's role, which has a queue of its own",
-            asked=asked,
+            asked=action,
             would_work="create partitions in the name of users and their jobs",
             caller=caller.name,
         )
     raise Denied(
         f"{caller.name} has the reader's role",
-        asked=asked,
+        asked=action,
         would_work="ask an administrator for the user's role",
         caller=caller.name,
     )

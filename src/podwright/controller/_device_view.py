@@ -81,9 +81,9 @@ class _Look:
             for i in range(block.size)
         }
         self._kept |= {
-            (asked.site.cluster.name, block.domain, block.offset + i): asked.partition
-            for asked in core.moves.values()
-            for block in asked.target.blocks
+            (pending.site.cluster.name, block.domain, block.offset + i): pending.partition
+            for pending in core.moves.values()
+            for block in pending.target.blocks
             for i in range(block.size)
         }
 

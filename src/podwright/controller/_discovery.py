@@ -77,9 +77,9 @@ class Discovery:
         self._seen = {name: entry for name, entry in self._seen.items() if entry[0] >= old}
 
 
-def _deaf(asked: str) -> WrongState:
+def _deaf(action: str) -> WrongState:
     return WrongState(
         "this server does not listen for agents",
-        asked=asked,
+        asked=action,
         would_work="start vipu-server with --autodiscovery-listen-interfaces",
     )

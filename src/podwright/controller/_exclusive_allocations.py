@@ -74,7 +74,7 @@ def open_spec(core: Core, caller: Caller, spec: PartitionSpec) -> PartitionSpec:
     if choice:
         raise InvalidRequest(
             f"there are the allocations {', '.join(choice[:8])}, and others that are not for all",
-            asked=_asked(spec),
+            asked=_described(spec),
             would_work=f"say which one, as in --allocation {choice[0]}",
         )
     site = next(site for site in sites if site.closed or site.owned)
@@ -156,7 +156,7 @@ def _denied(
             problem = f"{where} is {owner}'s, for a job"
     return Denied(
         problem,
-        asked=_asked(spec),
+        asked=_described(spec),
         would_work=(_JOB if scheduler else "submit a job of your own")
         + (f", or use allocation {' or '.join(others[:5])}" if others else ""),
         allocation=spec.allocation,
@@ -164,5 +164,5 @@ def _denied(
     )
 
 
-def _asked(spec: PartitionSpec) -> str:
+def _described(spec: PartitionSpec) -> str:
     return f"create partition {spec.name[:80]}".rstrip()

@@ -109,12 +109,12 @@ def in_words(spec: PartitionSpec, near: Mapping[str, Any] | None) -> str:
     return f"{words} would start now; or wait in line (vipu create partition … --wait)"
 
 
-def of_error(asked: str, error: PodwrightError) -> Explanation:
+def of_error(action: str, error: PodwrightError) -> Explanation:
     """A refusal as an explanation."""
     data = error.data
     near = data.get("nearest")
     return Explanation(
-        asked=asked,
+        asked=action,
         problem=error.problem,
         would_work=error.would_work,
         lines=lines_of(data),

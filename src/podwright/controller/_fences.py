@@ -113,7 +113,7 @@ async def lift(core: Core, entry: Entry, fences: Sequence[FenceRecord]) -> None:
     core.drop_fences(entry, ids)
 
 
-async def clear_way(core: Core, caller: Caller, entry: Entry, asked: str) -> None:
+async def clear_way(core: Core, caller: Caller, entry: Entry, action: str) -> None:
     """End all leases on a partition by force. Raises Held where fences stand in the way.
 
     An administrator, and the scheduler whose job it is, know what still runs; nobody else does.
@@ -123,14 +123,14 @@ async def clear_way(core: Core, caller: Caller, entry: Entry, asked: str) -> Non
     elif entry.fences:
         await settle(core, entry, keep=True)
     if entry.fences and not overrides(caller, entry):
-        raise refusal(core, entry, asked)
+        raise refusal(core, entry, action)
     await force(core, caller, entry, list(entry.fences.values()))
 
 
-def refusal(core: Core, entry: Entry, asked: str) -> Held:
+def refusal(core: Core, entry: Entry, action: str) -> Held:
     """Nobody holds a partition, and yet it is not free."""
     why = [in_words(core, entry, fence) for fence in entry.fences.values()]
-    return fencing(entry.known, why, asked)
+    return fencing(entry.known, why, action)
 
 
 async def force(core: Core, caller: Caller, entry: Entry, fences: Sequence[FenceRecord]) -> None:

@@ -24,7 +24,7 @@ class Division(TypedDict, total=False):
     gcds: tuple[Block, ...]
 
 
-def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, asked: str) -> Division:
+def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, action: str) -> Division:
     """The division that a launch wants. Raises InvalidRequest where the devices cannot have it.
 
     Counts that the spec leaves open stay as they are, but replicas follow the GCDs.
@@ -35,7 +35,7 @@ def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, asked: 
         replicas = record.num_replicas if gcds == record.num_gcds else gcds
     if (gcds, replicas) == (record.num_gcds, record.num_replicas):
         return {}
-    _check(record, gcds, replicas, family, asked)
+    _check(record, gcds, replicas, family, action)
     share = record.size // gcds
     return {
         "num_gcds": gcds,
@@ -48,7 +48,7 @@ def divide(record: PartitionRecord, spec: PartitionSpec, family: Family, asked: 
     }
 
 
-def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, asked: str) -> None:
+def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, action: str) -> None:
     size = record.size
     whole = min(block.size for block in record.blocks)
     fits = [
@@ -60,7 +60,7 @@ def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, as
     if gcds not in fits:
         raise InvalidRequest(
             f"the {size} devices of partition {record.name} do not divide into {gcds} GCDs",
-            asked=asked,
+            asked=action,
             would_work=f"use {' or '.join(map(str, fits))} GCDs",
             num_gcds=gcds,
             nearest=fits,
@@ -69,7 +69,7 @@ def _check(record: PartitionRecord, gcds: int, replicas: int, family: Family, as
         raise InvalidRequest(
             f"{replicas} replicas do not divide evenly over the {size} devices of partition "
             f"{record.name} in {gcds} GCDs",
-            asked=asked,
+            asked=action,
             would_work=f"use {gcds} replicas, or a multiple that divides {size}",
             num_replicas=replicas,
         )

@@ -71,16 +71,16 @@ class Heartbeats:
         settled = machine in core.down
         while core.journal.failure is None:
             left = heard + self.silence - core.now()
-            asked, seconds = core.now(), min(interval, max(left, 0.01))
+            asked_at, seconds = core.now(), min(interval, max(left, 0.01))
             try:
-                report = await self._asked(machine, seconds)
+                report = await self._report(machine, seconds)
             except WrongState as refusal:  # it answers, but must not serve
                 heard = core.now()
                 if not settled:
                     await self._lost(machine, refusal.problem)
                 settled = True
             except PodwrightError:
-                heard += self._stood_still(asked, seconds)
+                heard += self._stood_still(asked_at, seconds)
                 if core.now() >= heard + self.silence:
                     if not settled:
                         reason = f"machine {machine} has been silent for {self.silence:g} s"
@@ -101,7 +101,7 @@ class Heartbeats:
         late = self._core.now() - since - seconds
         return late if late > self.silence / 4 else 0.0
 
-    async def _asked(self, machine: str, seconds: float) -> MachineReport:
+    async def _report(self, machine: str, seconds: float) -> MachineReport:
         """Its report, if that comes in time. Raises Unavailable, or WrongState when refused."""
         asking = asyncio.ensure_future(self._core.hardware.describe(machine))
         alarm = asyncio.ensure_future(self._sleep(seconds))

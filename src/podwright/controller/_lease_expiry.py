@@ -20,14 +20,14 @@ MOST_LOST = 86400.0  #: seconds that a launch may say it loses by a move
 MAX_NAME = 255  #: characters of a host's name, and of a launch's mark
 
 
-def check_hosts(hosts: Sequence[str], asked: str) -> None:
+def check_hosts(hosts: Sequence[str], action: str) -> None:
     """Raises InvalidRequest for what are no names of hosts."""
     if len(hosts) > MAX_HOSTS or any(
         not 0 < len(host) <= MAX_NAME or not host.isprintable() for host in hosts
     ):
         raise InvalidRequest(
             "these are no names of hosts",
-            asked=asked,
+            asked=action,
             would_work=f"at most {MAX_HOSTS} names of at most {MAX_NAME} printable characters",
         )
 
@@ -65,12 +65,12 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
 
     Raises Fenced when it is over for good, Denied.
     """
-    asked = f"release lease {request.id[:80]}"
-    check_hosts(request.hosts, asked)
+    action = f"release lease {request.id[:80]}"
+    check_hosts(request.hosts, action)
     if request.force and caller.role is not Role.ADMINISTRATOR:
         raise Denied(
             f"you are {caller.name}, and only an administrator may say what nobody has seen",
-            asked=asked,
+            asked=action,
             would_work="without force: what is not confirmed is fenced, or waited for",
         )
     entry = core.fences.get(request.id)
@@ -81,7 +81,7 @@ async def release(core: Core, caller: Caller, request: LeaseRequest) -> None:
     await entry.lock.acquire()
     try:
         if request.id in entry.fences:
-            await _say_more(core, caller, entry, request, asked)
+            await _say_more(core, caller, entry, request, action)
             return
         lease = own(core, caller, request.id, request.epoch, "release")
         ended = descendants(lease.record.id, entry.leases.values())
@@ -101,12 +101,12 @@ def _all_gone(lease: HeldLease, hosts: Sequence[str]) -> bool:
 
 
 async def _say_more(
-    core: Core, caller: Caller, entry: Entry, request: LeaseRequest, asked: str
+    core: Core, caller: Caller, entry: Entry, request: LeaseRequest, action: str
 ) -> None:
     fence = entry.fences[request.id]
     if fence.lease.epoch != request.epoch:
-        raise over(request.id[:80], asked)
-    check_change(caller, fence.lease.owner, asked, fence.lease.creator)
+        raise over(request.id[:80], action)
+    check_change(caller, fence.lease.owner, action, fence.lease.creator)
     if request.force:
         await fences.force(core, caller, entry, [fence])
         await fences.settle(core, entry)
@@ -143,25 +143,25 @@ def _goes_on(core: Core, entry: Entry, lease: HeldLease) -> bool:
 
 def own(core: Core, caller: Caller, name: str, epoch: int, verb: str) -> HeldLease:
     """A live lease of the caller's, by id and epoch. Raises Fenced or Denied."""
-    asked = f"{verb} lease {name[:80]}"
+    action = f"{verb} lease {name[:80]}"
     lease = core.leases.get(name)
     if lease is None or lease.ending or lease.record.epoch != epoch:
-        raise over(name[:80], asked)
-    check_change(caller, lease.record.owner, asked, lease.record.creator)
+        raise over(name[:80], action)
+    check_change(caller, lease.record.owner, action, lease.record.creator)
     if lease.record.creator and caller.role is Role.USER:
         raise Denied(
             f"{lease.record.creator} took it for {lease.record.holder}, and gives it back",
-            asked=asked,
+            asked=action,
             would_work="end that job, or leave the lease as it is",
         )
     return lease
 
 
-def over(lease: str, asked: str) -> Fenced:
+def over(lease: str, action: str) -> Fenced:
     """The refusal for a lease that is not live."""
     return Fenced(
         "the lease is over: it was released, ran out, or was ended by force",
-        asked=asked,
+        asked=action,
         would_work="acquire a new one",
         lease=lease,
     )

@@ -49,14 +49,14 @@ async def resume(core: Core, machine: str) -> None:
         core.freed(None, (), "")
 
 
-def _site(core: Core, machine: str, asked: str) -> IndexedCluster:
+def _site(core: Core, machine: str, action: str) -> IndexedCluster:
     site = core.inventory.by_machine.get(machine)
     if site is None:
         known = list(core.inventory.by_machine)
         more = f" and {len(known) - 5} more" if known[5:] else ""
         raise NotFound(
             f"there is no machine {machine[:80]}",
-            asked=asked,
+            asked=action,
             would_work=f"there are: {', '.join(known[:5])}{more}",
             machine=machine[:80],
         )

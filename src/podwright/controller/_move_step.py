@@ -30,9 +30,9 @@ from podwright.controller._records import (
 from podwright.placement import Block
 
 
-async def shift(core: Core, entry: Entry, asked: AskedMove) -> list[MachineFault]:
+async def shift(core: Core, entry: Entry, pending: AskedMove) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
-    record, site, target = entry.known, asked.site, asked.target
+    record, site, target = entry.known, pending.site, pending.target
     epoch = core.next_epoch()
     there = left_behind(site, record, target.blocks, epoch)
 

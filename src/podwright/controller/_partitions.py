@@ -51,13 +51,13 @@ def place(
     if taken is not None:
         return taken
     wanted = spec.spec
-    quotas.check(core, owner, wanted.allocation, spec.size, spec.asked, instead_of=instead_of)
+    quotas.check(core, owner, wanted.allocation, spec.size, spec.action, instead_of=instead_of)
     refused: PodwrightError | None = None
-    for site in core.inventory.candidates(wanted.cluster, wanted.allocation, spec.asked):
+    for site in core.inventory.candidates(wanted.cluster, wanted.allocation, spec.action):
         found = site.index.plan(spec.at(site.cluster))
         assert isinstance(found, Refusal)
         why = partial(in_the_way, core, site, wanted, found, owner)
-        error = no_place(found, site, wanted, spec.asked, why)
+        error = no_place(found, site, wanted, spec.action, why)
         if refused is None or isinstance(error, NoCapacity):
             refused = error
     assert refused is not None
@@ -77,11 +77,11 @@ def try_place(
     Raises NoCapacity for a quota, InvalidRequest, NotFound.
     """
     wanted = spec.spec
-    sites = core.inventory.candidates(wanted.cluster, wanted.allocation, spec.asked)
+    sites = core.inventory.candidates(wanted.cluster, wanted.allocation, spec.action)
     if wanted.devices and not wanted.cluster and len(sites) > 1:
         raise InvalidRequest(
             "devices are named, but not their cluster",
-            asked=spec.asked,
+            asked=spec.action,
             would_work=f"name one of the clusters {', '.join(s.cluster.name for s in sites)}",
         )
     for site in sites:
@@ -97,7 +97,7 @@ def try_place(
             if found is not None:
                 routing = spec.routing(site.cluster, found.blocks)
         if found is not None:
-            return _admitted(core, site, found, routing, owner, spec.asked, instead_of)
+            return _admitted(core, site, found, routing, owner, spec.action, instead_of)
     return None
 
 
@@ -107,7 +107,7 @@ def _admitted(
     placement: Placement,
     routing: Routing,
     owner: str,
-    asked: str,
+    action: str,
     instead_of: PartitionRecord | None,
 ) -> Taken:
     """Devices that were just taken in the index, if their owner's quotas allow it.
@@ -116,7 +116,7 @@ def _admitted(
     """
     try:
         admitted = quotas.admit(
-            core, owner, placement.allocation, placement.size, asked, instead_of=instead_of
+            core, owner, placement.allocation, placement.size, action, instead_of=instead_of
         )
     except NoCapacity:
         site.index.release(placement)
@@ -228,25 +228,25 @@ async def begin_create(
 
 def _check_create(core: Core, caller: Caller, checked: CheckedSpec, duration: float) -> None:
     """Raises for a creation that no free device could make possible."""
-    name, asked = checked.spec.name, checked.asked
+    name, action = checked.spec.name, checked.action
     check_name(name)
-    check_creator(caller, asked)
-    check_duration(duration, asked)
+    check_creator(caller, action)
+    check_duration(duration, action)
     if name in core.partitions:
         raise AlreadyExists(
             f"there is a partition {name} already",
-            asked=asked,
+            asked=action,
             would_work="choose another name, or remove it first",
             partition=name,
         )
 
 
-def check_duration(duration: float, asked: str) -> None:
+def check_duration(duration: float, action: str) -> None:
     """Raises InvalidRequest for what is no time."""
     if not 0 <= duration <= MAX_DURATION:
         raise InvalidRequest(
             f"nothing can be needed for {duration:g} s",
-            asked=asked,
+            asked=action,
             would_work=f"say how long, up to {MAX_DURATION:g} s, or leave it out",
         )
 
@@ -289,10 +289,10 @@ async def finish_create(core: Core, entry: Entry) -> None:
 
 async def begin_reset(core: Core, caller: Caller, request: ResetRequest) -> Entry:
     """Check that a reset may be; the partition's lock is held on return."""
-    asked = f"reset partition {request.name}"
-    entry = await core.lock(request.name, asked)
+    action = f"reset partition {request.name}"
+    entry = await core.lock(request.name, action)
     try:
-        _check(core, caller, entry, asked, request.force)
+        _check(core, caller, entry, action, request.force)
     except BaseException:
         entry.lock.release()
         raise
@@ -317,13 +317,13 @@ async def begin_remove(
 ) -> Entry:
     """Check that a removal may be; the partition's lock is held on return. job: see
     RemoveRequest. Raises NotFound where it is another's, Denied, Held."""
-    asked = f"remove partition {name}"
-    entry = await core.lock(name, asked)
+    action = f"remove partition {name}"
+    entry = await core.lock(name, action)
     try:
         if job and entry.known.job != job:
-            raise NotFound(f"partition {name} is not for job {job}", asked=asked)
-        _check(core, caller, entry, asked, force)
-        check_job(caller, entry.known.job, asked)
+            raise NotFound(f"partition {name} is not for job {job}", asked=action)
+        _check(core, caller, entry, action, force)
+        check_job(caller, entry.known.job, action)
     except BaseException:
         entry.lock.release()
         raise
@@ -348,19 +348,19 @@ async def finish_remove(core: Core, caller: Caller, entry: Entry, *, force: bool
         )
 
 
-def _check(core: Core, caller: Caller, entry: Entry, asked: str, force: bool) -> None:
+def _check(core: Core, caller: Caller, entry: Entry, action: str, force: bool) -> None:
     """Who may reset or remove: owner and administrator; while it is held, only by force.
 
     A lease is held by a launch, not by a person: its own user, too, has to say `force`.
     """
     record = entry.known
-    check_change(caller, record.owner, asked, record.creator)
+    check_change(caller, record.owner, action, record.creator)
     if entry.leases and not force:
         raise held(
             record,
             list(entry.leases.values()),
-            asked,
+            action,
             "wait until it is released, or use force, which ends the lease",
         )
     if entry.fences and not force:
-        raise fences.refusal(core, entry, asked)
+        raise fences.refusal(core, entry, action)

@@ -34,17 +34,19 @@ def load(records: dict[tuple[str, str], bytes]) -> dict[tuple[str, str], QuotaRe
 
 async def put(core: Core, info: QuotaInfo) -> QuotaInfo:
     """Set a quota; without any limit it is gone. Raises InvalidRequest."""
-    asked = "set quota"
+    action = "set quota"
     if not (info.user or info.allocation):
         raise InvalidRequest(
-            "whose quota is not said", asked=asked, would_work="name a user, an allocation, or both"
+            "whose quota is not said",
+            asked=action,
+            would_work="name a user, an allocation, or both",
         )
     if info.devices < NO_LIMIT or info.partitions < NO_LIMIT:
         raise InvalidRequest(
-            "a limit is a number from 0 on", asked=asked, would_work="leave out what has no limit"
+            "a limit is a number from 0 on", asked=action, would_work="leave out what has no limit"
         )
     if info.allocation:
-        core.inventory.candidates("", info.allocation, asked)
+        core.inventory.candidates("", info.allocation, action)
     quota = QuotaRecord(
         user=info.user,
         allocation=info.allocation,
@@ -70,7 +72,7 @@ def check(
     owner: str,
     allocation: str,
     size: int,
-    asked: str,
+    action: str,
     *,
     instead_of: PartitionRecord | None = None,
 ) -> None:
@@ -90,7 +92,7 @@ def check(
                 left = max(0, limit - used)
                 raise NoCapacity(
                     f"{_whose(quota)} may have {limit} {what}, and has {used}",
-                    asked=asked,
+                    asked=action,
                     would_work=f"ask for {left} or fewer, or remove a partition first"
                     if left and what == "devices"
                     else "remove a partition first, or ask an administrator for a larger quota",
@@ -107,12 +109,12 @@ def admit(
     owner: str,
     allocation: str,
     size: int,
-    asked: str,
+    action: str,
     *,
     instead_of: PartitionRecord | None = None,
 ) -> Admission:
     """Let somebody take devices, which count from here on. Raises NoCapacity, as `check` does."""
-    check(core, owner, allocation, size, asked, instead_of=instead_of)
+    check(core, owner, allocation, size, action, instead_of=instead_of)
     admitted = Admission(owner, allocation, size, instead_of.name if instead_of else "")
     core.admitted.add(admitted)
     return admitted

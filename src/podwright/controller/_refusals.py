@@ -20,7 +20,7 @@ def no_place(
     refusal: Refusal,
     site: IndexedCluster,
     spec: PartitionSpec,
-    asked: str,
+    action: str,
     why: Callable[[], dict[str, Any]],
 ) -> PodwrightError:
     """Why placement found no devices. why: what stands in the way, only worked out for those who
@@ -39,7 +39,7 @@ def no_place(
         else:
             would_work = "ask for another size or shape, or another allocation"
         return InvalidRequest(
-            refusal.rule, asked=asked, would_work=would_work, **data, nearest=sizes
+            refusal.rule, asked=action, would_work=would_work, **data, nearest=sizes
         )
     place = f"allocation {spec.allocation}" if spec.allocation else f"cluster {site.cluster.name}"
     data = why()
@@ -57,19 +57,21 @@ def no_place(
     ):
         if data[key]:
             problem += f"; {words}: {', '.join(data[key][:SHOWN])}"
-    return NoCapacity(problem, asked=asked, would_work=in_words(spec, data["nearest"]), **data)
+    return NoCapacity(problem, asked=action, would_work=in_words(spec, data["nearest"]), **data)
 
 
 def _size(site: IndexedCluster, spec: PartitionSpec) -> int:
     return site.index.size(spec.allocation or None)
 
 
-def held(record: PartitionRecord, leases: Sequence[HeldLease], asked: str, would_work: str) -> Held:
+def held(
+    record: PartitionRecord, leases: Sequence[HeldLease], action: str, would_work: str
+) -> Held:
     """Somebody holds it."""
     names = [holder_of(lease) for lease in leases]
     return Held(
         f"partition {record.name} is held by {', '.join(names[:SHOWN])}",
-        asked=asked,
+        asked=action,
         would_work=would_work,
         holder=names[0] if names else "",
         holders=names,
@@ -77,11 +79,11 @@ def held(record: PartitionRecord, leases: Sequence[HeldLease], asked: str, would
     )
 
 
-def fencing(record: PartitionRecord, why: Sequence[str], asked: str) -> Held:
+def fencing(record: PartitionRecord, why: Sequence[str], action: str) -> Held:
     """Nobody holds it, and yet it is not free: what a lease left behind may still run."""
     return Held(
         f"partition {record.name} is FENCING: {'; '.join(why[:SHOWN])}",
-        asked=asked,
+        asked=action,
         would_work=f"wait for that (vipu explain {record.name}), or, where nothing of it runs any "
         "more, let an administrator say so: vipu remove lease ID --force",
         partition=record.name,
@@ -96,11 +98,11 @@ def holder_of(lease: HeldLease) -> str:
     return lease.record.holder or lease.record.owner
 
 
-def does_not_fit(record: PartitionRecord, found: list[Difference], asked: str) -> WrongState:
+def does_not_fit(record: PartitionRecord, found: list[Difference], action: str) -> WrongState:
     """It exists, but is another shape."""
     return WrongState(
         f"partition {record.name} does not fit: it has {differences_in_words(found)}",
-        asked=asked,
+        asked=action,
         would_work="let it be removed and created anew with --update-partition=yes, "
         "or name another partition",
         partition=record.name,
@@ -108,11 +110,11 @@ def does_not_fit(record: PartitionRecord, found: list[Difference], asked: str) -
     )
 
 
-def failed(record: PartitionRecord, reasons: Sequence[str], asked: str, then: str) -> WrongState:
+def failed(record: PartitionRecord, reasons: Sequence[str], action: str, then: str) -> WrongState:
     """The hardware did not do its part."""
     return WrongState(
         "; ".join(reasons) or f"partition {record.name} is in error",
-        asked=asked,
+        asked=action,
         would_work=then,
         partition=record.name,
         errors=list(reasons),

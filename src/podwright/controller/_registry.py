@@ -138,14 +138,14 @@ class Registry:
                 machine=machine,
             )
 
-    def agent(self, name: str, asked: str) -> Known:
+    def agent(self, name: str, action: str) -> Known:
         """A registered agent. Raises NotFound."""
         known = self.agents.get(name)
         if known is None:
             have = ", ".join(sorted(self.agents)[:8]) or "none"
             raise NotFound(
                 f"there is no agent {name}",
-                asked=asked,
+                asked=action,
                 would_work=f"vipu-admin create agent {name} --host HOST first; there are: {have}",
                 agent=name,
             )

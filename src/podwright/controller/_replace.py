@@ -32,7 +32,7 @@ async def replace(
     spec: PartitionSpec,
     entry: Entry,
     draft: LeaseRecord,
-    asked: str,
+    action: str,
 ) -> HeldLease:
     """The lease on the new partition. The entry's lock is held, and nobody has a lease on it.
 
@@ -40,7 +40,7 @@ async def replace(
     failed (then it is in ERROR) or those of the new one did (then it is removed).
     """
     old, old_site = entry.known, entry.site
-    checked = CheckedSpec(open_spec(core, caller, spec), asked)
+    checked = CheckedSpec(open_spec(core, caller, spec), action)
     if old_site is not None:
         old_site.index.release(old.placement)
     try:
@@ -67,7 +67,7 @@ async def _exchange(
     *,
     transient: bool,
 ) -> HeldLease:
-    old, old_site, asked = entry.known, entry.site, checked.asked
+    old, old_site, action = entry.known, entry.site, checked.action
     site, placement = taken.site, taken.placement
     rest = _rest(old_site, old.blocks, site, placement.blocks)
     leftovers = [Placement(old.allocation, (b,), (b,)) for b in rest]
@@ -100,7 +100,7 @@ async def _exchange(
         raise failed(
             old,
             [fault.reason for fault in faults],
-            asked,
+            action,
             "remove it by force, or repair the machine and try again",
         )
     record = make_record(core, caller, checked, taken, transient=transient, owner=old)
@@ -115,7 +115,7 @@ async def _exchange(
         broken = entry.known
         await steps.remove(core, entry, force=True)
         raise failed(
-            broken, broken.errors, asked, "try again; the machine is left out until it answers"
+            broken, broken.errors, action, "try again; the machine is left out until it answers"
         )
     return lease
 

@@ -34,7 +34,7 @@ def check_name(name: str, what: str = "partition") -> None:
         )
 
 
-def asked_for(spec: PartitionSpec, noun: str) -> str:
+def described(spec: PartitionSpec, noun: str) -> str:
     """The request in words, for refusals."""
     size = spec.size or len(spec.devices)
     noun = f"slice{'' if size == 1 else 's'} of {spec.profile}" if spec.profile else noun
@@ -50,35 +50,35 @@ def asked_for(spec: PartitionSpec, noun: str) -> str:
 
 
 class CheckedSpec:
-    """What a partition is asked to be, checked once. asked: the request in words. size: devices.
+    """What a partition is asked to be, checked once. action: the request in words. size: devices.
 
     Raises InvalidRequest for what no hardware could make legal; `at` for what a cluster cannot do.
     """
 
-    __slots__ = ("_requests", "asked", "size", "spec", "sync_type")
+    __slots__ = ("_requests", "action", "size", "spec", "sync_type")
 
-    def __init__(self, spec: PartitionSpec, asked: str) -> None:
-        _check_counts(spec, asked)
-        self.spec, self.asked = spec, asked
+    def __init__(self, spec: PartitionSpec, action: str) -> None:
+        _check_counts(spec, action)
+        self.spec, self.action = spec, action
         self.size = spec.size or len(spec.devices)
-        self.sync_type = _sync_for(spec, asked)
+        self.sync_type = _sync_for(spec, action)
         self._requests: dict[str, tuple[Cluster, Request]] = {}
 
     def at(self, cluster: Cluster) -> Request:
         """The shape that placement is asked for in a cluster. Raises InvalidRequest."""
         known = self._requests.get(cluster.name)
         if known is None or known[0] is not cluster:
-            spec, asked = self.spec, self.asked
-            _check_reconfigurable(spec, cluster, asked)
-            _check_profile(spec, cluster, asked)
-            _check_gateway_routing(spec.gw_routing, cluster, asked)
-            _check_blocks(cluster, spec.devices, asked)
+            spec, action = self.spec, self.action
+            _check_reconfigurable(spec, cluster, action)
+            _check_profile(spec, cluster, action)
+            _check_gateway_routing(spec.gw_routing, cluster, action)
+            _check_blocks(cluster, spec.devices, action)
             known = self._requests[cluster.name] = cluster, to_request(spec, cluster)
         return known[1]
 
     def routing(self, cluster: Cluster, blocks: Sequence[Block]) -> Routing:
         """The routing inside link domains. Raises InvalidRequest where it cannot be."""
-        return _routing_for(self.spec.routing, cluster, blocks, self.asked)
+        return _routing_for(self.spec.routing, cluster, blocks, self.action)
 
 
 def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
@@ -86,11 +86,11 @@ def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
     return spec if spec.name == name else msgspec.structs.replace(spec, name=name)
 
 
-def _check_counts(spec: PartitionSpec, asked: str) -> None:
+def _check_counts(spec: PartitionSpec, action: str) -> None:
     """Raises InvalidRequest for numbers that no hardware could make legal."""
 
     def refuse(problem: str, would_work: str, **data: object) -> None:
-        raise InvalidRequest(problem, asked=asked, would_work=would_work, **data)
+        raise InvalidRequest(problem, asked=action, would_work=would_work, **data)
 
     size = spec.size or len(spec.devices)
     if size <= 0:
@@ -146,7 +146,7 @@ def _check_counts(spec: PartitionSpec, asked: str) -> None:
         )
 
 
-def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
+def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest where a reconfigurable partition breaks its rules (V-IPU user
     guide, partitions: c2-compatible sync only, at most 64 IPUs, one GCD)."""
     if not spec.reconfigurable:
@@ -166,20 +166,20 @@ def _check_reconfigurable(spec: PartitionSpec, cluster: Cluster, asked: str) -> 
         problem = "a reconfigurable partition has the sync type GS2_DEFAULT (c2-compatible)"
         would_work = "leave out the sync type"
     if problem:
-        raise InvalidRequest(problem, asked=asked, would_work=would_work)
+        raise InvalidRequest(problem, asked=action, would_work=would_work)
 
 
-def _check_profile(spec: PartitionSpec, cluster: Cluster, asked: str) -> None:
+def _check_profile(spec: PartitionSpec, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest for slices of what is no GPU, or of devices that are named."""
     if spec.profile and cluster.family.attachment is not Attachment.HOST:
         noun = cluster.family.device_noun
         raise InvalidRequest(
-            f"{noun}s are not cut into slices", asked=asked, would_work="leave out the profile"
+            f"{noun}s are not cut into slices", asked=action, would_work="leave out the profile"
         )
     if spec.profile and spec.devices:
         raise InvalidRequest(
             "devices are named, and a profile too",
-            asked=asked,
+            asked=action,
             would_work="leave out one of them",
         )
 
@@ -220,7 +220,9 @@ def blocks_of(devices: Sequence[tuple[int, int]]) -> tuple[Block, ...]:
     return tuple(out)
 
 
-def _routing_for(wanted: Routing, cluster: Cluster, blocks: Sequence[Block], asked: str) -> Routing:
+def _routing_for(
+    wanted: Routing, cluster: Cluster, blocks: Sequence[Block], action: str
+) -> Routing:
     """The routing inside link domains.
 
     Known points: 8 and 16 IPUs have DNC (PopRun guide 2.10.1), a whole torus of 64 has RINGSWNC.
@@ -235,14 +237,14 @@ def _routing_for(wanted: Routing, cluster: Cluster, blocks: Sequence[Block], ask
     if wanted in (Routing.RINGSWNC, Routing.BTNC) and not loops:
         raise InvalidRequest(
             f"routing {wanted.value} needs loop links: whole link domains that are a torus",
-            asked=asked,
+            asked=action,
             would_work="use DNC, or leave the routing to the server",
             routing=wanted.value,
         )
     return wanted
 
 
-def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, asked: str) -> None:
+def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, action: str) -> None:
     """Raises InvalidRequest where the cluster's second-tier links cannot do it (V-IPU 1.18
     protocol: RING for loop links, SWRING for switched ones)."""
     needs = {
@@ -253,19 +255,19 @@ def _check_gateway_routing(wanted: GatewayRouting, cluster: Cluster, asked: str)
         raise InvalidRequest(
             f"gateway routing {wanted.value} needs {needs.value} link domains, and those of "
             f"cluster {cluster.name} are: {cluster.topology.value}",
-            asked=asked,
+            asked=action,
             would_work="leave the gateway routing to the server",
             gw_routing=wanted.value,
         )
 
 
-def _sync_for(spec: PartitionSpec, asked: str) -> SyncType:
+def _sync_for(spec: PartitionSpec, action: str) -> SyncType:
     """The sync type. Our choice of default: GS2 for reconfigurable partitions, as the guide
     demands, else the Pod-native one. Independent rails are unsupported (V-IPU 1.18 protocol)."""
     if spec.sync_type is SyncType.GS2_INDEPENDENT_RAILS:
         raise InvalidRequest(
             "sync type GS2_INDEPENDENT_RAILS is not supported",
-            asked=asked,
+            asked=action,
             would_work="leave out the sync type",
         )
     if spec.sync_type is not SyncType.DEFAULT:
@@ -273,14 +275,14 @@ def _sync_for(spec: PartitionSpec, asked: str) -> SyncType:
     return SyncType.GS2_DEFAULT if spec.reconfigurable else SyncType.POD_NATIVE_DEFAULT
 
 
-def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], asked: str) -> None:
+def _check_blocks(cluster: Cluster, devices: Sequence[tuple[int, int]], action: str) -> None:
     """Raises InvalidRequest for explicit devices that the cluster does not have."""
     for domain, offset in devices:
         inside = 0 <= domain < len(cluster.domains) and 0 <= offset < cluster.domain_size(domain)
         if not inside:
             raise InvalidRequest(
                 f"cluster {cluster.name} has no device {offset} in link domain {domain}",
-                asked=asked,
+                asked=action,
                 would_work=f"use link domains 0 to {len(cluster.domains) - 1}",
             )
 

@@ -38,9 +38,9 @@ class UserCalls:
     @to_its_end
     async def create_user(self, caller: Caller, request: UserRequest) -> NewUser:
         """Make a user; the access key is told this once. Raises AlreadyExists, NotFound."""
-        asked = f"create user {request.name[:80]}"
+        action = f"create user {request.name[:80]}"
         for allocation in request.allocations:
-            self._core.inventory.candidates("", allocation, asked)
+            self._core.inventory.candidates("", allocation, action)
         async with self._changing:
             make = partial(
                 self._users.draft,
@@ -67,15 +67,15 @@ class UserCalls:
     @to_its_end
     async def remove_user(self, caller: Caller, request: Named) -> Empty:
         """Forget a user, whose key is worth nothing from here on. Partitions stay. NotFound."""
-        asked = f"remove user {request.name[:80]}"
+        action = f"remove user {request.name[:80]}"
         async with self._changing:
-            self._users.check_known(request.name, asked)
+            self._users.check_known(request.name, action)
             sites = self._core.inventory.sites.values()
             own = [a for site in sites for a, who in site.closed.items() if who == request.name]
             if own:
                 raise WrongState(
                     f"allocation {own[0]} is {request.name}'s",
-                    asked=asked,
+                    asked=action,
                     would_work=f"vipu-admin remove allocation {own[0]} first",
                 )
             await self._core.journal.commit([users.drop_user(request.name)])

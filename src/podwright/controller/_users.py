@@ -93,24 +93,24 @@ class Users:
         self, name: str, role: str, allocations: tuple[str, ...], now: float, uid: int = -1
     ) -> tuple[UserRecord, str]:
         """A new user and the access key. Raises InvalidRequest or AlreadyExists."""
-        asked = f"create user {name[:80]}"
+        action = f"create user {name[:80]}"
         check_name("a user", name)
         if name == ANONYMOUS or name.isdecimal():
-            raise InvalidRequest(f"{name} stands for somebody else", asked=asked)
+            raise InvalidRequest(f"{name} stands for somebody else", asked=action)
         if role not in (known.value for known in Role):
             raise InvalidRequest(
                 f"there is no role {role[:40]!r}",
-                asked=asked,
+                asked=action,
                 would_work=f"one of {', '.join(known.value for known in Role)}",
             )
         if name in self._users:
             raise AlreadyExists(
                 f"there is a user {name} already",
-                asked=asked,
+                asked=action,
                 would_work="another name; a user who lost the key is removed and made anew",
             )
         if uid != -1:
-            self._check_uid(uid, asked)
+            self._check_uid(uid, action)
         key, salt = secrets.token_urlsafe(24), secrets.token_bytes(16)
         record = UserRecord(
             name=name,
@@ -123,17 +123,17 @@ class Users:
         )
         return record, key
 
-    def _check_uid(self, uid: int, asked: str) -> None:
+    def _check_uid(self, uid: int, action: str) -> None:
         if not 0 < uid < 2**31:
             raise InvalidRequest(
                 "root is an administrator here" if uid == 0 else f"{uid} is no user id",
-                asked=asked,
+                asked=action,
                 would_work="the number of an account other than root's",
             )
         if (other := self._by_uid.get(uid)) is not None:
             raise AlreadyExists(
                 f"user id {uid} is user {other.name} here",
-                asked=asked,
+                asked=action,
                 would_work=f"another one; or remove user {other.name} first",
             )
 
@@ -160,42 +160,44 @@ class Users:
             return caller
         return Caller(record.name, caller.uid, Role(record.role), caller.origin)
 
-    def granted(self, name: str, allocation: str, asked: str) -> UserRecord:
+    def granted(self, name: str, allocation: str, action: str) -> UserRecord:
         """A user with one allocation more. One who may use all is restricted by no grant.
 
         Raises NotFound.
         """
-        self.check_known(name, asked)
+        self.check_known(name, action)
         record = self._users[name]
         if not record.allocations or allocation in record.allocations:
             return record
         return msgspec.structs.replace(record, allocations=(*record.allocations, allocation))
 
-    def check_known(self, name: str, asked: str) -> None:
+    def check_known(self, name: str, action: str) -> None:
         """Raises NotFound."""
         if name not in self._users:
             have = ", ".join(sorted(self._users)[:8]) or "none"
-            raise NotFound(f"there is no user {name}", asked=asked, would_work=f"there are: {have}")
+            raise NotFound(
+                f"there is no user {name}", asked=action, would_work=f"there are: {have}"
+            )
 
-    def check_scheduler(self, name: str, asked: str) -> None:
+    def check_scheduler(self, name: str, action: str) -> None:
         """Raises NotFound, and InvalidRequest for a user of another role."""
-        self.check_known(name, asked)
+        self.check_known(name, action)
         if (role := self._users[name].role) != Role.SCHEDULER.value:
             raise InvalidRequest(
                 f"user {name} has the role {role}",
-                asked=asked,
+                asked=action,
                 would_work="a user made with --role scheduler",
             )
 
     def revoking(self, name: str, number: str) -> UserRecord:
         """A user of whom one certificate is worth nothing. Raises NotFound, InvalidRequest."""
-        asked = f"revoke certificate {number[:80]} of {name[:80]}"
-        self.check_known(name, asked)
+        action = f"revoke certificate {number[:80]} of {name[:80]}"
+        self.check_known(name, action)
         record = self._users[name]
         if not _NUMBER.fullmatch(number):
             raise InvalidRequest(
                 f"{number[:80]!r} is no number of a certificate",
-                asked=asked,
+                asked=action,
                 would_work="its last word: openssl x509 -noout -ext subjectAltName -in cert.pem",
             )
         if number in record.revoked:
@@ -203,7 +205,7 @@ class Users:
         if len(record.revoked) >= _MOST_REVOKED:
             raise WrongState(
                 f"{_MOST_REVOKED} certificates of {name}'s are revoked already",
-                asked=asked,
+                asked=action,
                 would_work="remove the user and make it anew, which revokes all",
             )
         return msgspec.structs.replace(record, revoked=(*record.revoked, number))

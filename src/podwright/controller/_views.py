@@ -78,7 +78,7 @@ def partition_info(
     )
 
 
-def check_filters(core: Core, request: ListRequest, asked: str) -> None:
+def check_filters(core: Core, request: ListRequest, action: str) -> None:
     """Raises NotFound for a cluster or an allocation that is nowhere."""
     if not (request.cluster or request.allocation):
         return
@@ -86,7 +86,7 @@ def check_filters(core: Core, request: ListRequest, asked: str) -> None:
         request.cluster in ("", record.cluster) and request.allocation in ("", record.allocation)
         for record in core.records()  # those of clusters that are gone can still be listed
     ):
-        core.inventory.candidates(request.cluster, request.allocation, asked)
+        core.inventory.candidates(request.cluster, request.allocation, action)
 
 
 def partitions(core: Core, request: ListRequest, version: str) -> PartitionList:

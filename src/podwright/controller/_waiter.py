@@ -36,13 +36,13 @@ class Waiter:
     """
 
     __slots__ = (
-        "_checked", "asked", "asking", "changed", "created", "delivered", "error", "gone", "lease",
+        "_checked", "action", "asking", "changed", "created", "delivered", "error", "gone", "lease",
         "partition", "record", "seen", "starting", "target", "waited",
     )  # fmt: skip
 
-    def __init__(self, record: WaiterRecord, asked: str, seen: float) -> None:
+    def __init__(self, record: WaiterRecord, action: str, seen: float) -> None:
         self.record = record
-        self.asked = asked
+        self.action = action
         self._checked: CheckedSpec | None = None
         self.seen = seen
         self.asking = 0
@@ -74,7 +74,7 @@ class Waiter:
     def checked(self) -> CheckedSpec:
         """The same, checked once. Raises InvalidRequest."""
         if self._checked is None:
-            self._checked = CheckedSpec(self.spec, self.asked)
+            self._checked = CheckedSpec(self.spec, self.action)
         return self._checked
 
     @property

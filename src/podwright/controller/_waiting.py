@@ -22,7 +22,7 @@ from podwright.controller._leases import HeldLease
 from podwright.controller._records import decode
 from podwright.controller._reservation import Taken
 from podwright.controller._shielded import shielded
-from podwright.controller._spec import asked_for
+from podwright.controller._spec import described
 from podwright.controller._waiter import WAITER, Waiter, WaiterRecord
 from podwright.controller._waiting_queue import WaitingQueue
 from podwright.errors import (
@@ -63,7 +63,7 @@ class Waiting:
             if kind == WAITER:
                 record = decode(WaiterRecord, body)
                 waiter = Waiter(record, "", self._core.now())
-                waiter.asked = _asked(self._core, waiter)
+                waiter.action = _described(self._core, waiter)
                 self._waiters[record.id] = waiter
                 if self._was_served(waiter):
                     continue
@@ -143,9 +143,11 @@ class Waiting:
         core, record = self._core, waiter.record
         state = "DONE" if waiter.partition else "STARTING" if waiter.starting else "WAITING"
         kept = next((r for r in core.reservations.values() if r.waiter == waiter.id), None)
-        moves = [asked.partition for asked in core.moves.values() if asked.waiter == waiter.id]
+        moves = [
+            pending.partition for pending in core.moves.values() if pending.waiter == waiter.id
+        ]
         if state != "WAITING":
-            return _info(record, waiter.asked, state)
+            return _info(record, waiter.action, state)
         if not place:
             place = 1 + next((i for i, w in enumerate(self.line) if w is waiter), 0)
         estimate = 0.0
@@ -170,7 +172,7 @@ class Waiting:
             if goal.known:
                 estimate = max(0.0, goal.starts_at - core.now())
         return msgspec.structs.replace(
-            _info(record, waiter.asked, state),
+            _info(record, waiter.action, state),
             place=place,
             needs=needs,
             estimate=estimate,
@@ -212,7 +214,7 @@ class Waiting:
         written = core.journal.commit([Put(WAITER, record.id, msgspec.json.encode(record))])
         await shielded(core.spawn(written))
         waiter = Waiter(record, "", core.now())
-        waiter.asked = _asked(core, waiter)
+        waiter.action = _described(core, waiter)
         self._waiters[waiter.id] = waiter
         self._start(waiter, None)
         return waiter
@@ -320,17 +322,17 @@ class Waiting:
             await partitions.finish_remove(core, waiter.caller, entry, force=True)
 
 
-def _asked(core: Core, waiter: Waiter) -> str:
+def _described(core: Core, waiter: Waiter) -> str:
     verb = "create " if waiter.record.create is not None else "acquire "
-    return verb + asked_for(waiter.spec, core.inventory.noun)
+    return verb + described(waiter.spec, core.inventory.noun)
 
 
-def _info(record: WaiterRecord, asked: str, state: str) -> WaiterInfo:
+def _info(record: WaiterRecord, action: str, state: str) -> WaiterInfo:
     return WaiterInfo(
         id=record.id,
         owner=record.name,
         state=state,
-        asked=asked,
+        asked=action,
         priority=record.priority,
         since=record.since,
     )

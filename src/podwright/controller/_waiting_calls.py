@@ -45,10 +45,10 @@ class WaitingCalls:
             return WaitReply(waiter=info)
         entry = self._core.partitions.get(waiter.partition)
         if entry is None or entry.record is None:
-            raise self._core.missing(waiter.partition, waiter.asked)
+            raise self._core.missing(waiter.partition, waiter.action)
         lease = self._core.leases.get(waiter.lease)
         if waiter.lease and lease is None:
-            raise ends.over(waiter.lease, waiter.asked)
+            raise ends.over(waiter.lease, waiter.action)
         return WaitReply(
             waiter=info,
             partition=self._info(entry),

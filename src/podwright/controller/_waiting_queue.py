@@ -155,7 +155,7 @@ class WaitingQueue:
         spec = waiter.spec
         size = spec.size or len(spec.devices)
         try:
-            quotas.check(self._core, waiter.caller.name, spec.allocation, size, waiter.asked)
+            quotas.check(self._core, waiter.caller.name, spec.allocation, size, waiter.action)
         except NoCapacity:
             return True
         return False
@@ -167,7 +167,7 @@ class WaitingQueue:
             return old
         best: Goal | None = None
         spec = waiter.spec
-        for site in core.inventory.candidates(spec.cluster, spec.allocation, waiter.asked):
+        for site in core.inventory.candidates(spec.cluster, spec.allocation, waiter.action):
             for allocation in site.allocations:
                 other = core.reservations.get((site.cluster.name, allocation))
                 if spec.allocation not in ("", allocation) or (

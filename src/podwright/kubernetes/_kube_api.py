@@ -178,7 +178,7 @@ class KubeApi:
     ) -> dict[str, Any]:
         if method != "GET":
             self.writes += 1
-        asked = f"{method} {path}"
+        action = f"{method} {path}"
         headers = {"Accept": "application/json"}
         headers["Content-Type"] = _MERGE if method == "PATCH" else "application/json"
         try:
@@ -194,11 +194,11 @@ class KubeApi:
             )
             text = await answer.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unavailable(f"the API server does not answer: {error!r}", asked=asked) from None
+            raise Unavailable(f"the API server does not answer: {error!r}", asked=action) from None
         if 200 <= answer.status < 300:
             found: dict[str, Any] = json.loads(text)
             return found
-        raise _refusal(answer.status, text, asked)
+        raise _refusal(answer.status, text, action)
 
 
 @contextlib.asynccontextmanager
@@ -237,7 +237,7 @@ def _leases(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases"
 
 
-def _refusal(status: int, text: str, asked: str) -> PodwrightError:
+def _refusal(status: int, text: str, action: str) -> PodwrightError:
     try:
         said = str(json.loads(text).get("message") or text)[:300]
     except ValueError:
@@ -251,4 +251,4 @@ def _refusal(status: int, text: str, asked: str) -> PodwrightError:
         kind = Denied
     elif status in (400, 422):
         kind = InvalidRequest
-    return kind(f"the API server says {status}: {said}", asked=asked)
+    return kind(f"the API server says {status}: {said}", asked=action)

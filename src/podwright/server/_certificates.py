@@ -32,7 +32,7 @@ _SIDES: Final[dict[str, tuple[str, list[str]]]] = {
 }
 
 
-def check_name(name: str, asked: str) -> str:
+def check_name(name: str, action: str) -> str:
     """A name or an address that a server can have. Raises wire.InvalidRequest."""
     bare = name.strip("[]")
     try:
@@ -41,14 +41,14 @@ def check_name(name: str, asked: str) -> str:
         if not _HOST.fullmatch(name) or name.replace(".", "").isdigit():
             raise InvalidRequest(
                 f"{name[:80]!r} is no name of a host, and no address",
-                asked=asked,
+                asked=action,
                 would_work="--name head1 --name 10.0.0.1",
             ) from None
         return name
     if address.is_unspecified:
         raise InvalidRequest(
             f"{name} stands for all addresses, and nobody connects to it",
-            asked=asked,
+            asked=action,
             would_work="the names and addresses by which clients come: --name head1 "
             "--name 10.0.0.1",
         )
@@ -64,10 +64,10 @@ def make_certificates(
     good, seconds since 1970. The authority's own key is folder/ca-key.pem: whoever has it can
     make more. Raises wire.AlreadyExists, and wire.Unavailable without openssl.
     """
-    asked = "--tls-init"
-    hosts = [check_name(name, asked) for name in hosts]
-    _check_free(folder, asked)
-    maker = _Maker(asked, days, start)
+    action = "--tls-init"
+    hosts = [check_name(name, action) for name in hosts]
+    _check_free(folder, action)
+    maker = _Maker(action, days, start)
     with _Scratch(folder) as made:
         maker.authority(made)
         _both_sides(maker, made, made, hosts)
@@ -81,19 +81,19 @@ def renew_certificates(
     hosts: as for make_certificates; none: those of before. Each side is replaced as a whole.
     Raises wire.InvalidRequest, wire.Unavailable without openssl.
     """
-    asked = "--tls-renew"
-    _check_authority(folder, asked)
+    action = "--tls-renew"
+    _check_authority(folder, action)
     if not hosts:
         try:
             hosts = (folder / _NAMES).read_text().split()
         except OSError:
             raise InvalidRequest(
                 f"{folder} does not say for which names its certificates are",
-                asked=asked,
+                asked=action,
                 would_work="say them: --tls-renew --name head1 --name 10.0.0.1",
             ) from None
-    maker = _Maker(asked, days, start)
-    hosts = [check_name(name, asked) for name in hosts]
+    maker = _Maker(action, days, start)
+    hosts = [check_name(name, action) for name in hosts]
     made, umask = Path(tempfile.mkdtemp(dir=folder)), os.umask(0o077)
     try:
         _both_sides(maker, folder, made, hosts)
@@ -132,11 +132,11 @@ def make_user_certificate(
     renew: in the place of the folder that is there. Raises wire.AlreadyExists,
     wire.InvalidRequest without the authority's key, wire.Unavailable without openssl.
     """
-    asked = f"create certificate {name}"
+    action = f"create certificate {name}"
     if not renew:
-        _check_free(folder, asked)
-    _check_authority(authority, asked)
-    maker = _Maker(asked, days, start)
+        _check_free(folder, action)
+    _check_authority(authority, action)
+    maker = _Maker(action, days, start)
     with _Scratch(folder) as made:
         maker.issue(authority, made, name, [f"URI:{uri}"], "clientAuth")
 
@@ -154,38 +154,38 @@ def make_agent_certificate(
 ) -> None:
     """The certificate of a machine's agent, which names the machine. number: its own, by which a
     server believes it alone (wire.agent_name). renew: as for a user's. Raises the same."""
-    asked = f"create certificate {machine}"
+    action = f"create certificate {machine}"
     if not renew:
-        _check_free(folder, asked)
-    _check_authority(authority, asked)
-    maker = _Maker(asked, days, start)
+        _check_free(folder, action)
+    _check_authority(authority, action)
+    maker = _Maker(action, days, start)
     own = dict.fromkeys([machine, agent_name(machine, number), *hosts])
     names = [*map(_kind, own), f"URI:podwright:agent:{machine}"]
     with _Scratch(folder) as made:
         maker.issue(authority, made, f"Podwright agent {machine}", names, _BOTH)
 
 
-def _check_authority(folder: Path, asked: str) -> None:
+def _check_authority(folder: Path, action: str) -> None:
     for name in ("ca-key.pem", "ca.pem"):
         if not os.access(folder / name, os.R_OK):
             raise InvalidRequest(
                 f"cannot read the authority's {folder / name}",
-                asked=asked,
+                asked=action,
                 would_work="--tls-ca DIR, the folder vipu-certs that vipu-server --tls-init made",
             )
 
 
-def _check_free(folder: Path, asked: str) -> None:
+def _check_free(folder: Path, action: str) -> None:
     if folder.exists():
-        raise AlreadyExists(f"there is {folder} already", asked=asked, would_work="move it away")
+        raise AlreadyExists(f"there is {folder} already", asked=action, would_work="move it away")
 
 
-def _program(asked: str) -> str:
+def _program(action: str) -> str:
     program = shutil.which("openssl")
     if program is None:
         raise Unavailable(
             "there is no openssl on this machine",
-            asked=asked,
+            asked=action,
             would_work="install it (apt-get install openssl), or put ca.pem, cert.pem and key.pem "
             "of your own authority into the folder of --tls-certs",
         )
@@ -221,8 +221,8 @@ class _Maker:
     """openssl, for certificates that are good for some days. start: since when; None: a day ago,
     since clocks differ."""
 
-    def __init__(self, asked: str, days: int, start: float | None) -> None:
-        self._program = _program(asked)
+    def __init__(self, action: str, days: int, start: float | None) -> None:
+        self._program = _program(action)
         begin = time.time() - 86400 if start is None else start
         self._times = [
             *("-startdate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(begin))),

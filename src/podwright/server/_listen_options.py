@@ -58,10 +58,10 @@ class ListenOptions:
             )
 
 
-def _unchecked(host: str, asked: str) -> InvalidRequest:
+def _unchecked(host: str, action: str) -> InvalidRequest:
     return InvalidRequest(
         f"{host} is reachable from other machines, whose users nobody checks",
-        asked=asked,
+        asked=action,
         would_work="127.0.0.1, or say --listen-anywhere as well",
     )
 

@@ -61,12 +61,12 @@ class Standby:
 
         return refuse
 
-    def refusal(self, asked: str = "") -> Unavailable:
+    def refusal(self, action: str = "") -> Unavailable:
         """This one is not the one to ask."""
         who = f"; active is {self.active}" if self.active else ""
         return Unavailable(
             f"this server stands by for another one{who}",
-            asked=asked.replace("_", " "),
+            asked=action.replace("_", " "),
             would_work="name both servers, as in --api-host host1,host2, and the active one is "
             "found",
             standby=True,

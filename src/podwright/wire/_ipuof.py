@@ -21,18 +21,18 @@ def ipuof_gcds(info: PartitionInfo, gcd: int | None = None) -> list[dict[str, An
     The last three are our reading; Graphcore's documents do not say.
     Raises wire.NotFound for a GCD that is not there, wire.WrongState before it is ACTIVE.
     """
-    asked = f"IPUoF configuration of partition {info.name}"
+    action = f"IPUoF configuration of partition {info.name}"
     if gcd is not None and not 0 <= gcd < info.num_gcds:
         last = info.num_gcds - 1
         raise NotFound(
             f"there is no GCD {gcd}",
-            asked=asked,
+            asked=action,
             would_work="GCD 0" if last == 0 else f"a GCD from 0 to {last}",
         )
     if info.ready_state is not ReadyState.ACTIVE:
         raise WrongState(
             f"it is {info.ready_state.name}",
-            asked=asked,
+            asked=action,
             would_work="wait until it is ACTIVE"
             if info.ready_state is ReadyState.PENDING
             else f"vipu reset partition {info.name}",

@@ -142,11 +142,11 @@ def create_request(message: Any) -> CreateRequest:
     Raises wire.InvalidRequest for an unknown enum number and for devices without a cluster.
     """
     need = message.requirements
-    asked = f"create partition {need.id}" if need.id else "create partition"
+    action = f"create partition {need.id}" if need.id else "create partition"
     if need.ipus and not need.cluster_id:
         raise InvalidRequest(
             "devices are chosen one by one, but no cluster is named",
-            asked=asked,
+            asked=action,
             would_work="give cluster_id",
         )
     return CreateRequest(
@@ -162,7 +162,7 @@ def create_request(message: Any) -> CreateRequest:
             gw_routing=_asked(GATEWAY_ROUTING, need.gw_routing_type, "gw_routing_type"),
             sync_type=_asked(SYNC_TYPE, need.sync_type, "sync_type"),
             reconfigurable=need.reconfigurable,
-            devices=_chosen(need.ipus, asked),
+            devices=_chosen(need.ipus, action),
             auto_reset=not message.disable_auto_reset,
             relocatable=message.relocatable,
         ),
@@ -170,14 +170,14 @@ def create_request(message: Any) -> CreateRequest:
     )
 
 
-def _chosen(ipus: Sequence[Any], asked: str) -> list[tuple[int, int]]:
+def _chosen(ipus: Sequence[Any], action: str) -> list[tuple[int, int]]:
     """Devices in routing order. Without any routing ids, the order in which they are named."""
     ids = [ipu.routing_id for ipu in ipus]
     if any(ids):
         if sorted(ids) != list(range(len(ids))):
             raise InvalidRequest(
                 f"routing ids {ids} do not number the devices",
-                asked=asked,
+                asked=action,
                 would_work=f"each of 0 to {len(ids) - 1} once, or none at all",
             )
         ipus = sorted(ipus, key=lambda ipu: ipu.routing_id)

@@ -209,16 +209,16 @@ class GpuMachine:
         """
         held = next((one for one in self._held() if one.partition == partition), None)
         guard = next((guard for guard in self._guards if isinstance(guard, Cgroups)), None)
-        asked = f"a process in partition {partition}"
+        action = f"a process in partition {partition}"
         if guard is None:
-            raise WrongState(f"machine {self.machine.name} uses no device cgroups", asked=asked)
+            raise WrongState(f"machine {self.machine.name} uses no device cgroups", asked=action)
         if held is None:
             raise NotFound(
-                f"machine {self.machine.name} has no GPUs of partition {partition}", asked=asked
+                f"machine {self.machine.name} has no GPUs of partition {partition}", asked=action
             )
         anybodys = held.owner in ("", "anonymous")
         if not anybodys and uid != 0 and uid != user_number(held.owner):
-            raise Denied(f"partition {partition} is user {held.owner}'s", asked=asked)
+            raise Denied(f"partition {partition} is user {held.owner}'s", asked=action)
         await self._call(lambda: guard.enter(partition, pid))
 
     def _held(self) -> list[HeldPartition]:

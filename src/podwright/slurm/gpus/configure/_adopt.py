@@ -63,8 +63,8 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     Raises WrongState where the server knows them as something else than a job can be given, and
     whatever creation raises.
     """
-    asked = f"adopt the GPUs of job {grant.job}"
-    found = _devices(client.list_devices(), grant, asked)
+    action = f"adopt the GPUs of job {grant.job}"
+    found = _devices(client.list_devices(), grant, action)
     name = partition_name(grant.job)
     for info in client.list_partitions():
         if info.name == name:
@@ -72,7 +72,7 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
             if held != set(grant.gpus):
                 raise WrongState(
                     f"partition {name} has other GPUs than Slurm gave job {grant.job}",
-                    asked=asked,
+                    asked=action,
                     would_work=f"podwright slurm adopt {grant.job} --release, and again",
                 )
             return info
@@ -89,11 +89,11 @@ def adopt(client: Client, grant: GrantedJob) -> PartitionInfo:
     assert isinstance(made, PartitionInfo)
     if made.ready_state is not ReadyState.ACTIVE:
         client.remove_partition(name, force=True)
-        raise WrongState("; ".join(made.errors) or "the devices cannot be had", asked=asked)
+        raise WrongState("; ".join(made.errors) or "the devices cannot be had", asked=action)
     return made
 
 
-def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, asked: str) -> list[DeviceInfo]:
+def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, action: str) -> list[DeviceInfo]:
     by_place = {(one.device.machine, one.device.index): one for one in known}
     cut = {one.device.machine for one in known if one.device.chip_id.startswith("MIG-")}
     mine = partition_name(grant.job)
@@ -102,7 +102,7 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, asked: str) -> list
         if node in cut:
             raise WrongState(
                 f"GPUs of node {node} are cut into slices, which Slurm counts in its own order",
-                asked=asked,
+                asked=action,
                 would_work="no partition there: podwright slurm configure --gpus --confine keeps "
                 "slices apart, and they have no NVLink",
             )
@@ -110,23 +110,23 @@ def _devices(known: Sequence[DeviceInfo], grant: GrantedJob, asked: str) -> list
         if one is None:
             raise WrongState(
                 f"this server knows no GPU {index} of node {node}",
-                asked=asked,
+                asked=action,
                 would_work="an agent on each node, called as Slurm calls the node, and gres.conf "
                 "from podwright slurm configure --gpus",
             )
         if one.partition not in ("", mine):
             raise WrongState(
                 f"GPU {index} of node {node} is in partition {one.partition}",
-                asked=asked,
+                asked=action,
                 would_work=f"vipu remove partition {one.partition}: Slurm alone gives these out",
             )
         if one.state not in ("FREE", "IN_USE"):
             raise WrongState(
                 f"GPU {index} of node {node} is {one.state.lower()}",
-                asked=asked,
+                asked=action,
                 would_work=f"scontrol update nodename={node} state=drain reason='GPU {index}'",
             )
         found.append(one)
     if len({one.cluster for one in found}) > 1:
-        raise WrongState("they are of several clusters", asked=asked)
+        raise WrongState("they are of several clusters", asked=action)
     return found

@@ -185,7 +185,7 @@ def of_job(licences: Mapping[str, int], pods: Sequence[SlurmPod]) -> tuple[Slurm
 
 def load(path: Path) -> Site:
     """The site's file. Raises InvalidRequest, in one line that names file and fault."""
-    asked = f"read {path}"
+    action = f"read {path}"
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text())
         for one, many in _TABLES.items():
@@ -194,12 +194,12 @@ def load(path: Path) -> Site:
     except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise InvalidRequest(
-            f"{path}: {said}", asked=asked, would_work="podwright slurm configure --write"
+            f"{path}: {said}", asked=action, would_work="podwright slurm configure --write"
         ) from None
     table = _NEEDS.get(site.mode)
     if table is None or not getattr(site, _TABLES[table]):
         problem = f"it names no [[{table}]]" if table else f"there is no mode {site.mode!r}"
-        raise InvalidRequest(f"{path}: {problem}", asked=asked)
+        raise InvalidRequest(f"{path}: {problem}", asked=action)
     return site
 
 

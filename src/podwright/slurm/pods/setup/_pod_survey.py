@@ -111,25 +111,25 @@ def mapping(client: Client, text: str, path: str) -> tuple[Mapped, ...]:
             continue
         name, colon, rest = (part.strip() for part in words.partition(":"))
         machines = tuple(word.strip() for word in rest.split(",") if word.strip())
-        asked = f"{path}:{number}"
+        action = f"{path}:{number}"
         if not (name and colon and machines):
-            raise InvalidRequest(f"not understood: {words}", asked=asked, would_work="host:m1,m2")
+            raise InvalidRequest(f"not understood: {words}", asked=action, would_work="host:m1,m2")
         if name in hosts:
-            raise InvalidRequest(f"host {name} has a line already", asked=asked)
+            raise InvalidRequest(f"host {name} has a line already", asked=action)
         for machine in machines:
             if machine not in homes:
                 raise InvalidRequest(
                     f"the server has no machine {machine}",
-                    asked=asked,
+                    asked=action,
                     would_work=f"one of {', '.join(sorted(homes)[:8])}",
                 )
             if machine in taken:
                 raise InvalidRequest(
-                    f"machine {machine} is host {taken[machine]}'s already", asked=asked
+                    f"machine {machine} is host {taken[machine]}'s already", asked=action
                 )
             taken[machine] = name
         if len({homes[machine].name for machine in machines}) > 1:
-            raise InvalidRequest(f"the machines of {name} are in two clusters", asked=asked)
+            raise InvalidRequest(f"the machines of {name} are in two clusters", asked=action)
         home = homes[machines[0]]
         family = _family(home)
         hosts[name] = Mapped(

@@ -51,9 +51,9 @@ _PLAIN: Final = (SlurmPod(type="pod", cluster="", devices=0, largest=0, domain=0
 async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None) -> Explanation:
     """Why a job waits, what would start now, or what it holds. Raises PodwrightError."""
     job = await find(slurm, name)
-    asked = f"job {job.name} of {job.user}"
+    action = f"job {job.name} of {job.user}"
     if job.state != "PENDING":
-        return _begun(job, client, asked)
+        return _begun(job, client, action)
     reason = job.fields.get("Reason") or "None"
     words = _REASONS.get(reason, f"Slurm says {reason}")
     if reason == "Resources" and job.get("HetJobId"):
@@ -69,7 +69,7 @@ async def explain_job(slurm: Slurm, client: Client, name: str, site: Site | None
         known = [line.removesuffix(_TURN) for line in found.lines]
         found = msgspec.structs.replace(found, lines=known)
     return msgspec.structs.replace(
-        found, asked=asked, problem=problem, lines=[*lines, *found.lines]
+        found, asked=action, problem=problem, lines=[*lines, *found.lines]
     )
 
 
@@ -93,7 +93,7 @@ def _in_the_way(
     return _block(*found, client, jobs)
 
 
-def _begun(job: ShownJob, client: Client, asked: str) -> Explanation:
+def _begun(job: ShownJob, client: Client, action: str) -> Explanation:
     """A job that waits for nothing: what it holds, and until when."""
     mine = [one for one in client.list_partitions() if one.name == f"slurm_{job.id}"]
     lines = [
@@ -109,7 +109,7 @@ def _begun(job: ShownJob, client: Client, asked: str) -> Explanation:
     if end := job.get("EndTime"):
         living = job.state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED")
         lines.append(f"its time is over at {end}" if living else f"it ended at {end}")
-    return Explanation(asked=asked, problem=job.state, lines=lines, starts_now=True)
+    return Explanation(asked=action, problem=job.state, lines=lines, starts_now=True)
 
 
 def _block(pod: SlurmPod, size: int, client: Client, jobs: Mapping[int, Listed]) -> Explanation:
