@@ -18,13 +18,16 @@ from podwright.wire import (
     AgentRequest,
     AllocationRequest,
     Announcement,
+    AskToMoveRequest,
     BackupRequest,
+    CallOffMoveRequest,
     ClusterChange,
     ClusterRequest,
     CreateRequest,
     DiscoverRequest,
     EventsRequest,
     ExplainRequest,
+    JobMovesRequest,
     JobReport,
     LeaseRequest,
     ListRequest,
@@ -79,6 +82,15 @@ def _move(doors: Doors, who: Who, whose: str) -> Any:
     return MoveRequest(id=lease.id, epoch=lease.epoch, move="not asked")
 
 
+def _ask_to_move(doors: Doors, who: Who, whose: str) -> Any:
+    job = "7" if who.role == "scheduler" else ""
+    return AskToMoveRequest(partition=whose, job=job, devices=[(0, 15)])
+
+
+def _call_off(doors: Doors, who: Who, whose: str) -> Any:
+    return CallOffMoveRequest(partition=whose, job="7" if who.role == "scheduler" else "")
+
+
 #: Calls about somebody's object: made for the caller's own and for another's.
 OBJECTS: dict[str, Ask] = {
     "GetPartition": lambda d, w, whose: PartitionName(name=whose),
@@ -86,6 +98,8 @@ OBJECTS: dict[str, Ask] = {
     "Acquire": _acquire,
     "Renew": _lease,
     "Move": _move,
+    "AskToMove": _ask_to_move,
+    "CallOffMove": _call_off,
     "Release": _lease,
     "Leave": lambda d, w, whose: WaiterName(id=d.waiters[whose]),
     "RemovePartition": lambda d, w, whose: RemoveRequest(name=whose),
@@ -112,6 +126,7 @@ PLAIN: dict[str, Ask] = {
     "DrainMachine": _always(MachineName(name="ag1")),
     "ResumeMachine": _always(MachineName(name="ag1")),
     "ShowMoves": _always(MovesRequest()),
+    "ListJobMoves": _always(JobMovesRequest()),
     "AllowMoves": _always(MovesAllowed(allowed=True)),
     "Backup": _always(BackupRequest()),
     "AnnounceAgent": _always(Announcement(name="ag8", host="127.0.0.1", port=1)),

@@ -16,6 +16,7 @@ class AskedMove:
     starts again where it was. target: taken in the index until it has moved, or need not any more.
     waiter: who gets room by it; empty: nobody, its machine is drained. room: the place that the
     waiter then gets. until: when it must have ended. size: devices. seconds: what it loses.
+    room_for: whom a scheduler makes room for, in its words, where it asked; it calls off, too.
     """
 
     id: str
@@ -29,3 +30,4 @@ class AskedMove:
     room: tuple[Block, ...]
     until: float
     seconds: float
+    room_for: str = ""

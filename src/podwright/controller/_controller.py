@@ -30,6 +30,7 @@ from podwright.controller._privacy import Privacy, Visible
 from podwright.controller._reading_calls import ReadingCalls
 from podwright.controller._reconciler import Reconciler
 from podwright.controller._request_ids import Remembered, Requests
+from podwright.controller._scheduler_moves import SchedulerMoves
 from podwright.controller._scheduler_queues import SchedulerQueues
 from podwright.controller._shielded import shielded
 from podwright.controller._spec import CheckedSpec, described
@@ -60,7 +61,9 @@ _T = TypeVar("_T")
 
 
 @declared
-class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Administration):
+class Controller(
+    ReadingCalls, WaitingCalls, SchedulerQueues, SchedulerMoves, AuditCalls, Administration
+):
     """The only owner of state. Methods are those of `wire.METHODS`, and raise PodwrightError.
 
     drivers: by machine name. allocations: cluster -> allocation -> machine names; a cluster
@@ -203,7 +206,7 @@ class Controller(ReadingCalls, WaitingCalls, SchedulerQueues, AuditCalls, Admini
                 partitions.begin_create(
                     self._core,
                     in_name_of(caller, request.owner, request.owner_uid, request.job, action),
-                    CheckedSpec(spec, action),
+                    CheckedSpec(spec, action, job=bool(request.job)),
                     creator=caller.name,
                     job=request.job,
                     duration=request.duration,

@@ -46,6 +46,7 @@ class LaunchMoves:
         self._core, self._waiter = core, waiter
         self.allowed = True
         self.done = self.failed = 0
+        self.moving: dict[str, AskedMove] = {}  #: by lease: those whose devices are being changed
 
     def load(self, opened: Opened) -> None:
         """Whether they are allowed, as it was said last."""
@@ -68,9 +69,9 @@ class LaunchMoves:
                 for other in [one for one in core.moves.values() if one.waiter == asked.waiter]:
                     if other is asked or asked.waiter:
                         late = asked.partition
-                        self._call_off(other, f"the launch in {late} did not end in time")
+                        self.call_off(other, f"the launch in {late} did not end in time")
             elif not self._stands(asked):
-                self._call_off(asked, "it is not needed any more")
+                self.call_off(asked, "it is not needed any more")
         if not self.allowed or not (able := movers(core, now)):
             return
         busy = {asked.waiter for asked in core.moves.values()}
@@ -80,9 +81,9 @@ class LaunchMoves:
                 core.reservations[room.goal.pool] = room
                 room.planned_at = math.inf  # thought over when it has been called off
                 for step in steps:
-                    self._ask(step, room)
+                    self.ask(step, room)
         for step in on_drained(core, able):
-            self._ask(step, None)
+            self.ask(step, None)
 
     async def move(self, caller: Caller, request: MoveRequest) -> Entry:
         """A launch has ended: its partition gets the devices that were kept for it, if it still
@@ -96,7 +97,11 @@ class LaunchMoves:
             if asked is None or asked.id != request.move:
                 return entry
             self._forget(asked)
-            faults = await shift(core, entry, asked)
+            self.moving[asked.lease] = asked
+            try:
+                faults = await shift(core, entry, asked)
+            finally:
+                del self.moving[asked.lease]
         if faults:
             self.failed += 1
             why = "; ".join(fault.reason for fault in faults)
@@ -113,19 +118,19 @@ class LaunchMoves:
         """Who is asked, and who would be next, if that is allowed."""
         core, now = self._core, self._core.now()
         able = movers(core, now)
-        rows = [_row(asked, "ASKED", now) for asked in core.moves.values()]
+        rows = [row(asked, "ASKED", now) for asked in core.moves.values()]
         busy = {asked.waiter for asked in core.moves.values()}
         for kept in list(core.reservations.values()):
             if kept.waiter not in busy and (found := self._plan(kept, able)) is not None:
                 room, steps = found
-                rows += [_row(self._asked(step, room), "PLANNED", now) for step in steps]
+                rows += [row(self._asked(step, room), "PLANNED", now) for step in steps]
                 undo(steps)
                 room.lift()
                 kept.absorb()
         return MoveTable(
             allowed=self.allowed,
             moves=rows,
-            movable=len(able),
+            movable=len(able) + len(movers(core, now, job=True)),
             done=self.done,
             failed=self.failed,
         )
@@ -138,7 +143,9 @@ class LaunchMoves:
             return None
         return plan_room(self._core, kept, waiter.spec, able)
 
-    def _asked(self, step: MoveStep, room: Reservation | None, word: str = "") -> AskedMove:
+    def _asked(
+        self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""
+    ) -> AskedMove:
         """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
         core, record, seconds = self._core, step.entry.known, step.lease.move_seconds
         assert step.entry.site is not None
@@ -154,17 +161,21 @@ class LaunchMoves:
             room=room.goal.blocks if room else (),
             until=core.now() + PATIENCE + seconds,
             seconds=seconds,
+            room_for=room_for,
         )
 
-    def _ask(self, step: MoveStep, room: Reservation | None) -> None:
+    def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> AskedMove:
+        """Ask a launch. room: for a waiter; room_for: as `AskedMove` has it."""
         core, lease = self._core, step.lease
-        asked = self._asked(step, room, f"m{core.next_epoch():x}")
+        asked = self._asked(step, room, f"m{core.next_epoch():x}", room_for)
         core.moves[asked.lease] = asked
         lease.move, lease.move_until = asked.id, asked.until
         now = core.now()
         lease.asked_at = (*(at for at in lease.asked_at if at > now - HOUR), now)
-        why = f"to make room for {asked.waiter}" if asked.waiter else "its machine is drained"
+        whom = asked.waiter or room_for
+        why = f"to make room for {whom}" if whom else "its machine is drained"
         core.tell("AskToMove", asked.partition, asked.owner, f"{why}; {_whither(asked)}")
+        return asked
 
     def _stands(self, asked: AskedMove) -> bool:
         """Whether a move would still do what it is for."""
@@ -172,13 +183,16 @@ class LaunchMoves:
         lease, entry = core.leases.get(asked.lease), core.partitions.get(asked.partition)
         if not self.allowed or lease is None or lease.ending or entry is None:
             return False
+        if asked.room_for:
+            return True  # its scheduler knows
         if not asked.waiter:
             return not asked.site.drained.isdisjoint(entry.machines)
         reservations = core.reservations.values()
         kept = next((one for one in reservations if one.waiter == asked.waiter), None)
         return kept is not None and kept.goal.blocks == asked.room
 
-    def _call_off(self, asked: AskedMove, why: str) -> None:
+    def call_off(self, asked: AskedMove, why: str) -> None:
+        """It need not any more: it goes on where it is."""
         core = self._core
         self._forget(asked)
         self.failed += 1
@@ -205,14 +219,15 @@ def _whither(asked: AskedMove) -> str:
     return f"to {' and '.join(asked.site.parts(asked.target.blocks))}"
 
 
-def _row(asked: AskedMove, state: str, now: float) -> MoveRow:
+def row(asked: AskedMove, state: str, now: float) -> MoveRow:
+    """A move as others see it."""
     return MoveRow(
         partition=asked.partition,
         owner=asked.owner,
         size=asked.size,
         seconds=asked.seconds,
         state=state,
-        waiter=asked.waiter,
+        waiter=asked.waiter or asked.room_for,
         within=max(0.0, asked.until - now) if state == "ASKED" else 0.0,
         to=" ".join(asked.site.parts(asked.target.blocks)),
     )

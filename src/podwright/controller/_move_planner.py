@@ -44,14 +44,17 @@ def shape_of(record: PartitionRecord) -> Request:
     return Request(record.size, record.allocation, record.num_ilds, gcds, profile=record.profile)
 
 
-def movable(core: Core, entry: Entry, now: float) -> HeldLease | None:
+def movable(core: Core, entry: Entry, now: float, *, job: bool = False) -> HeldLease | None:
     """The lease of a launch that can be moved now; None: it cannot.
 
     Its partition must be movable, all of it held by this one launch, which has said that its
-    instances can be moved. What a scheduler made for a job is in that scheduler's books as well.
+    instances can be moved. job: of what schedulers made for jobs, since that is in their books as
+    well, and they alone say when it moves, and where to.
     """
     record, site = entry.record, entry.site
-    if record is None or site is None or not record.movable or record.job or record.profile:
+    if record is None or site is None or not record.movable or record.profile:
+        return None
+    if bool(record.job) is not job:
         return None
     if entry.fences or entry.lock.locked() or len(entry.leases) != 1 or state_of(record) != READY:
         return None
@@ -64,9 +67,9 @@ def movable(core: Core, entry: Entry, now: float) -> HeldLease | None:
     return lease if len(recent) < MOST_PER_HOUR and not lease.move else None
 
 
-def movers(core: Core, now: float) -> dict[str, HeldLease]:
-    """All launches that can be moved now, by their partitions."""
-    found = ((name, movable(core, entry, now)) for name, entry in core.partitions.items())
+def movers(core: Core, now: float, *, job: bool = False) -> dict[str, HeldLease]:
+    """All launches that can be moved now, by their partitions. job: as `movable` has it."""
+    found = ((name, movable(core, entry, now, job=job)) for name, entry in core.partitions.items())
     return {name: lease for name, lease in found if lease is not None}
 
 

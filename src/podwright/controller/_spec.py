@@ -57,8 +57,8 @@ class CheckedSpec:
 
     __slots__ = ("_requests", "action", "size", "spec", "sync_type")
 
-    def __init__(self, spec: PartitionSpec, action: str) -> None:
-        _check_counts(spec, action)
+    def __init__(self, spec: PartitionSpec, action: str, *, job: bool = False) -> None:
+        _check_counts(spec, action, job=job)
         self.spec, self.action = spec, action
         self.size = spec.size or len(spec.devices)
         self.sync_type = _sync_for(spec, action)
@@ -86,7 +86,7 @@ def renamed(spec: PartitionSpec, name: str) -> PartitionSpec:
     return spec if spec.name == name else msgspec.structs.replace(spec, name=name)
 
 
-def _check_counts(spec: PartitionSpec, action: str) -> None:
+def _check_counts(spec: PartitionSpec, action: str, *, job: bool) -> None:
     """Raises InvalidRequest for numbers that no hardware could make legal."""
 
     def refuse(problem: str, would_work: str, **data: object) -> None:
@@ -113,7 +113,7 @@ def _check_counts(spec: PartitionSpec, action: str) -> None:
             "a partition of devices chosen one by one does not move to others",
             "leave out the devices, or do not make it relocatable",
         )
-    if spec.movable and (spec.devices or spec.profile):
+    if spec.movable and (spec.profile or (spec.devices and not job)):
         refuse(
             f"{'slices of GPUs do' if spec.profile else 'devices chosen one by one do'} not move",
             "whole devices of the server's choice, or leave out movable",

@@ -55,7 +55,17 @@ from podwright.wire._ipuof import ipuof_gcds
 from podwright.wire._jobs import JobInfo, JobList, JobReport
 from podwright.wire._method import May, Method, Repeat, Rights
 from podwright.wire._methods import METHODS
-from podwright.wire._moving import MoveRequest, MoveRow, MovesAllowed, MovesRequest, MoveTable
+from podwright.wire._moving import (
+    AskToMoveRequest,
+    CallOffMoveRequest,
+    JobMoves,
+    JobMovesRequest,
+    MoveRequest,
+    MoveRow,
+    MovesAllowed,
+    MovesRequest,
+    MoveTable,
+)
 from podwright.wire._paging import joined, next_page
 from podwright.wire._plain import plain
 from podwright.wire._prepared import prepared
@@ -141,8 +151,10 @@ __all__ = [
     "AllocationRequest",
     "AlreadyExists",
     "Announcement",
+    "AskToMoveRequest",
     "BackupReply",
     "BackupRequest",
+    "CallOffMoveRequest",
     "CheckResult",
     "ClusterChange",
     "ClusterInfo",
@@ -173,6 +185,8 @@ __all__ = [
     "InvalidRequest",
     "JobInfo",
     "JobList",
+    "JobMoves",
+    "JobMovesRequest",
     "JobReport",
     "LeaseInfo",
     "LeaseList",

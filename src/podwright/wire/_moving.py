@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from podwright.wire._method import CREATORS, Method, Repeat
+from podwright.wire._method import CREATORS, May, Method, Repeat, Rights
 from podwright.wire._value import Value
-from podwright.wire._values import PartitionInfo
+from podwright.wire._values import Empty, PartitionInfo
 
 
 class MoveRequest(Value):
@@ -21,8 +21,11 @@ class MoveRequest(Value):
 
 class MoveRow(Value):
     """A move. state: ASKED, its launch was told; PLANNED, it would be next, if that is allowed.
+    Of a scheduler's jobs also ABLE, it could be asked; MOVING, its devices are being changed;
+    STAYS, it cannot be moved, or not there.
 
-    waiter: who gets room by it; empty: nobody, its machine is drained. size: devices.
+    waiter: who gets room by it, in the waiting line or as a scheduler calls him; empty: nobody, its
+    machine is drained. size: devices.
     seconds: what its launch loses. within: seconds that it still has to end, where it was asked.
     to: the machines of its other devices.
     """
@@ -58,8 +61,50 @@ class MovesAllowed(Value):
     allowed: bool
 
 
+class JobMovesRequest(Value):
+    """Which partitions of a scheduler's jobs could be moved now, and which are asked to."""
+
+    cluster: str = ""
+    allocation: str = ""
+
+
+class JobMoves(Value):
+    """allowed: whether the server asks any launch to move. moves: those of the caller's jobs that
+    are ABLE, ASKED or MOVING."""
+
+    allowed: bool = True
+    moves: list[MoveRow] = []
+
+
+class AskToMoveRequest(Value):
+    """Ask the launch on a job's partition to move to these devices, which nobody else gets until
+    it has, or need not any more.
+
+    job: as the partition was created for it. room_for: who gets room by it, in the scheduler's
+    words.
+    """
+
+    partition: str
+    job: str
+    devices: list[tuple[int, int]]
+    room_for: str = ""
+
+
+class CallOffMoveRequest(Value):
+    """A job's launch need not move any more. job: as its partition was created for it."""
+
+    partition: str
+    job: str
+
+
+#: A scheduler moves what it made for its jobs.
+_SCHEDULERS = Rights(May.ANY, May.NO, May.NO, May.JOBS, May.NO)
+
 CALLS = (
     Method("Move", MoveRequest, PartitionInfo, CREATORS, Repeat.SAME),
     Method("ShowMoves", MovesRequest, MoveTable, repeat=Repeat.READS),
+    Method("ListJobMoves", JobMovesRequest, JobMoves, _SCHEDULERS, Repeat.READS),
+    Method("AskToMove", AskToMoveRequest, MoveRow, _SCHEDULERS, Repeat.SAME, audited=False),
+    Method("CallOffMove", CallOffMoveRequest, Empty, _SCHEDULERS, Repeat.SAME, audited=False),
     Method("AllowMoves", MovesAllowed, MoveTable, repeat=Repeat.SAME),
 )
