@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ import pytest
 
 from podwright.errors import InvalidRequest
 from podwright.fabric import HGX8, simulated_gpus
-from podwright.placement.buddy_blocks import Blocks
 from podwright.replay import (
     Chances,
     HostKind,
@@ -31,7 +29,6 @@ from podwright.replay import (
 )
 from podwright.replay._backfill import Profile
 from podwright.replay._ground import StartAnswer
-from podwright.replay._moves import plan_moves
 from podwright.replay._pod_ground import PodGround
 
 PLAIN = SlurmModel(room_s=0.0)
@@ -239,50 +236,6 @@ def test_a_move_makes_the_block_that_is_missing() -> None:
     assert out.began[4] == 70
     assert sorted(out.ended)[-2:] == [1000, 1010], "who moved ends as much later"
     assert run(jobs, policy="moves", movable=0.0).began[4] == 1000
-
-
-def test_moves_that_do_not_pay_are_not_made() -> None:
-    blocks = Blocks((1 << 8) - 1)
-    blocks.free = 0b11110000 ^ 0b00100000 | 0b00001101
-    held = {1: (0b00100000, 50.0), 2: (0b00000010, 5000.0)}
-    found = plan_moves(blocks, 2, held, lost=lambda name: 50.0 - 10 * (name == 1), now=0.0)
-    assert found is not None
-    assert found.jobs == ((1, 0),)
-    assert plan_moves(blocks, 2, held, lost=lambda _: math.inf, now=0.0) is None
-    dear = plan_moves(blocks, 2, held, lost=lambda _: 300.0, now=0.0)
-    assert dear is not None
-    assert dear.jobs == ((2, 0),), "the other block is free sooner by itself"
-
-
-def test_moving_leaves_all_others_where_they_are_at_random() -> None:
-    rng = random.Random(4)
-    for _ in range(100):
-        blocks, held = Blocks((1 << 32) - 1), {}
-        for name in range(rng.randrange(3, 20)):
-            order = rng.randrange(4)
-            start = blocks.find(order)
-            if start is not None:
-                blocks.take(start, order)
-                held[name] = (((1 << (1 << order)) - 1) << start, rng.uniform(100, 9000))
-        for name in rng.sample(sorted(held), len(held) // 2):
-            blocks.free |= held.pop(name)[0]
-        order = rng.randrange(1, 4)
-        fixed = {name for name in held if rng.random() < 0.3}
-        lost = {name: math.inf if name in fixed else 5.0 for name in held}
-        found = plan_moves(blocks, order, held, lost=lost.__getitem__, now=0.0)
-        if found is None:
-            continue
-        free = blocks.free & ~found.devices
-        for name, size in found.jobs:
-            assert name not in fixed
-            assert held[name][0] & found.devices == held[name][0]
-            trial = Blocks(blocks.capacity)
-            trial.free = free
-            start = trial.find(size)
-            assert start is not None
-            free &= ~(((1 << (1 << size)) - 1) << start)
-        others = [bits for name, (bits, _) in held.items() if name not in dict(found.jobs)]
-        assert not any(bits & found.devices for bits in others)
 
 
 def test_recorded_starts_are_given_devices_as_they_came() -> None:

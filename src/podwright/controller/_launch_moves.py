@@ -21,7 +21,6 @@ from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import HeldLease
 from podwright.controller._move_planner import (
-    HOUR,
     MoveStep,
     movers,
     on_drained,
@@ -32,6 +31,7 @@ from podwright.controller._move_step import shift
 from podwright.controller._records import META
 from podwright.controller._reservation import Reservation
 from podwright.controller._waiter import Waiter
+from podwright.placement.move_plans import HOUR
 from podwright.store import Opened, Put
 from podwright.wire import MoveRequest, MoveRow, MoveTable
 

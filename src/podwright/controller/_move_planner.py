@@ -1,17 +1,11 @@
-"""Which launches to move, so that a request that fits by count fits by shape as well.
-
-Of all places of its shape the one is emptied that costs least: devices times the seconds that each
-launch in it says it loses. Nothing moves that cannot, or that has no other place meanwhile; and
-nothing at all where the place would be free by itself before the moves have paid.
-"""
+"""Which launches could move, and where to; `placement.move_plans` chooses among them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import nsmallest
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from podwright.controller._records import PartitionRecord
 from podwright.controller._reservation import Goal, Reservation
@@ -19,15 +13,12 @@ from podwright.controller._reserve import MAX_CANDIDATES, candidates, end_of
 from podwright.controller._states import READY, state_of
 from podwright.fabric import Attachment
 from podwright.placement import Block, Placement, Request
+from podwright.placement.move_plans import InTheWay, cheapest, may_be_asked
 
 if TYPE_CHECKING:
     from podwright.controller._core import Core, Entry
     from podwright.controller._leases import HeldLease
     from podwright.wire import PartitionSpec
-
-MOST_PER_HOUR: Final = 2  #: times that one launch is asked to move
-HOUR: Final = 3600.0
-TRIED: Final = 64  #: places for which it is looked where what stands in them could go
 
 
 class MoveStep(NamedTuple):
@@ -63,8 +54,7 @@ def movable(core: Core, entry: Entry, now: float, *, job: bool = False) -> HeldL
     (lease,) = entry.leases.values()
     if lease.ending or lease.late or not lease.move_seconds or lease.record.count != record.size:
         return None
-    recent = [at for at in lease.asked_at if at > now - HOUR]
-    return lease if len(recent) < MOST_PER_HOUR and not lease.move else None
+    return lease if may_be_asked(lease.asked_at, now) and not lease.move else None
 
 
 def movers(core: Core, now: float, *, job: bool = False) -> dict[str, HeldLease]:
@@ -85,21 +75,17 @@ def plan_room(
         return None
     held = _held(core, site.cluster.name, old.allocation)
     worth = (_free_at(core, old, now) - now) * size
-    priced: list[tuple[float, int, tuple[Block, ...], dict[str, int]]] = []
-    places = islice(candidates(core, site, spec, old.allocation), MAX_CANDIDATES)
-    for at, blocks in enumerate(places):
-        inside = _inside(blocks, held)
-        cost = sum(_cost(core, name, able) for name in inside)
-        if inside and cost < worth:
-            priced.append((cost, at, blocks, inside))
-    for _, _, blocks, inside in nsmallest(TRIED, priced, key=lambda one: one[:2]):
-        lost = max(able[name].move_seconds for name in inside)
-        busy = sum(inside.values())
-        goal = Goal(site, old.allocation, blocks, now + lost, False, busy, tuple(inside))
+    places = list(islice(candidates(core, site, spec, old.allocation), MAX_CANDIDATES))
+    inside = [_inside(blocks, held) for blocks in places]
+    known = {name: _in_the_way(core, name, able) for there in inside for name in there}
+    for at, names in cheapest(inside, known, worth):
+        lost = max(known[name].seconds for name in names)
+        busy = sum(inside[at].values())
+        goal = Goal(site, old.allocation, places[at], now + lost, False, busy, tuple(names))
         kept.lift()
         room = Reservation(kept.waiter, kept.order, goal, now)
         # What is neither free nor theirs is being reset, or about to be somebody's.
-        steps = _placed(core, inside, able) if size - room.kept == busy else None
+        steps = _placed(core, names, able) if size - room.kept == busy else None
         if steps:
             return room, steps
         room.lift()
@@ -122,18 +108,18 @@ def undo(steps: Sequence[MoveStep]) -> None:
 
 
 def _placed(
-    core: Core, inside: Mapping[str, int], able: Mapping[str, HeldLease]
+    core: Core, names: Sequence[str], able: Mapping[str, HeldLease]
 ) -> list[MoveStep] | None:
     steps: list[MoveStep] = []
-    entries = [core.partitions[name] for name in inside]
-    for entry in sorted(entries, key=lambda one: (-one.known.size, one.name)):
+    for name in names:
+        entry = core.partitions[name]
         assert entry.site is not None
         found = entry.site.index.find(shape_of(entry.known))
         if found is None:
             undo(steps)
             return None
         entry.site.index.take(found)
-        steps.append(MoveStep(entry, able[entry.name], found))
+        steps.append(MoveStep(entry, able[name], found))
     return steps
 
 
@@ -163,10 +149,9 @@ def _shared(a: Block, b: Block) -> int:
     return max(0, min(a.offset + a.size, b.offset + b.size) - max(a.offset, b.offset))
 
 
-def _cost(core: Core, name: str, able: Mapping[str, HeldLease]) -> float:
-    """Device-seconds that it costs to move a partition."""
+def _in_the_way(core: Core, name: str, able: Mapping[str, HeldLease]) -> InTheWay:
     lease = able.get(name)
-    return core.partitions[name].known.size * lease.move_seconds if lease else math.inf
+    return InTheWay(core.partitions[name].known.size, lease.move_seconds if lease else math.inf)
 
 
 def on_drained(core: Core, able: Mapping[str, HeldLease]) -> Iterator[MoveStep]:

@@ -18,6 +18,7 @@ from podwright.controller._reservation import Goal
 from podwright.controller._spec import blocks_of
 from podwright.fabric import Cluster, ClusterTopology
 from podwright.placement import Block, Placement, Refusal, Request
+from podwright.placement.move_plans import likely_end
 from podwright.wire import PartitionSpec
 
 if TYPE_CHECKING:
@@ -37,10 +38,8 @@ class Occupied(NamedTuple):
 
 
 def end_of(record: PartitionRecord, now: float) -> tuple[float, bool]:
-    """When a partition may end. Where nobody said, our guess: it lasts as long as it has so far."""
-    if record.until > now:
-        return record.until, True
-    return now + max(1.0, now - record.created_at), False
+    """When a partition may end, and whether somebody said so."""
+    return likely_end(record.until, record.created_at, now)
 
 
 def goal_for(core: Core, site: IndexedCluster, spec: PartitionSpec, allocation: str) -> Goal | None:

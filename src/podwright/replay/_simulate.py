@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from podwright.placement.move_plans import likely_end, may_be_asked, plan_moves
 from podwright.replay._backfill import Profile
 from podwright.replay._ground import Ground, StartAnswer, Unfit
 from podwright.replay._host_resources import Hosts
-from podwright.replay._moves import plan_moves
 from podwright.replay._outcome import Outcome, Series
 from podwright.replay._pod_ground import Counted, PodGround
 from podwright.replay._priority import Priorities
@@ -34,14 +34,13 @@ _WAITS, _RUNS, _OVER = 1, 2, 3
 @dataclass(frozen=True)
 class Chances:
     """What happens by chance, from one seed. movable: the share of jobs that may be moved, move_s:
-    what each loses by it, again_s: how long it then stays. mtbf_s: how long a machine lives until
-    it fails, infinite for never; repair_s: how long it is away then.
+    what each loses by it. mtbf_s: how long a machine lives until it fails, infinite for never;
+    repair_s: how long it is away then.
     """
 
     seed: int = 1
     movable: float = 1.0
     move_s: float = 300.0
-    again_s: float = 3600.0
     mtbf_s: float = math.inf
     repair_s: float = 14400.0
 
@@ -96,8 +95,7 @@ class _Run:
         self.first, self.first_since = -1, 0.0
         self.freed = True  # has anything changed since moves were last looked for?
         self.moving = False
-        self.moved_at: dict[int, float] = {}
-        self.times_moved: dict[int, int] = {}
+        self.moved_at: dict[int, list[float]] = {}  # of those that run: when each moved
         self.done = 0
         self.progress = progress
         rng = random.Random(chances.seed)
@@ -429,9 +427,11 @@ class _Run:
             pod.open()
         elif pod.closed:
             return False
-        plan = plan_moves(
-            pod.blocks, demand, pod.jobs, lost=self._lost(now), now=now, away=pod.away
-        )
+        began, able = self.out.began, self._able(now)
+        held = {
+            one: (at, likely_end(end, began[one], now)[0]) for one, (at, end) in pod.jobs.items()
+        }
+        plan = plan_moves(pod.blocks, demand, held, able, now=now, away=pod.away)
         if plan is None:
             return False
         pod.closed, pod.closed_for = plan.devices, job
@@ -441,7 +441,6 @@ class _Run:
             pod.move(other, order)
             self.out.moves += 1
             self.out.moved_seconds += lost * (1 << order)
-            self.moved_at[other] = now
             self._delay(other, lost, now)
             self._timer(now + lost, "left", other)
             for first, count in pod.spans(other):
@@ -449,24 +448,20 @@ class _Run:
         self.moving = True
         return True
 
-    def _lost(self, now: float) -> Callable[[int], float]:
-        again, each = self.chances.again_s, self.chances.move_s
-
-        def lost(job: int) -> float:
-            if not self.movable[job] or now - self.moved_at.get(job, -math.inf) < again:
-                return math.inf
-            return each
-
-        return lost
+    def _able(self, now: float) -> dict[int, float]:
+        """Who can be moved now, and what each loses."""
+        assert isinstance(self.pod, PodGround)
+        moved = self.moved_at
+        able = (job for job in self.pod.jobs if self.movable[job])
+        return {job: self.chances.move_s for job in able if may_be_asked(moved.get(job, ()), now)}
 
     def _delay(self, job: int, lost: float, now: float) -> None:
         """A job that moves ends so much later."""
         self.life[job] += 1
         runs = self.trace.runtime[job] + self.slurm.overhead_s
-        spent = now - self.out.began[job]
-        self.times_moved[job] = self.times_moved.get(job, 0) + 1
-        extra = lost * self.times_moved[job]
-        heappush(self.ends, (now + runs + extra - spent, job, self.life[job]))
+        moved = self.moved_at.setdefault(job, [])
+        moved.append(now)
+        heappush(self.ends, (self.out.began[job] + runs + lost * len(moved), job, self.life[job]))
 
     # -- figures ---------------------------------------------------------------------------------
 
