@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,19 @@ def test_a_process_that_dies_is_an_error_that_names_its_way(
     )
     with pytest.raises(SimulationFailed, match="host-mapping:4x16"):
         run_all(Trace("t", TRACE.jobs()), [broken, other], processes=2)
+
+
+def test_a_process_that_never_begins_is_no_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs are more than a pipe takes: nobody reads them."""
+    from podwright.replay import SimulationFailed
+
+    resource_tracker.ensure_running()  # it is a Python, too
+    monkeypatch.setattr(spawn, "_python_exe", b"/bin/false")
+    (way,) = pod_ways(["native"], 64)
+    tasks = [ReplayTask(way, SlurmModel(), Chances())] * 2
+    jobs = list(TRACE.jobs()) * (20_000 // len(TRACE) + 1)
+    with pytest.raises(SimulationFailed, match="native ended with 1"):
+        run_all(Trace("t", jobs), tasks, processes=2)
 
 
 def test_the_command_says_what_to_change_and_how_far_to_trust_it(

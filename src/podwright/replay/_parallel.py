@@ -98,11 +98,8 @@ class _Pool:
                     number, process = self._running[ready]
                     try:
                         said = ready.recv()
-                    except EOFError:
-                        raise SimulationFailed(
-                            f"the simulation of {self._tasks[number].way.name} ended with "
-                            f"{process.exitcode}"
-                        ) from None
+                    except (EOFError, ConnectionError):
+                        raise self._failed(number, process) from None
                     if isinstance(said, Outcome):
                         outcomes[number] = said
                         del self._running[ready]
@@ -122,9 +119,7 @@ class _Pool:
 
     def _begin(self, number: int) -> None:
         mine, theirs = self._context.Pipe()
-        process = self._context.Process(
-            target=_work, args=(self._trace, self._tasks[number], theirs), daemon=True
-        )
+        process = self._context.Process(target=_work, args=(theirs,), daemon=True)
         # Ctrl-C comes to the whole group: one that only begins would die of it with a traceback.
         # The tracker is there before: starting it unblocks the signal.
         resource_tracker.ensure_running()
@@ -135,6 +130,17 @@ class _Pool:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
+        # Not as an argument: what does not fit into the pipe of those waits for ever for a process
+        # that ended before it read them.
+        try:
+            mine.send((self._trace, self._tasks[number]))
+        except ConnectionError:
+            raise self._failed(number, process) from None
+
+    def _failed(self, number: int, process: BaseProcess) -> SimulationFailed:
+        process.join()
+        name = self._tasks[number].way.name
+        return SimulationFailed(f"the simulation of {name} ended with {process.exitcode}")
 
     def _tell(self, number: int, done: int) -> None:
         self._done[number] = done
@@ -142,8 +148,9 @@ class _Pool:
             self._progress(sum(self._done), len(self._trace) * len(self._tasks))
 
 
-def _work(trace: Trace, task: ReplayTask, pipe: Connection) -> None:
+def _work(pipe: Connection) -> None:
     """A process's work. Ctrl-C is its parent's matter, and blocked here."""
+    trace, task = pipe.recv()
     try:
         pipe.send(run_task(trace, task, lambda done, _: pipe.send(done)))
     except Exception as error:
