@@ -2,19 +2,21 @@
 
 Free devices are masks, one for each quarter of a link domain (16 devices). Halves are filed
 under how much harm one more partition does there (`_tables.FILES`) and their largest hole. All
-files that are not empty are the bits of one integer, the best file highest, and so are the
-halves in a file, the first half highest: the place for a block is the highest bit among the
-files whose holes are large enough, and an integer's length tells its highest bit. Devices are
-numbered by slot: 64 times the place of the link domain in this pool, plus the offset.
+files that are not empty are the bits of one integer, the best file highest. Halves stand in
+rows of `ROW`: so are the rows in which a file has any, the first row highest, and so are its
+halves in a row. The place for a block is the highest bit among the files whose holes are large
+enough, and an integer's length tells its highest bit. Devices are numbered by slot: 64 times the
+place of the link domain in this pool, plus the offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 
 from podwright.placement._shape_rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
-from podwright.placement._spot import Spot
+from podwright.placement._spot import ROW, ROW_BIT, Spot
 from podwright.placement._tables import (
     BESIDE_SAME_FROM,
     BEST_HOLES,
@@ -34,12 +36,11 @@ from podwright.placement._tables import (
 from podwright.placement._values import Block, Placement
 
 _BIT = [1 << file for file in range(FILE_COUNT)]
-#: By order: the files whose halves take a block of that order, as bits.
-_TAKES = [sum(_BIT[file] for file in files) for files in TAKE]
+#: By order: the files whose halves take a block of that order, as bits. The last has the halves
+#: of link domains that are wholly free.
+_TAKES = [sum(_BIT[file] for file in files) for files in TAKE] + [_BIT[FILES[0][0][HALF_ORDER + 1]]]
 #: How many halves are tried for neighbours before all are looked at.
 _TRIES = 32
-#: Where both halves of the link domains are that are wholly free.
-_WHOLE_FILE = FILES[0][0][HALF_ORDER + 1]
 
 
 class Pool:
@@ -53,8 +54,8 @@ class Pool:
 
     __slots__ = (
         "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_largest_ever",
-        "_owned", "_spans", "domains", "halves", "holders", "index", "known", "name",
-        "numbers", "place", "size", "taken",
+        "_owned", "_rows", "_spans", "domains", "holders", "index", "known", "name", "place",
+        "rows", "size", "taken",
     )  # fmt: skip
 
     def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
@@ -65,15 +66,19 @@ class Pool:
         shifts = range(0, DOMAIN, QUARTER)
         quarters = [owned[d] >> shift & QUARTER_FULL for d in self.domains for shift in shifts]
         self._owned = tuple(quarters)
-        self._free = list(quarters)  # neither taken nor drained
+        self._free = array("H", quarters)  # neither taken nor drained
         self._down: dict[int, int] = {}  # by quarter that has any: its drained devices
         self._idle: dict[int, int] = {}  # of these, those not taken
-        self.halves = len(quarters) // 2
-        halves = range(self.halves)
+        halves = range(len(quarters) // 2)
         self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
         self._file = [NOT_FILED for _ in halves]
+        #: By row, by file: the halves in it. Those that there are not are in no file.
+        self.rows = [[0] * FILE_COUNT for _ in range(0, len(halves), ROW)]
+        for half in halves:
+            self.rows[half // ROW][NOT_FILED] |= ROW_BIT[half % ROW]
+        #: By file: the rows in which it has any.
         self._files = [0] * FILE_COUNT
-        self._files[NOT_FILED] = (1 << self.halves) - 1
+        self._files[NOT_FILED] = (1 << len(self.rows)) - 1
         self._full = _BIT[NOT_FILED]  # the files that are not empty
         for half in halves:
             self._refile(half)
@@ -88,21 +93,19 @@ class Pool:
 
     def find(self, order: int) -> int:
         """The best slot for a block of 2**order devices, or -1."""
-        if order < HALF_ORDER:
-            full = self._full & _TAKES[order]
-            if not full:
-                return -1
-            half = self.halves - self._files[full.bit_length() - 1].bit_length()
-            quarter = half + half
-            best = BEST_HOLES[order]
-            low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
-            return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
-        if order == HALF_ORDER:
-            full = self._full & _TAKES[order]
-            halves = self._files[full.bit_length() - 1] if full else 0
-        else:
-            halves = self._files[_WHOLE_FILE]
-        return self.halves - halves.bit_length() << 5 if halves else -1
+        full = self._full & _TAKES[order]
+        if not full:
+            return -1
+        file = full.bit_length() - 1
+        rows = self.rows
+        row = len(rows) - self._files[file].bit_length()
+        half = row * ROW + ROW - rows[row][file].bit_length()
+        if order >= HALF_ORDER:
+            return half << 5
+        quarter = half + half
+        best = BEST_HOLES[order]
+        low, high = best[self._free[quarter]], best[self._free[quarter + 1]]
+        return half << 5 | low & 15 if low <= high else half << 5 | 16 | high & 15
 
     def turn(self, spot: Spot, step: int) -> None:
         """Take (`step` 1) a block that is not taken, or give back (-1) one that is."""
@@ -115,7 +118,7 @@ class Pool:
         else:
             mask = free[quarter] ^ bits
             free[quarter] = mask
-        count, file, files = self._count, self._file, self._files
+        count, file, row = self._count, self._file, spot.row
         mine = count[half] + step
         count[half] = mine
         # What _refile does, written out: most placements need no more than this.
@@ -124,15 +127,15 @@ class Pool:
         new = FILES[mine][count[beside]][hole]
         old = file[half]
         file[half] = new
-        bit = 1 << spot.shift
-        left = files[old] ^ bit
-        files[old] = left
+        bit = spot.bit
+        left = row[old] ^ bit
+        row[old] = left
         if not left:
-            self._full ^= _BIT[old]
-        there = files[new]
+            self._empty(old, half)
+        there = row[new]
         if not there:
-            self._full |= _BIT[new]
-        files[new] = there | bit
+            self._fill(new, half)
+        row[new] = there | bit
         if mine <= BESIDE_SAME_FROM and file[beside]:
             self._refile(beside)
 
@@ -171,22 +174,32 @@ class Pool:
 
     def _refile(self, half: int) -> None:
         """File a half anew, after its devices, its count or that beside it changed."""
-        free, count, files, quarter = self._free, self._count, self._files, half + half
+        free, count, quarter = self._free, self._count, half + half
         hole = JOINED[LARGEST_HOLES[free[quarter]]][LARGEST_HOLES[free[quarter + 1]]]
         new = FILES[count[half]][count[half ^ 1]][hole]
         old = self._file[half]
         if new == old:
             return
         self._file[half] = new
-        bit = 1 << self.halves - half - 1
-        left = files[old] ^ bit
-        files[old] = left
+        row, bit = self.rows[half // ROW], ROW_BIT[half % ROW]
+        row[old] ^= bit
+        if not row[old]:
+            self._empty(old, half)
+        if not row[new]:
+            self._fill(new, half)
+        row[new] |= bit
+
+    def _empty(self, file: int, half: int) -> None:
+        """No half of this one's row is left in a file."""
+        left = self._files[file] ^ 1 << len(self.rows) - 1 - half // ROW
+        self._files[file] = left
         if not left:
-            self._full ^= _BIT[old]
-        there = files[new]
-        if not there:
-            self._full |= _BIT[new]
-        files[new] = there | bit
+            self._full ^= _BIT[file]
+
+    def _fill(self, file: int, half: int) -> None:
+        """This half is the first of its row in a file."""
+        self._full |= _BIT[file]
+        self._files[file] |= 1 << len(self.rows) - 1 - half // ROW
 
     # The same block in several link domains.
 
@@ -205,11 +218,7 @@ class Pool:
         while full:
             file = full.bit_length() - 1
             full ^= _BIT[file]
-            halves = self._files[file]
-            while halves:
-                at = halves.bit_length()
-                halves ^= 1 << at - 1
-                half = self.halves - at
+            for half in self._halves(file):
                 for one, other in pairs[half >> 1]:
                     for quarter in (2 * (half & 1), 2 * (half & 1) + 1):
                         hole = best[free[4 * one + quarter] & free[4 * other + quarter]]
@@ -221,13 +230,20 @@ class Pool:
                     return []
         return []
 
+    def _halves(self, file: int) -> Iterator[int]:
+        """The halves in a file, the first first."""
+        for row, files in enumerate(self.rows):
+            halves = files[file]
+            while halves:
+                at = halves.bit_length()
+                halves ^= 1 << at - 1
+                yield row * ROW + ROW - at
+
     def largest(self, count: int = 1) -> int:
         """The order of the largest block that is free in `count` link domains; -1 for none."""
         if count > 1:
             return self._spans.largest(self._free, count)
-        if self._files[_WHOLE_FILE]:
-            return WHOLE_ORDER
-        order = HALF_ORDER
+        order = WHOLE_ORDER
         while order >= 0 and not self._full & _TAKES[order]:
             order -= 1
         return order
@@ -254,7 +270,7 @@ class Pool:
         """Are these blocks free?"""
         free = self._free
         if drained_too and self._idle:
-            free = [mask | self._idle.get(quarter, 0) for quarter, mask in enumerate(free)]
+            free = array("H", (m | self._idle.get(q, 0) for q, m in enumerate(free)))
         return self._all(free, slots, order)
 
     @staticmethod
@@ -307,12 +323,12 @@ class Place(Spot):
     __slots__ = ("placement", "pool", "rest", "size")
 
     def __init__(self, placement: Placement, pool: Pool, slots: Sequence[int], order: int) -> None:
-        super().__init__(slots[0], order, pool.halves)
+        super().__init__(slots[0], order, pool.rows)
         self.placement = placement
         object.__setattr__(placement, "place", self)
         self.pool = pool
         self.size = len(slots) << order
-        self.rest = tuple(Spot(slot, order, pool.halves) for slot in slots[1:])
+        self.rest = tuple(Spot(slot, order, pool.rows) for slot in slots[1:])
 
     @property
     def slots(self) -> list[int]:

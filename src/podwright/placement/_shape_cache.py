@@ -6,6 +6,7 @@ change, and otherwise only to bound the memory it takes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from podwright.fabric import Cluster, ClusterTopology
@@ -15,8 +16,9 @@ from podwright.placement._shape_rules import Illegal, Shape, shapes
 from podwright.placement._spans import DOMAIN
 from podwright.placement._values import Block, Placement, Request
 
-#: How many kinds of request, and how many places, are kept.
+#: How many kinds of request are kept.
 _KINDS_MAX = 1 << 10
+#: How many places: so many, or one for each two devices if that is more.
 _PLACES_MAX = 1 << 16
 
 #: A kind of request: size, domains, gcds and allocation.
@@ -34,7 +36,9 @@ class Memory:
         self.pools = pools
         self.options: dict[Kind, tuple[Option, ...]] = {}
         self._reasons: dict[Kind, Reasons] = {}
-        self._places = 0
+        #: Whose places are kept and at which block, the oldest first.
+        self._places: deque[tuple[list[Place | None], int]] = deque()
+        self._places_max = max(_PLACES_MAX, cluster.size // 2)
 
     def learn(self, kind: Kind) -> tuple[Option, ...]:
         """What would fulfil a request, best first; kept in `options`. None if it is illegal."""
@@ -65,13 +69,12 @@ class Memory:
         shape, _, order, pool, known = option
         if known is None:
             return make_place(pool, shape, slots)
-        self._places += 1
-        if self._places > _PLACES_MAX:
-            self._places = 1
-            for each in self.pools[None]:
-                for full in each.known.values():
-                    full[:] = [None] * len(full)
-        place = known[slots[0] >> order] = make_place(pool, shape, slots)
+        if len(self._places) >= self._places_max:
+            oldest, at = self._places.popleft()
+            oldest[at] = None
+        first = slots[0] >> order
+        self._places.append((known, first))
+        place = known[first] = make_place(pool, shape, slots)
         return place
 
     def reasons(self, request: Request, pools: Sequence[Pool]) -> Reasons:
