@@ -1,7 +1,8 @@
 """Whoever has connected to an instance and not yet said all of its greeting.
 
-Each has a time of its own, and nobody is waited for: whoever says nothing, or one byte now and
-then, holds up neither the others nor the collective that goes on meanwhile.
+Nobody is waited for: whoever says nothing, or one byte now and then, holds up neither the others
+nor the collective that goes on meanwhile. It may stay until its place is wanted: an instance that
+was stopped in between (Ctrl-Z) is heard when it goes on.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import time
 from collections.abc import Callable, Iterator
 
-#: Seconds for a greeting.
-GREET_WITHIN = 5.0
 #: Strangers that may stand there beside the instances that are expected.
 STRANGERS = 128
 
@@ -22,7 +20,7 @@ class Arrivals:
     """Those at a door. door: it listens.
 
     length: bytes that a greeting has, by what has come of it. hello: what each is told first.
-    expected: instances that may come at once. Strangers beyond their number make room.
+    expected: instances that may come at once. Beyond them and STRANGERS, who came first makes room.
     """
 
     def __init__(
@@ -42,13 +40,6 @@ class Arrivals:
         for number in (self._door.fileno(), *self._here):
             poll.register(number, select.POLLIN)
 
-    def patience(self) -> float | None:
-        """Milliseconds until somebody has been here for too long; None: nobody is here."""
-        if not self._here:
-            return None
-        first = next(iter(self._here.values()))  # they came in this order
-        return max(0.0, first.until - time.monotonic()) * 1000
-
     def hear(self, numbers: set[int]) -> Iterator[tuple[socket.socket, bytes, bytes]]:
         """Of those descriptors, each greeting that is whole now: its connection, which is the
         caller's from here on and does not block, what it was told first, and what it said."""
@@ -64,9 +55,6 @@ class Arrivals:
             if said is not None:
                 del self._here[number]
                 yield arrival.line, arrival.hello, said
-        now = time.monotonic()
-        for number in [n for n, arrival in self._here.items() if arrival.until <= now]:
-            self._send_away(number)
 
     def close(self) -> None:
         """Nobody is heard any more; the door stays its owner's."""
@@ -100,7 +88,6 @@ class _Arrival:
 
     def __init__(self, line: socket.socket, hello: bytes) -> None:
         self.line, self.hello = line, hello
-        self.until = time.monotonic() + GREET_WITHIN
         self._said = b""
 
     def hear(self, length: Callable[[bytes], int]) -> bytes | None:

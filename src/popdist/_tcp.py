@@ -23,11 +23,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from popdist._arrivals import GREET_WITHIN, STRANGERS, Arrivals
+from popdist._arrivals import STRANGERS, Arrivals
 from popdist._errors import BackendError
 
 #: Seconds until all instances must have met.
 MEET_WITHIN = 300.0
+#: Seconds for one try to connect to instance 0, and for one turn of waiting.
+_TURN = 5.0
 #: Seconds until a link stands. Strangers may fill an instance's queue while it computes.
 LINK_WITHIN = 60.0
 _MAC = 32
@@ -112,6 +114,20 @@ class World:
         )
 
 
+class _Awake:
+    """Seconds that are left, those not counted in which this process stood still (Ctrl-Z)."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left, self._at = seconds, time.monotonic()
+
+    def turn(self) -> bool:
+        """Whether there is time for another turn, which takes _TURN seconds at most."""
+        now = time.monotonic()
+        self.left -= min(now - self._at, 2 * _TURN)
+        self._at = now
+        return self.left > 0
+
+
 class _Net:
     """The links of one instance to all others. places: where each listens, and its number."""
 
@@ -139,18 +155,17 @@ class _Net:
             if peer < self.rank and peer not in self._links:
                 self._links[peer] = self._connect(peer)
         while sending or receiving:
-            poll, patience = select.poll(), None
+            poll = select.poll()
             numbers: dict[int, int] = {}
             came: set[int] = set()
             if any(peer not in self._links for peer in (*sending, *receiving)):
                 self._arrivals.register(poll)
-                patience = self._arrivals.patience()
             for peer, link in self._links.items():
                 wanted = select.POLLOUT * (peer in sending) | select.POLLIN * (peer in receiving)
                 if wanted:
                     numbers[link.fileno()] = peer
                     poll.register(link, wanted)
-            for number, event in poll.poll(patience):
+            for number, event in poll.poll():
                 if number not in numbers:
                     came.add(number)
                     continue
@@ -159,7 +174,7 @@ class _Net:
                     self._send(peer, sending)
                 if peer in receiving and event & (select.POLLIN | select.POLLERR | select.POLLHUP):
                     self._receive(peer, receiving, heads[peer], group, len(intos[peer]))
-            if came or patience is not None:
+            if came:
                 self._take_links(came)
 
     def _send(self, peer: int, sending: dict[int, list[memoryview]]) -> None:
@@ -239,13 +254,13 @@ def join(
     rank: int, size: int, address: str, port: int, secret: bytes, within: float = MEET_WITHIN
 ) -> World:
     """Meet all instances at instance 0's address. Raises BackendError."""
-    until = time.monotonic() + within
+    awake = _Awake(within)
     number = os.urandom(_NONCE).hex()
     try:
         if rank == 0:
-            net = _invite(size, address, port, secret, number, until)
+            net = _invite(size, address, port, secret, number, awake)
         else:
-            net = _come(rank, size, address, port, secret, number, until)
+            net = _come(rank, size, address, port, secret, number, awake)
     except OSError as error:
         raise BackendError(
             f"instance {rank} cannot meet the others at {address} port {port}: "
@@ -254,13 +269,13 @@ def join(
     return World(net, tuple(range(size)))
 
 
-def _invite(size: int, address: str, port: int, secret: bytes, number: str, until: float) -> _Net:
+def _invite(size: int, address: str, port: int, secret: bytes, number: str, awake: _Awake) -> _Net:
     kind = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
     with contextlib.ExitStack() as closing:
         listener = closing.enter_context(_listen(address, 0, kind, size))
         here = (address, listener.getsockname()[1], number)
         with _listen(address, port, kind, size) as door:
-            guests = _guests(door, size, secret, until)
+            guests = _guests(door, size, secret, awake)
         for _, guest in guests.values():
             closing.enter_context(guest)
         places = [here, *(guests[rank][0] for rank in range(1, size))]
@@ -279,30 +294,27 @@ def _listen(address: str, port: int, kind: int, size: int) -> socket.socket:
 
 
 def _guests(
-    door: socket.socket, size: int, secret: bytes, until: float
+    door: socket.socket, size: int, secret: bytes, awake: _Awake
 ) -> dict[int, tuple[Place, socket.socket]]:
     """All others, by rank, once all have come. Raises BackendError."""
     guests: dict[int, tuple[Place, socket.socket]] = {}
     arrivals = Arrivals(door, _greeting, lambda: os.urandom(_NONCE), expected=size)
     with contextlib.closing(arrivals):
         while len(guests) < size - 1:
-            left = until - time.monotonic()
-            if left <= 0:
+            if not awake.turn():
                 for _, guest in guests.values():
                     guest.close()
                 missing = sorted(set(range(1, size)) - set(guests))
                 raise BackendError(f"these instances never came: {missing}")
             poll = select.poll()
             arrivals.register(poll)
-            patience = arrivals.patience()
-            waited = left * 1000 if patience is None else min(left * 1000, patience)
-            came = {number for number, _ in poll.poll(waited)}
+            came = {number for number, _ in poll.poll(min(awake.left, _TURN) * 1000)}
             for guest, fresh, text in arrivals.hear(came):
                 said = _greeted(fresh, text, secret, size)
                 if said is None or said[0] in guests:
                     guest.close()
                 else:
-                    guest.settimeout(max(until - time.monotonic(), GREET_WITHIN))
+                    guest.settimeout(LINK_WITHIN)
                     guests[said[0]] = (said[1], guest)
     return guests
 
@@ -328,26 +340,26 @@ def _greeted(fresh: bytes, greeting: bytes, secret: bytes, size: int) -> tuple[i
 
 
 def _come(
-    rank: int, size: int, address: str, port: int, secret: bytes, number: str, until: float
+    rank: int, size: int, address: str, port: int, secret: bytes, number: str, awake: _Awake
 ) -> _Net:
     while True:
         try:
-            door = socket.create_connection((address, port), GREET_WITHIN)
+            door = socket.create_connection((address, port), _TURN)
             break
         except OSError:
-            if time.monotonic() > until:
+            if not awake.turn():
                 raise
             time.sleep(0.02)
     with door, contextlib.ExitStack() as closing:
-        door.settimeout(max(until - time.monotonic(), 0.001))
         host = door.getsockname()[0]
         listener = closing.enter_context(_listen(host, 0, door.family, size))
         said = {"rank": rank, "size": size, "host": host, "number": number}
         text = json.dumps({**said, "port": listener.getsockname()[1]}).encode()
-        answer = _answer(secret, b"here", _take(door, _NONCE), text)
+        answer = _answer(secret, b"here", _take(door, _NONCE, awake), text)
         door.sendall(answer + len(text).to_bytes(2, "big") + text)
-        answer = _take(door, _MAC)
-        whole = _take(door, min(int.from_bytes(_take(door, 8), "big"), _MOST))
+        answer = _take(door, _MAC, awake)
+        length = int.from_bytes(_take(door, 8, awake), "big")
+        whole = _take(door, min(length, _MOST), awake)
         if not hmac.compare_digest(answer, _answer(secret, b"list", bytes.fromhex(number), whole)):
             raise BackendError(
                 f"what listens at {address} port {port} is not instance 0 of this run"
@@ -360,10 +372,15 @@ def _answer(secret: bytes, what: bytes, number: bytes, text: bytes) -> bytes:
     return hmac.digest(secret, what + number + text, hashlib.sha256)
 
 
-def _take(link: socket.socket, count: int) -> bytes:
+def _take(link: socket.socket, count: int, awake: _Awake) -> bytes:
     taken = b""
     while len(taken) < count:
-        piece = link.recv(count - len(taken))
+        try:
+            piece = link.recv(count - len(taken))
+        except TimeoutError:  # after _TURN seconds
+            if not awake.turn():
+                raise
+            continue
         if not piece:
             raise ConnectionResetError("the other side hung up")
         taken += piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -132,6 +133,49 @@ def test_signals_end_a_run_politely(launcher: Launcher, number: signal.Signals) 
     assert f"POPRUN ERROR: {number.name} received" in err
     assert launcher.calls() == ["Acquire", "Release"]
     launcher.leaves_nothing()
+
+
+def in_a_terminal(launcher: Launcher, *words: str) -> tuple[subprocess.Popen[bytes], int]:
+    """A command as the first process of a terminal of its own; closing the number closes that."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *words],
+        env=launcher.environ,
+        cwd=launcher.cwd,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    return process, ours
+
+
+POPRUN = (sys.executable, "-m", "tests.launcher.alone", *THREE)
+
+
+def test_a_terminal_that_is_closed_ends_a_run_politely(launcher: Launcher) -> None:
+    up = launcher.cwd / "up"
+    process, terminal = in_a_terminal(launcher, *POPRUN, "sh", "-c", "echo >>up; exec sleep 300")
+    wait_until(lambda: up.exists() and up.read_text() == "\n" * 3)
+    os.close(terminal)
+    assert process.wait(300) == 128 + signal.SIGHUP
+    launcher.leaves_nothing()
+    assert launcher.calls() == ["Acquire", "Release"]
+
+
+def test_nohup_goes_on_without_its_terminal(launcher: Launcher) -> None:
+    up, done, go = (launcher.cwd / name for name in ("up", "done", "go"))
+    program = "echo >>up; while [ ! -e go ]; do sleep 0.05; done; echo over; echo >>done"
+    line = shlex.join(["nohup", *POPRUN, "sh", "-c", program])
+    shell, terminal = in_a_terminal(launcher, "sh", "-c", f"{line} & wait")
+    wait_until(lambda: up.exists() and up.read_text() == "\n" * 3)
+    os.close(terminal)
+    assert shell.wait(300) == -signal.SIGHUP
+    go.touch()
+    launcher.leaves_nothing()
+    assert done.read_text() == "\n" * 3
+    assert launcher.calls() == ["Acquire", "Release"]
+    assert (launcher.cwd / "nohup.out").read_text().count("<stdout>: over\n") == 3
 
 
 def test_a_second_ctrl_c_ends_those_that_do_not_listen(launcher: Launcher) -> None:

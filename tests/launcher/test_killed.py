@@ -275,5 +275,32 @@ def test_ctrl_z_stops_the_instances_and_fg_goes_on(launcher: Launcher) -> None:
     launcher.leaves_nothing()
 
 
+def test_ctrl_z_before_mpirun_has_started_the_instances(launcher: Launcher) -> None:
+    """It is stopped with poprun, so none begins meanwhile; `fg` goes on."""
+    binaries, begin, ran = launcher.folder / "bin", launcher.folder / "begin", launcher.cwd / "ran"
+    binaries.mkdir()
+    fake = binaries / "mpirun"
+    fake.write_text(
+        f"#!/bin/sh\nwhile [ ! -e {begin} ]; do sleep 0.01; done\n"
+        f'while [ "$1" != /bin/sh ]; do shift; done\n"$1" "$2" 0 sh -c "echo >{ran}"\n'
+    )
+    fake.chmod(0o755)
+    path = f"{binaries}:{os.environ['PATH']}"
+    process = launcher.start("-v", "--num-replicas=1", "true", PATH=path)
+    assert process.stderr
+    while "Waiting for mpirun" not in process.stderr.readline():
+        assert process.poll() is None
+    mpirun = launcher.tree(process).mpirun
+    process.send_signal(signal.SIGTSTP)
+    wait_until(lambda: {_state(process.pid), _state(mpirun)} == {"T"}, within=60)
+    begin.touch()
+    assert not ran.exists()
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert ran.exists()
+    launcher.leaves_nothing()
+
+
 def _state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

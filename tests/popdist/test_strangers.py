@@ -10,7 +10,9 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -102,15 +104,20 @@ def test_the_silent_and_the_slow_hold_up_nobody() -> None:
         assert both(found, second, lambda world: world.allgather(world.rank)) == [[0, 1]] * 2
 
 
-def test_one_that_is_slow_for_too_long_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("popdist._arrivals.GREET_WITHIN", 0.2)
-    with first() as (at, _), knock(at) as stranger:
-        assert len(exact(stranger, 16)) == 16
-        with contextlib.suppress(OSError):
-            while stranger.send(b"x"):
-                threading.Event().wait(0.05)
-        monkeypatch.setattr("popdist._arrivals.GREET_WITHIN", 60.0)  # an instance may be slow
-        join(1, 2, HOST, at, SECRET, 120)._net.close()
+def test_an_instance_may_stand_still_between_connecting_and_greeting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-Z or `scontrol suspend`: all of a launch stands still, for hours, and goes on."""
+    with first() as (at, found), knock(at) as second:
+        fresh = exact(second, 16)
+        clock = time.monotonic
+        monkeypatch.setattr("popdist._tcp.time", Mock(monotonic=lambda: clock() + 3600))
+        for _ in range(2):  # when the second is heard, instance 0 has looked at all before it
+            with knock(at) as stranger:
+                exact(stranger, 16)
+        second.sendall(greeting(fresh, SECRET))
+        assert len(exact(second, 32)) == 32
+    assert found
 
 
 @pytest.mark.parametrize(

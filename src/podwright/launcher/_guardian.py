@@ -362,16 +362,24 @@ class _Guardian:
             self.ending.release()
 
     def _signal(self, number: int) -> None:
-        """To all instances and what they have started; a stop until nothing runs on beside it."""
-        started = (self.engine, *self.daemons)
-        for _ in range(_STOPS if number == signal.SIGSTOP else 1):
+        """To all instances and what they have started."""
+        if number == signal.SIGSTOP:
+            self._stop()
+        elif number == signal.SIGCONT:
+            kill_all(descendants(os.getpid()), number)
+        else:
+            started = (self.engine, *self.daemons)
             ours = [p for p in descendants(os.getpid()) if p.pid not in started]
-            ours = [p for p in ours if number != signal.SIGSTOP or p.state not in "Tt"]
-            if not ours:
-                return
             kill_all([p for p in ours if not is_daemon(p)], number)
-            if number == signal.SIGSTOP:
-                time.sleep(_POLL[0])
+
+    def _stop(self) -> None:
+        """All, until nothing runs on beside it: mpirun may be about to start instances."""
+        for _ in range(_STOPS):
+            running = [p for p in descendants(os.getpid()) if p.state not in "Tt"]
+            if not running:
+                return
+            kill_all(running, signal.SIGSTOP)
+            time.sleep(_POLL[0])
 
     def _listening(self, number: int) -> tuple[list[Process], int]:
         """The processes of instances that catch a signal, and how many instances these are of."""
