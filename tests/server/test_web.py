@@ -7,6 +7,7 @@ import json
 import logging
 import platform
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -20,10 +21,15 @@ from podwright.cli._logs import JsonLines
 from podwright.controller import Caller, Controller, Role
 from podwright.errors import InvalidRequest, NotFound
 from podwright.fabric import preset
+from podwright.gate._front import UNFINISHED_S
+from podwright.gate._gate_process import Setup
+from podwright.http._listener import Limits
+from podwright.http._metrics_front import _LIMITS as FIGURES
 from podwright.server import Identity, ListenOptions, Server
 from podwright.server._call_counts import Figures
 from podwright.server._metrics import FRESH, Metrics
 from podwright.server._web import LIMITS
+from podwright.slurm.pods.service._hook_server import REMOTE
 from podwright.store import MemoryStore
 from podwright.wire import (
     METHODS,
@@ -190,6 +196,30 @@ async def test_a_secure_server_shows_no_lists() -> None:
 def test_it_stays_on_loopback_unless_told() -> None:
     with pytest.raises(InvalidRequest, match="--listen-anywhere"):
         make(host="0.0.0.0")
+
+
+def test_the_guide_says_what_each_door_takes() -> None:
+    page = (Path(__file__).parents[2] / "docs/admin/guide.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    said = {
+        row[0].strip("| "): f"{row[1]} | {row[2].partition(';')[0]}"
+        for row in rows
+        if len(row) == 4
+    }
+    gate, silent = Setup(0, 0), f"requests whole within {UNFINISHED_S:g} s"
+    for door, limits, each in (
+        ("Unix socket", Limits(), "512 of a uid"),
+        ("HTTP: page, figures and lists", LIMITS, "512 of an address"),
+        (
+            "HTTP: figures alone (`vipu-agent`, the service beside slurmctld)",
+            FIGURES,
+            "64 of an address",
+        ),
+    ):
+        assert each.startswith(f"{limits.each} ")
+        assert said[door] == f"{limits.connections:,}; {each} | {limits.idle:g} s"
+    assert said["gRPC on TCP"] == f"{gate.connections:,}; {gate.each} of an address | {silent}"
+    assert said["Slurm's hooks on TCP"] == f"{REMOTE.connections} | {REMOTE.idle:g} s"
 
 
 def test_log_lines_are_json() -> None:
