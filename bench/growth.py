@@ -8,6 +8,7 @@ that two servers share: PODWRIGHT_BENCH_POSTGRES=postgresql://user@host/database
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -16,13 +17,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench import Figures, figure
 from podwright.client import Client, UnixTransport
 from podwright.errors import PodwrightError
+from podwright.server._metrics import FRESH
 from podwright.wire import PartitionSpec
 
 DEVICES = 131_072
@@ -30,6 +32,14 @@ PARTITIONS, BEHIND = 10_000, 16_384  #: partitions, and the devices that they ar
 CREATORS = 8
 STARTS = 5
 LISTINGS = 3
+LISTED = ("list_partitions", "list_devices", "backup")
+_CALL = (
+    "import sys; from podwright.client import Client, UnixTransport;"
+    "Client(UnixTransport(sys.argv[1]))"
+)
+_FETCH = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=60).read()"
+#: Where a server says that its page is.
+_PAGE = re.compile(r"on (http://127\.0\.0\.1:\d+/)")
 
 
 def run() -> Figures:
@@ -75,26 +85,24 @@ def _many_partitions(folder: Path) -> Figures:
     cpu = round(statistics.median(used), 2)
     middle = statistics.median(restarts)
     yield figure("growth.restart", middle, "s", limit=5.0, cpu=cpu, **params)
-    with _server(home) as (client, _):
-        for name, work in _listings(client.where):
-            worst = statistics.median(_longest(client, work) for _ in range(LISTINGS))
-            yield figure(f"growth.beside_{name}", worst, "s", limit=0.05, **params)
+    with _server(home, "--http-port", "0") as (client, _):
+        web = _PAGE.findall((home / "log").read_text())[-1]
+        for name, code, where in (
+            *((name, f"{_CALL}.{name}()", client.where) for name in LISTED),
+            ("scrape", _FETCH, f"{web}metrics"),
+            ("http_partitions", _FETCH, f"{web}v1/partitions"),
+        ):
+            worst = []
+            for _ in range(LISTINGS):
+                worst.append(_longest(client, code, where))
+                time.sleep(FRESH)  # each scrape is to gather anew
+            middle = statistics.median(worst)
+            yield figure(f"growth.beside_{name}", middle, "s", limit=0.05, **params)
 
 
-def _listings(where: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    with Client(UnixTransport(where)) as other:
-        yield "list_partitions", other.list_partitions
-        yield "list_devices", other.list_devices
-        yield "backup", other.backup
-
-
-def _longest(client: Client, work: Callable[[], object]) -> float:
+def _longest(client: Client, code: str, where: str) -> float:
     """The longest that a small call takes while somebody lists, in a process of its own."""
-    code = (
-        "import sys; from podwright.client import Client, UnixTransport;"
-        f"client = Client(UnixTransport(sys.argv[1])); client.{work.__name__}()"
-    )
-    lister = subprocess.Popen([sys.executable, "-c", code, client.where])
+    lister = subprocess.Popen([sys.executable, "-c", code, where])
     longest = 0.0
     try:
         while lister.poll() is None:
@@ -191,13 +199,14 @@ def _server(place: Path, *arguments: str) -> Iterator[tuple[Client, subprocess.P
     place.mkdir(exist_ok=True)
     socket_path = place / "s"
     storage = () if "--storage" in arguments else ("--storage", str(place / "store.db"))
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "podwright.cli.vipu_server", *arguments, *storage),
-            *("--socket", str(socket_path), "--api-port", "0"),
-        ],
-        stderr=subprocess.DEVNULL,
-    )
+    with (place / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "podwright.cli.vipu_server", *arguments, *storage),
+                *("--socket", str(socket_path), "--api-port", "0"),
+            ],
+            stderr=log,
+        )
     try:
         deadline = time.monotonic() + 300
         with Client(UnixTransport(str(socket_path))) as client:

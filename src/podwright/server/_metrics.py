@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from podwright._version import __version__
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 #: Seconds for which gathered figures are good.
 FRESH = 5.0
+_LISTS = (
+    *("ListClusters", "ListDevices", "ListPartitions"),
+    *("ListLeases", "ListAgents", "ListWaiters"),
+)
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 #: A name without its prefix, its words, labels, and the value.
 Gauge = tuple[str, str, Mapping[str, str], float]
@@ -63,10 +68,12 @@ class Metrics:
         return self._text
 
     async def _gather(self) -> None:
+        await asyncio.to_thread(importlib.import_module, "prometheus_client.core")
         found = [*self._calls(), *self._moment()]
+        listed: Sequence[Any] = ()
         with contextlib.suppress(Unavailable):  # one that stands by knows no more
-            found += await self._things()
-        self._text = await asyncio.to_thread(metrics_text, found)
+            listed = [await self._lists(method) for method in _LISTS]
+        self._text = await asyncio.to_thread(_written, found, listed)
         self._until = self._clock() + FRESH
 
     def _calls(self) -> Iterable[Metric]:
@@ -115,40 +122,44 @@ class Metrics:
             family.add_metric(list(labels.values()), value)
         yield from families.values()
 
-    async def _things(self) -> list[Metric]:
-        clusters = (await self._lists("ListClusters")).clusters
-        devices = (await self._lists("ListDevices")).devices
-        partitions = (await self._lists("ListPartitions")).partitions
-        leases = (await self._lists("ListLeases")).leases
-        agents = (await self._lists("ListAgents")).agents
-        waiters = (await self._lists("ListWaiters")).waiters
-        cluster_of = {info.name: info.cluster for info in partitions}
-        held: Counter[tuple[str, ...]] = Counter(
-            (cluster_of.get(lease.partition, ""), lease.state) for lease in leases
-        )
-        return [
-            _gauge("clusters", "Clusters.", (), Counter({(): len(clusters)})),
-            _gauge(
-                "devices",
-                "Devices by what they are doing.",
-                ("cluster", "machine", "state"),
-                Counter((d.cluster, d.device.machine, d.state) for d in devices),
-            ),
-            _gauge(
-                "partitions",
-                "Partitions by their ready state.",
-                ("cluster", "state"),
-                Counter((p.cluster, p.ready_state.value) for p in partitions),
-            ),
-            _gauge("leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), held),
-            _gauge("waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})),
-            _gauge(
-                "machine_up",
-                "Whether a machine's agent answers and has the hardware it registered.",
-                ("cluster", "machine"),
-                {(a.cluster, a.name): int(a.state == "UP") for a in agents},
-            ),
-        ]
+
+def _written(found: Sequence[Metric], listed: Sequence[Any]) -> bytes:
+    """In a thread: counting 16,384 devices and writing it down would hold everybody up."""
+    return metrics_text([*found, *(_things(*listed) if listed else ())])
+
+
+def _things(*listed: Any) -> list[Metric]:
+    """What the lists say, in numbers."""
+    clusters = listed[0].clusters
+    devices, partitions = listed[1].devices, listed[2].partitions
+    leases, agents, waiters = listed[3].leases, listed[4].agents, listed[5].waiters
+    cluster_of = {info.name: info.cluster for info in partitions}
+    held: Counter[tuple[str, ...]] = Counter(
+        (cluster_of.get(lease.partition, ""), lease.state) for lease in leases
+    )
+    return [
+        _gauge("clusters", "Clusters.", (), Counter({(): len(clusters)})),
+        _gauge(
+            "devices",
+            "Devices by what they are doing.",
+            ("cluster", "machine", "state"),
+            Counter((d.cluster, d.device.machine, d.state) for d in devices),
+        ),
+        _gauge(
+            "partitions",
+            "Partitions by their ready state.",
+            ("cluster", "state"),
+            Counter((p.cluster, p.ready_state.value) for p in partitions),
+        ),
+        _gauge("leases", "Leases; FENCING: over, not yet safe.", ("cluster", "state"), held),
+        _gauge("waiters", "Requests that wait for devices.", (), Counter({(): len(waiters)})),
+        _gauge(
+            "machine_up",
+            "Whether a machine's agent answers and has the hardware it registered.",
+            ("cluster", "machine"),
+            {(a.cluster, a.name): int(a.state == "UP") for a in agents},
+        ),
+    ]
 
 
 def _gauge(
