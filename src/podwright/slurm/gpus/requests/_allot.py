@@ -6,7 +6,7 @@ run there, then whether it starts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podwright.slurm.gpus.requests._choose import choose
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
@@ -17,6 +17,7 @@ from podwright.slurm.gpus.requests._eligible import (
     matches,
     modelled,
 )
+from podwright.slurm.gpus.requests._node_capacity import NodeRoom
 from podwright.slurm.gpus.requests._pick import pick
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts, job_of
@@ -60,15 +61,6 @@ def allot(
     """What one partition says to a job; a Refusal where that is not modelled."""
     job = _job(w, said, site, partition, release)
     limit = _limits(job, w, said, site, partition)
-    if counted(said.constraint):
-        job.want_nodes = job.min_nodes
-        unsure = _unsure_count(job, w)
-        if unsure and (
-            limit or _ever(w, said, site, partition, release, _out(w, said, site, release), [""])
-        ):
-            return SlurmRefusal("unknown", f"not modelled: {unsure}")
-        if unsure:
-            return Tried(None, "never", _never(partition))
     wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
     if isinstance(wishes, SlurmRefusal):
         return wishes
@@ -96,27 +88,14 @@ def allot(
     if limit:
         return Tried(None, "takes", limit.text)
     for wish in [*(preferred if said.prefer else []), *wishes]:
-        every = eligible(job, site, partition, excluded, wish, said.disk)
+        every = eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         if not job.required <= {site.nodes[n][0] for n in every}:
             continue
         up = [n for n in every if site.nodes[n][0] not in site.down]
-        found = _start(job, said, site, up)
+        found = _start(job, said, site, up, wish)
         if found is not None:
             return Tried(found, "takes", "")
     return Tried(None, "takes", _why_waits(job, said))
-
-
-def _unsure_count(job: JobCounts, w: Wants) -> str:
-    """What of a count of nodes with a feature is not modelled."""
-    if w.options.named:
-        return "a count of nodes with a feature, and named nodes"
-    if job.min_nodes > 1:
-        return "fewer nodes with a feature than nodes"
-    if job.implied:
-        return "a count of nodes with a feature, and no --nodes"
-    if (w.max_nodes or 0) > (w.min_nodes or 1):
-        return "a count of nodes with a feature, and a range of nodes"
-    return ""
 
 
 def _out(w: Wants, said: RequestDetails, site: SlurmCluster, release: Release) -> frozenset[str]:
@@ -129,7 +108,9 @@ def _out(w: Wants, said: RequestDetails, site: SlurmCluster, release: Release) -
 
 def _named_match(job: JobCounts, site: SlurmCluster, wish: str) -> bool:
     """Whether all nodes that must take part have these features."""
-    return not wish or all(matches(wish, site.shape_of(name).features) for name in job.required)
+    return not _of_all(wish) or all(
+        matches(wish, site.shape_of(name).features) for name in job.required
+    )
 
 
 def _ever(
@@ -144,19 +125,42 @@ def _ever(
     """Whether the job could start if all nodes were up and idle, as slurmctld tests it."""
     for wish in wishes:
         job = _job(w, said, site, partition, release)
-        every = eligible(job, site, partition, excluded, wish, said.disk)
+        every = eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         if not job.required <= {site.nodes[n][0] for n in every}:
             continue
-        rooms = choose(job, site, every, trial=True)
-        if rooms is not None and not (job.tasks_said and _too_wide(job, len(rooms))):
+        rooms = _choose(job, site, every, wish, trial=True)
+        if rooms is not None:
             return True
     return False
 
 
-def _too_wide(job: JobCounts, nodes: int) -> bool:
-    """Whether more nodes are needed than the tasks that bound them fill."""
-    each = job.tasks_per_node
-    return bool(job.implied and each and nodes > -(-job.tasks // each))
+def _of_all(wish: str) -> str:
+    """The features that all nodes must have: none where they are counted."""
+    return "" if counted(wish) else wish
+
+
+def _choose(
+    job: JobCounts, site: SlurmCluster, some: list[int], wish: str, *, trial: bool
+) -> list[NodeRoom] | None:
+    """The nodes; of a counted feature those that have it first, which then must take part."""
+    of = counted(wish)
+    if of is None:
+        return choose(job, site, some, trial=trial)
+    feature, count = of
+    first = replace(job, min_nodes=count, want_nodes=count, low_said=count, min_cpus=count)
+    first.required = frozenset()
+    if job.tasks_per_node:
+        first.tasks = count * job.tasks_per_node
+    having = [n for n in some if feature in site.shapes[site.nodes[n][1]].features]
+    found = choose(first, site, having, trial=trial)
+    if found is None or not (trial or _lay(first, found)):
+        return None
+    job.required |= {room.name for room in found}
+    job.min_cpus = max(job.min_cpus, len(job.required))
+    job.min_nodes = job.low_said = job.want_nodes = max(job.min_nodes, len(job.required))
+    if job.max_nodes and job.want_nodes > job.max_nodes:
+        return None
+    return choose(job, site, some, trial=trial)
 
 
 def _pool(w: Wants, release: Release) -> bool:
@@ -251,7 +255,8 @@ def _limits(
         return Limit(f"{where} gives {partition.max_cpus_per_node} CPUs of a node at most")
     if low > len(here):
         return Limit(f"{low} nodes are asked for, {where} has {len(here)}")
-    if low < partition.min_nodes:
+    sent = low if w.sent_nodes is None or site.enforce == "NO" else w.sent_nodes
+    if min(low, sent) < partition.min_nodes:
         return Limit(f"{where} takes jobs of {partition.min_nodes} nodes or more")
     if (high or low) > partition.max_nodes:
         return Limit(f"{where} takes jobs of {partition.max_nodes} nodes at most")
@@ -288,11 +293,8 @@ def _wishes(text: str) -> list[str] | SlurmRefusal:
     """Features to try, one expression after the other."""
     if not text:
         return [""]
-    if modelled(text):
+    if modelled(text) or counted(text):
         return [text]
-    one = counted(text)
-    if one is not None and one[1] == 1:
-        return [one[0]]
     sets = exclusive_sets(text)
     if sets is not None:
         return sets
@@ -300,17 +302,20 @@ def _wishes(text: str) -> list[str] | SlurmRefusal:
 
 
 def _start(
-    job: JobCounts, said: RequestDetails, site: SlurmCluster, up: list[int]
+    job: JobCounts, said: RequestDetails, site: SlurmCluster, up: list[int], wish: str
 ) -> Allotted | None:
     if job.max_nodes < job.min_nodes or len(job.required) > job.max_nodes:
         return None
-    rooms = choose(job, site, up, trial=False)
+    rooms = _choose(job, site, up, wish, trial=False)
     if rooms is None:
         return None
     if said.switches and site.leaves and leaves_of(site, {r.number for r in rooms}) > said.switches:
         return None
-    if _too_wide(job, len(rooms)):
-        return None
+    return _lay(job, rooms)
+
+
+def _lay(job: JobCounts, rooms: list[NodeRoom]) -> Allotted | None:
+    """Tasks, cores and GPUs on the chosen nodes; None where only now they do not fit."""
     laid = spread(job, rooms, exclusive=job.whole)
     if not laid:
         return None
@@ -335,8 +340,8 @@ def _held_nodes(
             gpus = set(range(shape.gpus))
             shares = {}
         memory = _memory(job, node, some)
-        if memory > shape.memory:
-            return None
+        if memory > shape.memory and not _memory_by_gpus(job):
+            return None  # what GPUs bring is held against the node before, and not again
         held.append(
             HeldNode(
                 cores=tuple(node.cores),
@@ -351,17 +356,21 @@ def _held_nodes(
     return Allotted(laid, held, job.whole)
 
 
+def _memory_by_gpus(job: JobCounts) -> bool:
+    """Whether the GPUs say how much memory a job gets."""
+    return not job.memory_said and any(a.memory_per_gpu or a.default_memory for a in job.asks)
+
+
 def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]]) -> int:
     """Bytes of a node that the job holds."""
     shape = node.room.shape
     if not job.counts_memory:
         return 0
-    by_gpus = [a.memory_per_gpu or a.default_memory for a in job.asks]
-    if any(by_gpus) and not job.memory_said:
+    if _memory_by_gpus(job):
         total = 0
-        for each, ask, got in zip(by_gpus, job.asks, picked, strict=True):
+        for ask, got in zip(job.asks, picked, strict=True):
             units = sum(shape.units_of(ask.name).values()) if job.whole else sum(got.values())
-            total += each * units
+            total += (ask.memory_per_gpu or ask.default_memory) * units
         return total
     each, per_cpu = job.memory
     if not per_cpu:

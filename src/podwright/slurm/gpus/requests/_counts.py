@@ -66,6 +66,7 @@ class Wants:
     asked_nodes: int = 0  # before anything raised them
     sent_tasks: int | None = None  # as the command knows them when the job has started
     sent_tasks_per_node: int | None = None
+    sent_nodes: int | None = None
 
     @property
     def cpus(self) -> int:

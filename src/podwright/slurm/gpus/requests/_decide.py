@@ -78,7 +78,7 @@ def explain(
     allotted = _tried(wants, said, site, partitions, release)
     submitted = not isinstance(allotted, SlurmRefusal) or allotted.stage != "submit"
     held = None if isinstance(allotted, SlurmRefusal) else allotted.held
-    unsure = unsure_nodes(request, said, partitions, release, held)
+    unsure = unsure_nodes(request, said, site, partitions, release, held)
     if unsure and submitted:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     if isinstance(allotted, SlurmRefusal):
@@ -99,15 +99,12 @@ def _tried(
     """What the partitions say together: the last one decides where none takes the job."""
     start: Allotted | None = None
     verdict, why = "limit", ""
-    carried = limited = False
+    limited = False
     for partition in partitions:
         tried = allot(wants, said, site.of(partition), partition, release)
         if isinstance(tried, SlurmRefusal):
             return tried
         limited = limited or tried.verdict == "limit"
-        if carried and tried.start and not start:
-            return SlurmRefusal("unknown", "not modelled: another partition after an exclusive one")
-        carried = carried or (partition.share == 0 and not release.judges_partitions_apart)
         start = start or tried.start
         if tried.verdict in ("limit", "skips") and site.enforce == "ALL":
             return SlurmRefusal("submit", tried.reason)
@@ -116,6 +113,10 @@ def _tried(
         elif tried.verdict == "takes":
             verdict = "takes"
         why = why or tried.reason
+    exclusive = len({partition.share == 0 for partition in partitions}) > 1
+    if start is not None and exclusive and not release.judges_partitions_apart:
+        # whole nodes in all of them, where the exclusive one was tried before the job started
+        return SlurmRefusal("unknown", "not modelled: an exclusive partition beside another")
     if verdict == "takes" and start is not None:
         return start
     if limited and not release.judges_partitions_apart and len(partitions) > 1:

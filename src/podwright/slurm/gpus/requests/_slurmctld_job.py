@@ -54,7 +54,6 @@ class JobCounts:
     least_gpu_cpus: int = 0  # of a node, by --cpus-per-gpu
     job_gpu_cpus: int = 0
     switches: int = 0
-    implied: bool = False  # max_nodes follows from the tasks
     arbitrary: bool = False
     found: list[int] = field(default_factory=list)  # GPUs so far, of each ask
 
@@ -124,7 +123,7 @@ def job_of(
     if not most and spread and w.tasks:
         most = min(len(site.nodes), w.tasks)
     elif not most and w.tasks and release.tasks_bound_nodes:
-        most, implied = w.tasks, True
+        most, implied = -(-w.tasks // (w.tasks_per_node or 1)), True
     high = min(most, limit) if most else limit
     return JobCounts(
         asks=asks,
@@ -155,5 +154,4 @@ def job_of(
         release=release,
         low_said=w.min_nodes or 1,
         most_said=most,
-        implied=implied,
     )

@@ -192,7 +192,7 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
     for at, switch in enumerate(table):
         if switch.required:
             add(at)
-    before = -1
+    before = search.nodes_left + 1
     while before != search.nodes_left and search.high > 0:
         before = search.nodes_left
         best = _nearest(search, table, [at for at in leaves if not table[at].required], near)

@@ -9,7 +9,7 @@ from podwright.slurm.gpus.requests._counts import HeldNode
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._units import memory
-from podwright.slurm.gpus.requests._values import SlurmPartition
+from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
 from podwright.slurm.site.releases import Release
 
 
@@ -34,6 +34,7 @@ def unsure_job(
 def unsure_nodes(
     request: SlurmRequest,
     said: RequestDetails,
+    site: SlurmCluster,
     partitions: list[SlurmPartition],
     release: Release,
     held: list[HeldNode] | None,
@@ -64,6 +65,13 @@ def unsure_nodes(
     wide = request.per_job and len(held or ()) > request.per_job.count
     if late and said.spread and plain and wide:
         return "--spread-job over more nodes than GPUs"
+    if said.spread and any(not sum(one.cores) for one in held or ()):
+        return "--spread-job over more nodes than tasks"
+    by_cpu = any(word.startswith("CR_CPU") for word in site.select)
+    if by_cpu and any(
+        (said.threads or one.shape.threads) < one.shape.threads for one in held or ()
+    ):
+        return "fewer threads of a core where CPUs are allocated, not cores (CR_CPU)"
     each = request.tasks_per_node or 1
     many = request.per_job and request.per_job.count > 2 * each and each > 1
     if late and many and low is None:
@@ -71,8 +79,6 @@ def unsure_nodes(
     bare = not tasks and low is None and held is None
     if bare and request.per_socket and request.memory_per_gpu:
         return "--gpus-per-socket with --mem-per-gpu alone"
-    if "*" in said.constraint and (said.spread or said.named or (late and tasks > 1)):
-        return "a count of nodes with a feature, and of tasks"
     return ""
 
 
@@ -105,6 +111,8 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--hint=memory_bound with --gpus and --gpus-per-node"
     if len({one.shape for one in held}) == 1 and held[0].shape.threads == 1:
         return ""
+    if late and taken and threads and (request.cpus_per_task or 1) > 1 and request.tasks:
+        return "--hint with --cpus-per-task over cores of several threads"
     gpus = len({len(one.gpus) for one in held}) > 1
     cpus = len({one.cpus for one in held}) > 1
     if request.tasks_per_gpu and gpus:

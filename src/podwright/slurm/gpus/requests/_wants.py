@@ -33,6 +33,7 @@ def wants_of(
     if refused:
         return refused
     wants.sent_tasks, wants.sent_tasks_per_node = wants.tasks, wants.tasks_per_node
+    wants.sent_nodes = wants.min_nodes or (1 if release.counts_tasks_at_server else None)
     _complete(wants, least_nodes, release)
     return agree(wants, request, release, server=True) or wants
 
@@ -77,11 +78,8 @@ def _sent(o: CommandCounts, request: SlurmRequest, said: RequestDetails, release
 
 def _complete(w: Wants, least: int, release: Release) -> None:
     """What slurmctld fills in before it checks."""
-    ranged = release.refuses_fewer_tasks_than_nodes and w.tasks is not None and w.max_nodes
-    if (
-        least > 1
-        and not ranged
-        and (w.min_nodes is None or (w.min_nodes < least and not 0 < (w.max_nodes or 0) < least))
+    if least > 1 and (
+        w.min_nodes is None or (w.min_nodes < least and not 0 < (w.max_nodes or 0) < least)
     ):
         w.min_nodes = least
     if release.counts_tasks_at_server and w.min_nodes is None:
