@@ -56,12 +56,16 @@ class World:
 
     def start_operator(self) -> None:
         """Returns at once."""
-        self._start(
-            "operator",
-            *("podwright", "kubernetes", "operator", "--kubeconfig", str(self.kubeconfig)),
+        self._start("operator", "podwright", *self.operator_words)
+
+    @property
+    def operator_words(self) -> list[str]:
+        """What the operator is told."""
+        return [
+            *("kubernetes", "operator", "--kubeconfig", str(self.kubeconfig)),
             *("--controllers", f"unix:{self.socket}", "--identity", "test"),
             *("--host-network", "false"),
-        )
+        ]
 
     def stop(self) -> None:
         """Both end."""
@@ -135,6 +139,8 @@ class World:
             *({"name": "main", "image": "i", "imageID": "", "restartCount": 0, "ready": False},)
         ]
         item["status"]["containerStatuses"][0]["state"] = ended
+        # Whatever the version: the scheduler says late that it found no node.
+        del item["metadata"]["resourceVersion"]
         self.lab.ok("replace", "--raw", f"{path}/status", "-f", "-", stdin=json.dumps(item))
 
     def nothing_is_left(self) -> None:

@@ -6,19 +6,26 @@ the labs of Slurm and of hosts do; several run at once. `binaries()` builds what
 
 from ._binaries import Binaries, binaries
 from ._cgroups import sweep
+from ._http import KubeHttp, Refused, Unanswered
 from ._images import write_image
 from ._kube import GATEWAY, KubeLab, is_established, is_ready
 from ._nodes import Node
 from ._objects import Object, pod
 from ._plane import DAEMONS
+from ._stand_ins import PATIENT, StandIns
 
 __all__ = [
     "DAEMONS",
     "GATEWAY",
+    "PATIENT",
     "Binaries",
+    "KubeHttp",
     "KubeLab",
     "Node",
     "Object",
+    "Refused",
+    "StandIns",
+    "Unanswered",
     "binaries",
     "is_established",
     "is_ready",

@@ -15,6 +15,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -26,6 +27,7 @@ from tests.ports import free_ports
 from . import _forward
 from ._binaries import binaries
 from ._daemons import Daemons
+from ._http import KubeHttp
 from ._images import base_images
 from ._keys import Keys
 from ._nodes import Node
@@ -107,6 +109,8 @@ class KubeLab:
         """Nothing is left of it."""
         for node in self.nodes.values():
             node.kill()
+        if "http" in self.__dict__:
+            self.http.close()
         self.daemons.end()
         end_processes(self.folder)
         if self._network is not None:
@@ -140,6 +144,12 @@ class KubeLab:
         return self.daemons.log(daemon)
 
     # Asking
+
+    @cached_property
+    def http(self) -> KubeHttp:
+        """As the administrator, for many requests."""
+        own = f"user-{self.kubeconfig.name}"
+        return KubeHttp(self.server, self.folder / "keys", own)
 
     def kubectl(
         self, *argv: str, stdin: str = "", kubeconfig: Path | None = None, timeout: float = 300.0

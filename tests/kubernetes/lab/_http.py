@@ -1,0 +1,84 @@
+"""The API server asked without kubectl: by hundreds of requests, and by watches."""
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from tests.outer.lab import LabError
+
+from ._objects import Object
+
+_MERGE: Final = "application/merge-patch+json"
+
+
+class Unanswered(LabError):
+    """It is away, or does not listen yet."""
+
+
+class Refused(LabError):
+    """It said no. status: of HTTP."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(f"{status}: {words}")
+        self.status = status
+
+
+class KubeHttp:
+    """server: its address. keys: the folder of certificates. who: the name of a client's there.
+
+    Threads may share it: each has a connection of its own.
+    """
+
+    def __init__(self, server: str, keys: Path, who: str) -> None:
+        self._at = urlsplit(server).netloc
+        self._context = ssl.create_default_context(cafile=keys / "ca.crt")
+        self._context.load_cert_chain(keys / f"{who}.crt", keys / f"{who}.key")
+        self._here = threading.local()
+        self._lines: list[http.client.HTTPSConnection] = []
+
+    def close(self) -> None:
+        """All connections end."""
+        for line in self._lines:
+            line.close()
+
+    def ask(self, method: str, path: str, body: Object | None = None) -> Object:
+        """What it answers; a body of PATCH is merged. Raises Unanswered, Refused."""
+        line = getattr(self._here, "line", None)
+        if line is None:
+            line = http.client.HTTPSConnection(self._at, context=self._context, timeout=60)
+            self._here.line = line
+            self._lines.append(line)
+        headers = {"Content-Type": _MERGE if method == "PATCH" else "application/json"}
+        try:
+            line.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = line.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            line.close()
+            raise Unanswered(f"{method} {path}: {error!r}") from error
+        except BaseException:
+            line.close()  # half a request stands in it
+            raise
+        if answer.status >= 300:
+            raise Refused(answer.status, f"{method} {path}: {text.decode(errors='replace')[:500]}")
+        found: Object = json.loads(text)
+        return found
+
+    def watch(self, path: str) -> Iterator[Object]:
+        """Events, until it ends by itself or is away. path: with `watch=1` and what else there is
+        to say."""
+        line = http.client.HTTPSConnection(self._at, context=self._context, timeout=5)
+        try:
+            line.request("GET", path)
+            answer = line.getresponse()
+            while text := answer.readline():
+                yield json.loads(text)
+        except (OSError, http.client.HTTPException, ValueError):
+            return  # whoever watches lists anew
+        finally:
+            line.close()
