@@ -18,6 +18,7 @@ examples:
   podwright kubernetes manifests --for 1.20 --crd | kubectl apply -f -
   podwright kubernetes chart ./podwright-operator
   podwright kubernetes plan train          what the operator would do now for a job
+  podwright kubernetes remove --controllers pod1:8090   before the operator goes for good
 
 It needs podwright[kubernetes]."""
 
@@ -38,6 +39,7 @@ def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
     _chart(verb)
     _operator(verb)
     _plan(verb)
+    _remove(verb)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -142,6 +144,33 @@ def _cluster(words: Any) -> None:
     )
 
 
+def _controllers(words: Any, help: str = "", *, required: bool = True) -> None:
+    words.add_argument("--controllers", metavar="LIST", default="", required=required, help=help)
+    words.add_argument("--vipu-cluster", metavar="NAME", default="", help="only this one's IPUs")
+    words.add_argument("--allocation", metavar="NAME", default="", help="only this one's IPUs")
+    words.add_argument(
+        "--config", metavar="FILE", default="", help="key or certificates, as vipu-cli.hcl has them"
+    )
+
+
+def _cluster_name(words: Any) -> None:
+    words.add_argument(
+        "--cluster-name",
+        metavar="NAME",
+        default="",
+        help="what this cluster is called in partitions; the uid of its kube-system by default",
+    )
+
+
+def _lease(words: Any) -> None:
+    words.add_argument(
+        "--lease",
+        metavar="NAMESPACE/NAME",
+        default="podwright/podwright-operator",
+        help="who holds it acts",
+    )
+
+
 def _operator(verbs: Any) -> None:
     words = verbs.add_parser(
         "operator",
@@ -150,17 +179,10 @@ def _operator(verbs: Any) -> None:
         "acts, by a lease in the cluster.",
     )
     _cluster(words)
-    words.add_argument(
-        "--controllers",
-        metavar="LIST",
-        required=True,
-        help="V-IPU controllers: HOST:PORT[:LABEL=VALUE], with commas between; the label is that "
+    _controllers(
+        words,
+        "V-IPU controllers: HOST:PORT[:LABEL=VALUE], with commas between; the label is that "
         "of the nodes that reach its IPUs. Or unix:PATH",
-    )
-    words.add_argument("--vipu-cluster", metavar="NAME", default="", help="only this one's IPUs")
-    words.add_argument("--allocation", metavar="NAME", default="", help="only this one's IPUs")
-    words.add_argument(
-        "--config", metavar="FILE", default="", help="key or certificates, as vipu-cli.hcl has them"
     )
     words.add_argument(
         "--seen-as",
@@ -168,19 +190,9 @@ def _operator(verbs: Any) -> None:
         default="",
         help="where programs in pods reach the controller, if not there",
     )
-    words.add_argument(
-        "--cluster-name",
-        metavar="NAME",
-        default="",
-        help="what this cluster is called in partitions; the uid of its kube-system by default",
-    )
+    _cluster_name(words)
     words.add_argument("--watch-namespace", metavar="NAME", default="", help="only jobs of this")
-    words.add_argument(
-        "--lease",
-        metavar="NAMESPACE/NAME",
-        default="podwright/podwright-operator",
-        help="who holds it acts",
-    )
+    _lease(words)
     words.add_argument(
         "--identity", metavar="NAME", default="", help="who holds it; this host's name by default"
     )
@@ -241,4 +253,53 @@ def _print_plan(arguments: argparse.Namespace) -> int:
 
     lines = asyncio.run(planned(arguments.kubeconfig, arguments.namespace, arguments.job))
     print("\n".join(lines))
+    return 0
+
+
+def _remove(verbs: Any) -> None:
+    words = verbs.add_parser(
+        "remove",
+        help="end what jobs run and give their partitions back, before the operator goes",
+        description="Ends the pods of all IPUJobs, gives their partitions back, and takes the "
+        "finalizers away that keep jobs and their namespaces. The operator must have ended. "
+        "Jobs themselves stay, but for those that were deleted.",
+    )
+    _cluster(words)
+    _controllers(words, "V-IPU controllers, as for operator", required=False)
+    words.add_argument(
+        "--leave-partitions",
+        action="store_true",
+        help="give none back, since the controllers are gone for good",
+    )
+    _cluster_name(words)
+    _lease(words)
+    words.add_argument("-n", "--namespace", default="", help="only jobs of this; all by default")
+    words.set_defaults(run_kubernetes=_run_remove)
+
+
+def _run_remove(arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    from podwright.errors import InvalidRequest
+    from podwright.kubernetes import Serving, read_sites, remove
+
+    if bool(arguments.controllers) == arguments.leave_partitions:
+        raise InvalidRequest(
+            "what becomes of the jobs' partitions is not said",
+            asked="podwright kubernetes remove",
+            would_work="--controllers HOST:PORT, or --leave-partitions",
+        )
+    serving = Serving(
+        sites=read_sites(arguments.controllers) if arguments.controllers else (),
+        kubeconfig=arguments.kubeconfig,
+        credentials=arguments.config,
+        vipu_cluster=arguments.vipu_cluster,
+        allocation=arguments.allocation,
+        cluster_name=arguments.cluster_name,
+        namespace=arguments.namespace,
+        lease=arguments.lease,
+        identity=f"podwright kubernetes remove on {socket.gethostname()}",
+    )
+    count = asyncio.run(remove(serving, lambda line: print(line, flush=True)))
+    print(f"Nothing keeps IPUJobs any more. They were {count}." if count else "There is nothing.")
     return 0

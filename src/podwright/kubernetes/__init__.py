@@ -22,12 +22,13 @@ from podwright.kubernetes._memory_cluster import FakeKube
 from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
 from podwright.kubernetes._reconcile import JobPlan, plan
+from podwright.kubernetes._removal import Removal, alone
 from podwright.kubernetes._sightings import Holds, PodView, read_pod
 from podwright.kubernetes._sites import VipuSite, read_sites
 
 if TYPE_CHECKING:
     from podwright.kubernetes._kube_api import KubeApi, connect
-    from podwright.kubernetes._operator_process import Serving, planned, serve
+    from podwright.kubernetes._operator_process import Serving, planned, remove, serve
 
 __all__ = [
     "API_VERSION",
@@ -47,10 +48,12 @@ __all__ = [
     "Partitions",
     "PodOptions",
     "PodView",
+    "Removal",
     "Serving",
     "Setting",
     "VipuController",
     "VipuSite",
+    "alone",
     "as_yaml",
     "chart",
     "connect",
@@ -64,6 +67,7 @@ __all__ = [
     "read_job",
     "read_pod",
     "read_sites",
+    "remove",
     "serve",
 ]
 
@@ -73,7 +77,7 @@ def __getattr__(name: str) -> Any:
         from podwright.kubernetes import _kube_api
 
         return getattr(_kube_api, name)
-    if name in ("Serving", "planned", "serve"):
+    if name in ("Serving", "planned", "remove", "serve"):
         from podwright.kubernetes import _operator_process
 
         return getattr(_operator_process, name)

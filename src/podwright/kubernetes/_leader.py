@@ -57,7 +57,7 @@ class Leader:
         told = ""
         while True:
             try:
-                if await self._try():
+                if await self.attempt():
                     return
             except PodwrightError as error:
                 if str(error) != told:
@@ -71,15 +71,18 @@ class Leader:
         while self._wall() - last < DURATION:
             await asyncio.sleep(_RENEW_S)
             try:
-                if not await self._try():
+                if not await self.attempt():
                     return
                 last = self._wall()
             except PodwrightError as error:
                 _log.warning("lease: %s", error)
 
-    async def _try(self) -> bool:
-        """Take or renew it. A holder is believed to live as long as its renewals change, by our
-        clock: clocks of others are not compared."""
+    async def attempt(self) -> bool:
+        """Take or renew it; False: it is somebody else's.
+
+        A holder is believed to live as long as its renewals change, by our clock: clocks of others
+        are not compared.
+        """
         now = self._wall()
         try:
             lease = await self._leases.lease(self._namespace, self._name)

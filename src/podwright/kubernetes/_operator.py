@@ -45,7 +45,8 @@ _SLOWEST_S: Final = 60.0
 class Operator:
     """kube: the cluster. partitions: what the controllers have. wall: seconds since 1970. clock:
     seconds, never backwards. refresh_s, sweep_s: how often partitions, and all jobs, are looked
-    through. room_s: how long the first of those that wait waits before room is made for it."""
+    through. room_s: how long the first of those that wait waits before room is made for it.
+    decide: what is to be done for a job."""
 
     def __init__(
         self,
@@ -58,10 +59,11 @@ class Operator:
         refresh_s: float = 2.0,
         sweep_s: float = 60.0,
         room_s: float = 60.0,
+        decide: Callable[..., JobPlan] = plan,
     ) -> None:
         self.kube, self.partitions = kube, partitions
         self.options = options or PodOptions()
-        self._wall, self._clock = wall, clock
+        self._wall, self._clock, self._decide = wall, clock, decide
         self._refresh_s, self._sweep_s = refresh_s, sweep_s
         self._locks: Locks[str] = Locks()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -251,7 +253,7 @@ class Operator:
                 pods = [read_pod(pod, self._lost) for pod in found]
                 self._remember(job, pods)
                 why = await self.partitions.why(job)
-                todo = plan(
+                todo = self._decide(
                     job,
                     pods,
                     self.partitions.held(key.uid),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from podwright.errors import InvalidRequest, NotFound, PodwrightError
+from podwright.errors import Held, InvalidRequest, NotFound, PodwrightError
 from podwright.kubernetes._controllers import VipuController, reach
 from podwright.kubernetes._ipu_job import read_job
 from podwright.kubernetes._job_partitions import DevicePlace, Partitions
@@ -19,6 +19,7 @@ from podwright.kubernetes._leader import Leader
 from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
 from podwright.kubernetes._reconcile import plan
+from podwright.kubernetes._removal import Removal, alone
 from podwright.kubernetes._sightings import Holds, read_pod
 from podwright.kubernetes._sites import VipuSite
 
@@ -103,6 +104,43 @@ async def _serve(told: Serving, kube: KubeApi, controllers: dict[VipuSite, VipuC
         for task in (works, holds):
             task.cancel()
         await asyncio.gather(works, holds, return_exceptions=True)
+
+
+async def remove(told: Serving, say: Callable[[str], None]) -> int:
+    """Give back what jobs hold, and take the marks away that keep them. Returns how many jobs.
+
+    Without sites partitions are left as they are. Raises PodwrightError.
+    """
+    controllers = {site: reach(site, told.credentials) for site in told.sites}
+    try:
+        async with connect(told.kubeconfig, told.namespace) as kube:
+            name = told.cluster_name or await kube.cluster_uid()
+            namespace, _, lease = told.lease.partition("/")
+            leader = Leader(kube, namespace, lease, told.identity)
+            holds = asyncio.create_task(leader.hold()) if await alone(leader) else None
+            places = [
+                DevicePlace(site, controller, cluster, told.allocation)
+                for site, controller in controllers.items()
+                for cluster in (
+                    [told.vipu_cluster] if told.vipu_cluster else await controller.clusters()
+                )
+            ]
+            partitions = Partitions(name, places, time.monotonic)
+            removal = Removal(kube, partitions, say, namespace=told.namespace)
+            works = asyncio.create_task(removal.run())
+            try:
+                both = {works, holds} if holds else {works}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if not works.done():
+                    raise Held("an operator began to act", asked="podwright kubernetes remove")
+                return works.result()
+            finally:
+                for task in both:
+                    task.cancel()
+                await asyncio.gather(*both, return_exceptions=True)
+    finally:
+        for controller in controllers.values():
+            controller.close()
 
 
 async def _places(told: Serving, site: VipuSite, controller: VipuController) -> list[DevicePlace]:

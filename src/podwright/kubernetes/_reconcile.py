@@ -140,14 +140,38 @@ def plan(
     return _run(look)
 
 
+def plan_removal(
+    job: IpuJob, pods: Sequence[PodView], held: Mapping[int, Holds], now: float
+) -> JobPlan:
+    """What is to be done for a job whose operator goes: it ends, and nothing keeps it any more."""
+    look = _Look(job, pods, held, now, "", ())
+    if job.deleting:
+        return _leave(look)
+    look.end([pod for pod in pods if pod.live])
+    if any(pod.live for pod in pods):
+        return look.plan(None)
+    look.give_back(list(held))
+    status = None
+    if not job.finished:
+        status = look.said("Pending", "its operator was removed", reason="Removed")
+    if status is None and not held and _kept(job):
+        look.actions.append(LetGo())
+    return look.plan(status)
+
+
 def _leave(look: _Look) -> JobPlan:
     """The job is to go: pods, then partitions, then the mark that keeps it."""
     look.end(look.pods)
     if not any(pod.live for pod in look.pods):
         look.give_back(list(look.held))
-        if not look.held and any("graphcore.ai" in name for name in look.job.finalizers):
+        if not look.held and _kept(look.job):
             look.actions.append(LetGo())
     return look.plan(None)
+
+
+def _kept(job: IpuJob) -> bool:
+    """Does a finalizer keep it, of this operator or of Graphcore's?"""
+    return any("graphcore.ai" in name for name in job.finalizers)
 
 
 def _finished(look: _Look) -> JobPlan:
