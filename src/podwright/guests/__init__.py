@@ -4,7 +4,8 @@ A guest (Slurm, say) decides which job starts and when it is over. The controlle
 devices there are and owns every partition. Between the two stands what this room has:
 
 - who holds which block for which job (`Book`), rebuilt from the server's partitions at any time;
-- room for a large job that small ones would pass for ever (`Room`);
+- room for a large job that small ones would pass for ever (`Room`); a block that is emptied by
+  moves is closed for it as well, and so is where they go (`Book.empty`);
 - the sweep: the guest's own list of jobs against the book, for what was missed (`sweep`);
 - one thing at a time for a job (`Locks`), and a wait for what others give back (`Freed`);
 - how often a start may fail before a job is held, in words that are the record (`FailedStart`).
@@ -18,7 +19,7 @@ from podwright.guests._guest import Guest
 from podwright.guests._guest_server import CALL_TIMEOUT, GuestServer, ThreadedServer
 from podwright.guests._locks import Freed, Locks
 from podwright.guests._pod_line import PodLine
-from podwright.guests._room import Room, Waits
+from podwright.guests._room import Room, Waits, first_in_line
 from podwright.guests._sweep import sweep
 
 __all__ = [
@@ -37,5 +38,6 @@ __all__ = [
     "Waits",
     "attempts",
     "failed",
+    "first_in_line",
     "sweep",
 ]

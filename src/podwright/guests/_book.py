@@ -8,7 +8,7 @@ that an administrator removed, and a life before this one all end up in it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -71,6 +71,11 @@ class Book(ABC, Generic[K, H]):
         self.away = 0  #: devices that nobody can have now
         self.closed = 0  #: blocks that are being emptied for a large job
         self.closed_for: K | None = None  #: that job
+        self.moves: dict[K, int] = {}  #: where jobs are to move to: nobody else's, as bits
+        #: May there be jobs that the guest has started by what it counted before that.
+        self.unsettled = False
+        self.resetting = 0  #: of those that are away, those that soon are not
+        self._emptied = False  # is what is closed emptied by moves
         self._alone = False  # is it the only one that may have them
         self._clock = 0
         self._released: dict[K, int] = {}
@@ -91,7 +96,18 @@ class Book(ABC, Generic[K, H]):
         """Where a block of 2**order is free; None where none is.
 
         whole: what the job is a part of, to which blocks that are closed for that are free.
+
+        What was started before the guest knew of a block that is to be emptied finds its place as
+        if nothing were closed; where that is in the way, nobody moves.
         """
+        if self.unsettled:
+            self.blocks.free = self.unheld()
+            start = self.blocks.find(order)
+            if start is not None and block(start, order) & self._kept():
+                self.stay()
+            else:
+                self.count()
+            return start
         mine = whole is not None and whole == self.closed_for
         if mine:
             self.blocks.free |= self.closed & ~self.away & ~self.held()
@@ -108,7 +124,8 @@ class Book(ABC, Generic[K, H]):
         return holding
 
     def release(self, job: K) -> None:
-        """The job holds nothing."""
+        """The job holds nothing, and moves nowhere."""
+        self.moves.pop(job, None)
         if self.holdings.pop(job, None) is not None:
             self._released[job] = self.tick()
             self.count()
@@ -117,7 +134,32 @@ class Book(ABC, Generic[K, H]):
         """Nobody gets these devices until all of them are free; alone: then that job's parts
         only. 0: none are closed."""
         self.closed, self.closed_for, self._alone = devices, job, alone
+        self._emptied = self.unsettled = False
         self.count()
+
+    def empty(self, devices: int, job: K, moves: Iterable[tuple[K, int]]) -> None:
+        """The same, of a block that those who hold it are to leave. moves: who, and the order of
+        its block, as `plan_moves` says it: where each goes is closed to all others as well."""
+        self.close(devices, job)
+        self._emptied = self.unsettled = True
+        for who, order in moves:
+            start = self.blocks.find(order)
+            assert start is not None
+            self.blocks.take(start, order)
+            self.moves[who] = block(start, order)
+
+    def stay(self) -> None:
+        """Nobody moves any more, and nothing is closed for who was to get room by it."""
+        self.moves, self.unsettled = {}, False
+        if self.emptied:
+            self.close(0)
+        else:
+            self.count()
+
+    @property
+    def emptied(self) -> bool:
+        """Whether what is closed is emptied by moves, and not only waited for."""
+        return bool(self._emptied and self.closed)
 
     def tick(self) -> int:
         """The book's clock, moved on."""
@@ -126,10 +168,20 @@ class Book(ABC, Generic[K, H]):
 
     def count(self) -> None:
         """What is free follows from what is held, away and closed."""
-        free = self.blocks.capacity & ~self.away & ~self.held()
+        free = self.unheld()
         if not self.closed & ~free and not self._alone:
             self.closed, self.closed_for = 0, None  # all of it is free: it counts again
-        self.blocks.free = free & ~self.closed
+        self.blocks.free = free & ~self._kept()
+
+    def unheld(self) -> int:
+        """Devices that nobody holds, kept for others or not."""
+        return self.blocks.capacity & ~self.away & ~self.held()
+
+    def _kept(self) -> int:
+        out = self.closed
+        for target in self.moves.values():
+            out |= target
+        return out
 
     def held(self) -> int:
         """Devices that jobs hold."""
@@ -146,7 +198,7 @@ class Book(ABC, Generic[K, H]):
         devices = await server.devices(self.cluster, self.allocation)
         line = PodLine(devices)
         seen: dict[str, int] = {}
-        away = 0
+        away = resetting = 0
         broken: set[K] = set()
         for device in devices:
             bit = 1 << line.place(device)
@@ -157,6 +209,7 @@ class Book(ABC, Generic[K, H]):
                     broken.add(job)
             elif device.state != "FREE":
                 away |= bit
+                resetting |= bit if device.state == "RESETTING" else 0
         unknown = {}
         for name, bits in seen.items():
             job = self.job_of(name)
@@ -175,12 +228,15 @@ class Book(ABC, Generic[K, H]):
                 continue
             if holding.name not in seen:
                 del self.holdings[holding.job]
+                self.moves.pop(holding.job, None)
             else:
                 at = seen[holding.name]
                 holding.moved = at if at != block(holding.start, holding.order) else 0
+                if self.moves.get(holding.job) == at:
+                    del self.moves[holding.job]  # it is there
         self._released = {job: at for job, at in self._released.items() if at > began}
         self.broken = broken & self.holdings.keys()
-        self.away = away
+        self.away, self.resetting = away, resetting
         self.count()
 
     def _adopt(self, info: PartitionInfo, bits: int, began: int) -> bool:

@@ -66,9 +66,11 @@ class Room(Generic[K]):
         """
         if self._seconds <= 0:
             return
-        firsts = _firsts(waiting)
+        firsts = first_in_line(waiting)
         mine = {pod: one.job for one in firsts for pod in one.orders}
         for pod, book in self._books.items():
+            if book.emptied:
+                continue  # whoever moves jobs opens it
             if book.closed_for != mine.get(pod) or book.closed & book.away:
                 self._open(book)  # for somebody else now, or somewhere else: a machine failed
         now = self._clock()
@@ -81,7 +83,8 @@ class Room(Generic[K]):
             doubled = min(self._declined.get(one.job, 0), _DOUBLED)
             if now - self._since[one.job] < self._seconds * 2**doubled:
                 for book in books:
-                    self._open(book)
+                    if not book.emptied:
+                        self._open(book)
             elif not one.served and not all(book.closed for book in books):
                 self._close(one, ends)
 
@@ -106,7 +109,7 @@ class Room(Generic[K]):
             self._changed()
 
 
-def _firsts(waiting: Iterable[Waits]) -> list[Waits]:
+def first_in_line(waiting: Iterable[Waits]) -> list[Waits]:
     """Who is first in the queue for each pod that it wants devices of."""
     firsts: list[Waits] = []
     taken: set[str] = set()

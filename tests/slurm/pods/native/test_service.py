@@ -78,6 +78,7 @@ class OnePod:
             owner=user,
             owner_uid=uid,
             job=job,
+            movable=spec.movable,
         )
         self.made[spec.name] = info
         return info

@@ -223,6 +223,7 @@ static bool describe(char *body, const char *problem)
 		{"array_job", "SLURM_ARRAY_JOB_ID"},
 		{"array_task", "SLURM_ARRAY_TASK_ID"},
 		{"replicas", "SPANK_NUM_REPLICAS"},
+		{"movable", "SPANK_IPUS_MOVABLE"},
 		{"ipus", "SPANK_IPUS"},
 	};
 

@@ -1,5 +1,5 @@
-/* Slurm's side of what a user types and finds: --ipus and --num-replicas for srun, sbatch, salloc
- * and #SBATCH lines, and in each task of a job with devices the partition's environment.
+/* Slurm's side of what a user types and finds: --ipus, --num-replicas and --ipus-movable for srun,
+ * sbatch, salloc and #SBATCH lines, and in each task of a job with devices the partition's environment.
  *
  * A job's partition is called slurm_<jobid> and a task's GCD is its rank, so the environment follows
  * from what slurmstepd knows; the plugstack line gives the rest:
@@ -39,7 +39,7 @@ SPANK_PLUGIN(podwright, 1);
 enum { COUNT_MAX = 65536, EXIT_UNPROVEN = 75 };
 
 /* partitions and leases: as many words as the job was given; gcds: of each of its partitions. */
-static char ipus[16], replicas[16], partitions[1024], leases[1024], allocation[128], gcds[16];
+static char ipus[16], replicas[16], movable[2], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options, prove_all, is_batch;
 /* What this part of a heterogeneous job asked for itself, as job_submit noted it. */
@@ -88,9 +88,19 @@ static int on_replicas(int value, const char *text, int remote)
 	return read_count("num-replicas", text, 1, replicas, sizeof replicas);
 }
 
+static int on_movable(int value, const char *text, int remote)
+{
+	(void)value;
+	(void)text;
+	(void)remote;
+	strcpy(movable, "1");
+	return ESPANK_SUCCESS;
+}
+
 static struct spank_option options[] = {
 	{"ipus", "N", "devices for the job: a power of two; 0: none", 1, 0, on_ipus},
 	{"num-replicas", "N", "model replicas that share the devices", 1, 0, on_replicas},
+	{"ipus-movable", NULL, "launches in the job that can be moved may be asked to", 0, 0, on_movable},
 	SPANK_OPTIONS_TABLE_END,
 };
 
@@ -343,7 +353,7 @@ static int hand_over(spank_t spank, const char *name, const char *option, const 
 	return 0;
 }
 
-/* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS. */
+/* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS, SPANK_IPUS_MOVABLE. */
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
 	spank_context_t where = spank_context();
@@ -361,10 +371,11 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		exit(EXIT_FAILURE);
 	}
 	if (hand_over(spank, "IPUS", "_SLURM_SPANK_OPTION_podwright_ipus", ipus) ||
-	    hand_over(spank, "NUM_REPLICAS", "_SLURM_SPANK_OPTION_podwright_num_replicas", replicas))
+	    hand_over(spank, "NUM_REPLICAS", "_SLURM_SPANK_OPTION_podwright_num_replicas", replicas) ||
+	    hand_over(spank, "IPUS_MOVABLE", "_SLURM_SPANK_OPTION_podwright_ipus_movable", movable))
 		return ESPANK_ERROR;
 	/* The next part of a heterogeneous job comes by here as well. */
-	ipus[0] = replicas[0] = '\0';
+	ipus[0] = replicas[0] = movable[0] = '\0';
 	return ESPANK_SUCCESS;
 }
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from podwright.errors import PodwrightError
-from podwright.slurm.pods.service._pod_book import PodBook
+from podwright.slurm.pods.service._pod_book import PodBook, settled
 from podwright.slurm.pods.service._pods import HET_WAIT, MARK, Site, SlurmPod
 from podwright.slurm.pods.service._queue import Listed, listed
 from podwright.slurm.pods.service._sync import Counts
@@ -110,7 +110,7 @@ class Heterogeneous:
         try:
             await self._counts.synced()
             while self._reserved:
-                used = [await self._promised(book) for book in self._books.values()]
+                used = [await settled(self._slurm, book) for book in self._books.values()]
                 if all(used):
                     self._reserved = set()
                     self.offered = set(parts)
@@ -122,14 +122,6 @@ class Heterogeneous:
             raise
         self._counts.poke()
         return False
-
-    async def _promised(self, book: PodBook) -> bool:
-        """Has every job that Slurm started got its devices?"""
-        least = book.pod.orders[0]
-        licence = book.pod.block_licence(least)
-        said = await self._slurm.run("scontrol", "-o", "show", "lic", licence)
-        used = said.out.partition("Used=")[2].split()
-        return bool(used) and used[0].isdecimal() and int(used[0]) <= book.used(least)
 
     async def _let_start(self, leader: int, parts: dict[int, Part]) -> None:
         totals: dict[str, int] = {}

@@ -18,6 +18,8 @@ _WORDS: Final = {
     "waited": "Jobs that waited in their prolog for devices of the right shape.",
     "waited_s": "Seconds that jobs waited in their prologs.",
     "refused": "Jobs that were sent away.",
+    "moved": "Jobs that moved to other devices.",
+    "stayed": "Plans of moves that were given up.",
     "swept": "Partitions that the sweep ended, since no hook had.",
 }
 

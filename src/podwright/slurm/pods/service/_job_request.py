@@ -11,6 +11,7 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as the hook describes it, in Slurm's words. user: its owner's name, or number where
     there is none. problem: what went wrong before the hook's own work, where something did.
 
+    movable: its launch may be asked to move, as SPANK handed that over.
     ipus: the request, as SPANK handed it over at submission; Slurm lets nobody change it later.
     What only a step says: step (`batch` or `step`), and, where it asked slurmctld, restart and
     submitted (seconds since 1970). None: it does not know. unread: it is of a part of a
@@ -31,6 +32,7 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
     array_job: int = 0
     array_task: int | None = None
     replicas: int = 0
+    movable: bool = False
     ipus: str = ""
     problem: str = ""
     submitted: int | None = None

@@ -9,6 +9,7 @@ from typing import Final
 from podwright.guests import Book, Holding
 from podwright.slurm.pods.service._job_start import Life, life
 from podwright.slurm.pods.service._pods import SlurmPod
+from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionInfo
 
 _NAME: Final = re.compile(r"slurm_(\d+)")
@@ -20,7 +21,7 @@ class JobHolding(Holding[int]):
 
     leader: of the heterogeneous job that it is a component of; 0: an ordinary one, which holds
     block licences in Slurm. uid: whose job it is, -1 while that is not known. cluster, submitted:
-    as `Life` has them.
+    as `Life` has them. movable: it asked for that. began: when it got its devices, since 1970.
     """
 
     restart: int = 0
@@ -28,6 +29,8 @@ class JobHolding(Holding[int]):
     uid: int = -1
     cluster: str = ""
     submitted: int = 0
+    movable: bool = False
+    began: float = 0.0
 
     @property
     def name(self) -> str:
@@ -46,6 +49,7 @@ class PodBook(Book[int, JobHolding]):
     def __init__(self, pod: SlurmPod) -> None:
         super().__init__(pod.cluster, pod.allocation)
         self.pod = pod
+        self.moves_end = ""  #: when those that are asked to move have ended at the latest
 
     def take(self, job: int, order: int, *, restart: int = 0, leader: int = 0) -> JobHolding | None:
         """A block for a job; None where none of that size is free."""
@@ -101,7 +105,18 @@ class PodBook(Book[int, JobHolding]):
             uid=info.owner_uid,
             cluster=said.cluster,
             submitted=said.submitted,
+            movable=info.movable,
+            began=info.created_at,
         )
+
+
+async def settled(slurm: Slurm, book: PodBook) -> bool:
+    """Has every job that Slurm started got its devices?"""
+    least = book.pod.orders[0]
+    licence = book.pod.block_licence(least)
+    said = await slurm.run("scontrol", "-o", "show", "lic", licence)
+    used = said.out.partition("Used=")[2].split()
+    return bool(used) and used[0].isdecimal() and int(used[0]) <= book.used(least)
 
 
 def job_of(partition: str) -> int | None:

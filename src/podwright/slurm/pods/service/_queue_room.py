@@ -35,9 +35,10 @@ class QueueRoom:
         het = self._service.het
         declined, het.declined = het.declined, set()
         ends = {job: one.end for job, one in jobs.items()}
-        self._room.look(self._waiting(jobs), ends, declined)
+        self._room.look(self.waiting(jobs), ends, declined)
 
-    def _waiting(self, jobs: Mapping[int, Listed]) -> list[Waits]:
+    def waiting(self, jobs: Mapping[int, Listed]) -> list[Waits]:
+        """Who waits for devices."""
         service = self._service
         waiting = []
         for job in jobs.values():

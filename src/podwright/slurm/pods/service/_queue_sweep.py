@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from podwright.errors import PodwrightError
 from podwright.guests import sweep
 from podwright.slurm.pods.service._bare import Bare
+from podwright.slurm.pods.service._job_mover import JobMover
 from podwright.slurm.pods.service._node_failure import NodeFailures
 from podwright.slurm.pods.service._pod_book import JobHolding, PodBook
 from podwright.slurm.pods.service._queue import Listed, listed, lost_note
@@ -38,8 +39,8 @@ _WAITS = ("Licenses", "Reservation", "Resources", "Priority", "None", "BeginTime
 class Sweep:
     """Every `site.sweep_s` seconds, and whenever the service asks for it."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, mover: JobMover | None = None) -> None:
+        self._service, self._mover = service, mover
         self._fallen = NodeFailures(service)
         self._room = QueueRoom(service)
         self._said: dict[int, str] = {}
@@ -74,6 +75,8 @@ class Sweep:
         service.figures.swept += ended
         await self._bare.look(jobs)
         await self._heterogeneous(jobs)
+        if self._mover is not None:
+            await self._mover.look(jobs, self._room.waiting(jobs))
         self._room.look(jobs)
         service.counts.poke()  # renews the reservation, and makes it anew if it is missing
         if words:
@@ -195,7 +198,8 @@ def sentence(book: PodBook, size: int, job: int = 0) -> str:
     if job and book.closed_for == job:
         emptied, of = (book.closed & ~book.held()).bit_count(), book.closed.bit_count()
         said = "a block is" if of == size else f"{of} devices are"
-        return f"waits for {size} devices of {pod}: {said} emptied for it, {emptied} are free"
+        words = f"waits for {size} devices of {pod}: {said} emptied for it, {emptied} are free"
+        return f"{words}{_movers(book)}"
     if order < len(wholes) and wholes[order] >= size:
         return f"{size} devices of {pod} are free for it: it waits for nodes or for its turn"
     largest = max((1 << k for k, whole in enumerate(wholes) if whole), default=0)
@@ -204,3 +208,13 @@ def sentence(book: PodBook, size: int, job: int = 0) -> str:
         return f"waits for {size} devices of {pod}: {free} are free{others}"
     together = f"{free} are free, at most {largest} together{others}"
     return f"waits for {size} devices of {pod} that lie together: {together}"
+
+
+def _movers(book: PodBook) -> str:
+    """Who moves so that it comes free, and when."""
+    if not book.moves:
+        return ""
+    jobs = sorted(book.moves)
+    who = f"job {jobs[0]} moves" if len(jobs) == 1 else f"jobs {', '.join(map(str, jobs))} move"
+    when = f", by {book.moves_end} at the latest" if book.moves_end else " soon"
+    return f"; {who} to other devices{when}"

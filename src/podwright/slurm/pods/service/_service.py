@@ -39,7 +39,8 @@ class ServiceFigures(msgspec.Struct):
     waited_s: seconds of that. refused: jobs that were sent away. swept: partitions that a hook
     should have ended. held: jobs whose request and licences differ. proven: steps that
     began; unproven: those that were ended, since their job did not hold its devices. bare: jobs
-    that ran without."""
+    that ran without. moved: jobs that moved to other devices; stayed: plans of that which were
+    given up."""
 
     begun: int = 0
     ended: int = 0
@@ -51,6 +52,8 @@ class ServiceFigures(msgspec.Struct):
     waited_s: float = 0.0
     refused: int = 0
     swept: int = 0
+    moved: int = 0
+    stayed: int = 0
 
 
 class Service(JobCalls):
@@ -97,7 +100,7 @@ class Service(JobCalls):
             holding = self._block(book, job, wants.size.bit_length() - 1)
         if not holding.made:
             holding.restart, holding.uid = job.restart or 0, job.uid or 0
-            holding.cluster = job.cluster
+            holding.cluster, holding.movable = job.cluster, job.movable
             holding.submitted = known.submitted if known else 0
             await self._make(book, holding, job, wants.gcds)
         self.figures.begun += 1
@@ -248,6 +251,7 @@ class Service(JobCalls):
             devices=book.line.devices(holding.start, holding.order),
             num_gcds=gcds,
             num_replicas=job.replicas,
+            movable=job.movable,
         )
         try:
             info = await self.server.create(spec, job.uid or 0, job.user, holding.words)
@@ -266,7 +270,7 @@ class Service(JobCalls):
         except PodwrightError:
             book.release(holding.job)  # if it was made after all, the next refresh finds it
             raise
-        holding.made = True
+        holding.made, holding.began = True, info.created_at
         holding.changed = book.tick()
         self.had.add((holding.job, holding.restart))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from podwright.guests import ThreadedServer
+from podwright.slurm.pods.service._job_mover import JobMover
 from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._queue_sweep import Sweep, sentence
@@ -52,9 +53,9 @@ class Work(Protocol):
 class Native:
     """The work of native mode."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._sweep = Sweep(service)
+    def __init__(self, service: Service, mover: JobMover | None = None) -> None:
+        self._service, self._mover = service, mover
+        self._sweep = Sweep(service, self._mover)
         self.begins, self.ended, self.close = service.begins, service.ended, service.close
         self.proves = service.proves
 
@@ -73,13 +74,16 @@ class Native:
         await self._service.counts.tell(self._service.hidden())
 
     def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Counts, the sweep, heterogeneous jobs."""
-        return (self._service.counts.run(), self._sweep.run(), self._service.het.run())
+        """Counts, the sweep, heterogeneous jobs, moves."""
+        service, mover = self._service, self._mover
+        some = (service.counts.run(), self._sweep.run(), service.het.run())
+        return some if mover is None else (*some, mover.run())
 
 
 def native_work(site: Site, server: ThreadedServer, slurm: Slurm) -> Work:
     """Native mode."""
-    return Native(Service(site, server, slurm))
+    service = Service(site, server, slurm)
+    return Native(service, JobMover(service, server))
 
 
 Make = Callable[[Site, ThreadedServer, Slurm], Work]

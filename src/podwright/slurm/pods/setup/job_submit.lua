@@ -113,7 +113,7 @@ local function given(jd, name)
       local value = string.match(entry, "^" .. name .. "=(.*)$")
          or string.match(entry, "^SPANK_" .. name .. "=(.*)$")
       if value and (found or #value > 9 or not string.match(value, "^%d+$")) then
-         problem = string.format("%s was not handed over by --ipus or --num-replicas: %s", name, value)
+         problem = string.format("%s was not handed over by --ipus, --num-replicas or --ipus-movable: %s", name, value)
       end
       if value then found = tonumber(value) or 0 end
    end
@@ -185,12 +185,15 @@ local function devices(jd, uid)
    end
    local n, forged = given(jd, "IPUS")
    local replicas, forged_too = given(jd, "NUM_REPLICAS")
-   if forged or forged_too then return refuse("%s", forged or forged_too) end
+   local movable, forged_as_well = given(jd, "IPUS_MOVABLE")
+   forged = forged or forged_too or forged_as_well
+   if forged then return refuse("%s", forged) end
    local het = jd.het_job_offset
    if het ~= nil and het >= 100000 then het = nil end
-   if n == 0 or (n == nil and (model or replicas or default_ipus == 0)) then
+   if n == 0 or (n == nil and (model or replicas or movable or default_ipus == 0)) then
       if model then return refuse("--gres=vipu names the kind of pod; say how much with --ipus=N") end
       if replicas then return refuse("--num-replicas belongs to --ipus=N, which is missing") end
+      if movable then return refuse("--ipus-movable belongs to --ipus=N, which is missing") end
       if het then note(jd, "ipus=0") end
       return slurm.SUCCESS
    end
@@ -222,6 +225,9 @@ local function devices(jd, uid)
    end
    local tasks = jd.num_tasks
    if tasks == nil or tasks >= NONE or tasks < 1 then tasks = 0 end
+   if movable and shared then
+      return refuse("--ipus-movable: jobs share one partition here, which does not move")
+   end
    if shared then
       if jd.min_nodes and jd.min_nodes < NONE and jd.min_nodes > 1 then
          return refuse("%d hosts would be as many GCDs, and a reconfigurable partition has one; use -N 1", jd.min_nodes)
