@@ -103,6 +103,9 @@ def _begun(job: ShownJob, client: Client, action: str) -> Explanation:
         if _job_of(lease.holder) == job.id and not lease.parent:
             part = f" (devices {_ranges(lease.devices)} of it)" if lease.devices else ""
             lines.append(f"it holds partition {lease.partition}{part}")
+        if lease.move and lease.partition in {one.name for one in mine}:
+            within = f"within {lease.move_within:.0f} s"
+            lines.append(f"it is asked to move to other devices {within}, and goes on there")
     for one in client.list_allocations():
         if one.name == f"c{job.id}":
             lines.append(f"allocation {one.name} has {', '.join(one.agents)}")

@@ -1,0 +1,93 @@
+"""Jobs that agreed to it make room for the first in the queue, inside themselves."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.outer.lab import poll
+from tests.outer.slurm.native import NativeLab
+
+pytestmark = [pytest.mark.outer, pytest.mark.slurm]
+
+#: Says where it is each time it starts; ends in order to move once it may.
+PROGRAM = """
+trap 'while [ ! -e may-end ]; do sleep 0.1; done; exit 75' USR1
+echo "$PODWRIGHT_RESTART $SLURM_JOB_ID $(uname -n)" >>ups.$SLURM_JOB_ID
+while :; do sleep 0.1; done
+"""
+_WORDS = "--launcher=local --move-signal=USR1 --move-seconds=900 --num-replicas=16"
+
+
+def program(lab: NativeLab, folder: Path, *words: str) -> str:
+    """A batch script in `folder`: a launch that can be moved.
+
+    Root's, who finds this machine's Python from within another release, too.
+    """
+    environ = f"-u SLURM_NODELIST -u SLURM_JOB_NODELIST PODWRIGHT_SOCKET={lab.server_socket}"
+    command = f"{sys.executable} -m podwright.cli.poprun {' '.join(words)} {_WORDS}"
+    run = f"env {environ} {command} --num-instances=1 sh -c {shlex.quote(PROGRAM)}"
+    inside = f"cd {folder} && exec {run}"
+    return f"exec chroot /proc/{os.getpid()}/root sh -c {shlex.quote(inside)}"
+
+
+def places(lab: NativeLab) -> dict[int, set[tuple[int, int]]]:
+    """By job: its devices."""
+    return {
+        int(name.removeprefix("slurm_")): {
+            (ref.domain, ref.offset) for gcd in one.gcds for ref in gcd
+        }
+        for name, one in lab.partitions().items()
+    }
+
+
+def comment(lab: NativeLab, job: int) -> str:
+    return lab.ok("squeue", "-h", "-j", str(job), "-O", "admin_comment:200").strip()
+
+
+def _tells(words: str) -> bool:
+    return " moves to other devices, by " in words
+
+
+def test_a_job_moves_inside_itself_and_the_next_one_starts(lab: NativeLab, tmp_path: Path) -> None:
+    """Half of the pod is free, and scattered; the job that stands in the way goes on elsewhere."""
+    script = program(lab, tmp_path, "--movable")
+    jobs = [lab.submit(script, "--ipus=16", "--ipus-movable") for _ in range(4)]
+    poll("their first words", lambda: all((tmp_path / f"ups.{job}").exists() for job in jobs))
+    before = places(lab)
+    jobs.sort(key=lambda job: min(before[job]))
+    lab.ok("scancel", str(jobs[0]), str(jobs[2]))
+    figures = lab.state()["figures"]
+    big = lab.submit("true", "--ipus=32")
+    said = poll("who moves", lambda: next(filter(_tells, [comment(lab, big)]), ""))
+    mover = int(said.partition("; job ")[2].partition(" moves to other devices, by ")[0])
+    assert mover in (jobs[1], jobs[3])
+    assert lab.job(big).state == "PENDING"
+    site = ["--site", f"{lab.folder}/podwright/native.toml"]
+    done = lab.command("vipu", "explain", "--job", str(big), *site, user="root")
+    assert f"job {mover} moves to other devices" in done.stdout
+    done = lab.command("vipu", "explain", "--job", str(mover), *site, user="root")
+    assert "it is asked to move to other devices" in done.stdout
+    (tmp_path / "may-end").touch()
+    ended = lab.wait_over(big)
+    assert ended[big].state == "COMPLETED"
+    poll("its second start", lambda: len((tmp_path / f"ups.{mover}").read_text().split("\n")) == 3)
+    first, second = (tmp_path / f"ups.{mover}").read_text().splitlines()
+    assert (first[0], second[0], first[1:]) == ("0", "1", second[1:])
+    moved = lab.job(mover)
+    assert (moved.state, moved.fields["Restarts"]) == ("RUNNING", "0")
+    after = places(lab)
+    assert after[mover].isdisjoint(before[mover])
+    assert len(after[mover]) == 16
+    now = lab.state()["figures"]
+    assert (now["moved"] - figures["moved"], now["waited"]) == (1, figures["waited"])
+
+
+def test_the_option_needs_devices(lab: NativeLab) -> None:
+    done = lab.run("sbatch", "--ipus-movable", "--wrap=true")
+    assert done.returncode != 0
+    assert "--ipus-movable belongs to --ipus=N" in done.stderr
