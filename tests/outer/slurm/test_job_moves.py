@@ -56,7 +56,7 @@ def _tells(words: str) -> bool:
 def test_a_job_moves_inside_itself_and_the_next_one_starts(lab: NativeLab, tmp_path: Path) -> None:
     """Half of the pod is free, and scattered; the job that stands in the way goes on elsewhere."""
     script = program(lab, tmp_path, "--movable")
-    jobs = [lab.submit(script, "--ipus=16", "--ipus-movable") for _ in range(4)]
+    jobs = [lab.submit(script, "--ipus=16", "--ipus-movable", "-t600") for _ in range(4)]
     poll("their first words", lambda: all((tmp_path / f"ups.{job}").exists() for job in jobs))
     before = places(lab)
     jobs.sort(key=lambda job: min(before[job]))
