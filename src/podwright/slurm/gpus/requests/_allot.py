@@ -43,6 +43,7 @@ class Allotted:
     laid: list[Laid]
     held: list[HeldNode]
     whole: bool = False
+    cpus: int = 1  # of a task, as slurmctld has it
 
 
 @dataclass
@@ -353,7 +354,7 @@ def _held_nodes(
                 job_cpus=node.cpus,
             )
         )
-    return Allotted(laid, held, job.whole)
+    return Allotted(laid, held, job.whole, job.cpus)
 
 
 def _memory_by_gpus(job: JobCounts) -> bool:

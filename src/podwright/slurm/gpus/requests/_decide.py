@@ -17,7 +17,12 @@ from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
 from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._step import run_step
-from podwright.slurm.gpus.requests._unsure import unsure_job, unsure_nodes, unsure_step
+from podwright.slurm.gpus.requests._unsure import (
+    unsure_job,
+    unsure_nodes,
+    unsure_step,
+    unsure_whole,
+)
 from podwright.slurm.gpus.requests._values import (
     Grant,
     NodeGrant,
@@ -141,6 +146,14 @@ def _granted(
         refused = _whole_by_type(request, held)
         if refused:
             return refused
+    sized = request.cpus_per_task if request.command != "srun" else None
+    if sized and allotted.cpus != sized and release.limits_cpus_of_tasks:
+        return SlurmRefusal(
+            "step",
+            f"MaxMemPerCPU makes {allotted.cpus} CPUs of a task, and srun in the job refuses that "
+            f"beside the {sized} that were asked for",
+            f"--cpus-per-task={allotted.cpus}, or less memory",
+        )
     unsure = unsure_step(request, held, release)
     if allotted.whole and request.shares:
         unsure = "shares of GPUs in a job of whole nodes"
@@ -157,6 +170,9 @@ def _granted(
         if placed.stage == "hangs" and request.command != "srun":
             return SlurmRefusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
+    unsure = unsure_whole(wants.threads_per_core, held, placed) if allotted.whole else ""
+    if unsure:
+        return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     tasks = {one.node: one.tasks for one in placed}
     nodes = tuple(
         NodeGrant(

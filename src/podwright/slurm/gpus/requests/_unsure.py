@@ -5,7 +5,7 @@ Each is a way of laying tasks over nodes that are not equal.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import HeldNode
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._units import memory
@@ -65,7 +65,7 @@ def unsure_nodes(
     wide = request.per_job and len(held or ()) > request.per_job.count
     if late and said.spread and plain and wide:
         return "--spread-job over more nodes than GPUs"
-    if said.spread and any(not sum(one.cores) for one in held or ()):
+    if said.spread and tasks and len(held or ()) > tasks:
         return "--spread-job over more nodes than tasks"
     by_cpu = any(word.startswith("CR_CPU") for word in site.select)
     if by_cpu and any(
@@ -79,6 +79,22 @@ def unsure_nodes(
     bare = not tasks and low is None and held is None
     if bare and request.per_socket and request.memory_per_gpu:
         return "--gpus-per-socket with --mem-per-gpu alone"
+    return ""
+
+
+def unsure_whole(threads: int | None, held: list[HeldNode], placed: list[Placed]) -> str:
+    """What of a job of whole, unequal nodes is not modelled, empty where all of it is.
+
+    threads: of a core, as the job says.
+    """
+    if len({one.shape for one in held}) < 2:
+        return ""
+    if threads and any(threads < one.shape.threads and one.memory for one in held):
+        return "memory of whole nodes with fewer threads of a core"
+    for one in placed:
+        node = held[one.node]
+        if len(set(node.shape.types)) > 1 and 0 < len(one.gpus) < len(node.gpus):
+            return "which of a whole node's types of GPUs a step gets"
     return ""
 
 
