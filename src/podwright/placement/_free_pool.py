@@ -12,7 +12,7 @@ place of the link domain in this pool, plus the offset.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from podwright.placement._shape_rules import Shape
 from podwright.placement._spans import DOMAIN, Spans, bits
@@ -53,9 +53,9 @@ class Pool:
     """
 
     __slots__ = (
-        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_largest_ever",
-        "_owned", "_rows", "_spans", "domains", "holders", "index", "known", "name", "place",
-        "rows", "size", "taken",
+        "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_idle_count",
+        "_largest_ever", "_owned", "_rows", "_spans", "domains", "holders", "index", "known",
+        "name", "place", "rows", "size", "taken",
     )  # fmt: skip
 
     def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
@@ -64,11 +64,14 @@ class Pool:
         self.domains = [domain for domain, mask in enumerate(owned) if mask]
         self.place = {domain: i for i, domain in enumerate(self.domains)}
         shifts = range(0, DOMAIN, QUARTER)
-        quarters = [owned[d] >> shift & QUARTER_FULL for d in self.domains for shift in shifts]
-        self._owned = tuple(quarters)
-        self._free = array("H", quarters)  # neither taken nor drained
+        quarters = array(
+            "H", [owned[d] >> shift & QUARTER_FULL for d in self.domains for shift in shifts]
+        )
+        self._owned = quarters
+        self._free = quarters[:]  # neither taken nor drained
         self._down: dict[int, int] = {}  # by quarter that has any: its drained devices
         self._idle: dict[int, int] = {}  # of these, those not taken
+        self._idle_count = 0
         halves = range(len(quarters) // 2)
         self._count = [0 if self._is_ours(half) else CRIPPLED for half in halves]
         self._file = [NOT_FILED for _ in halves]
@@ -169,6 +172,7 @@ class Pool:
         else:
             free |= bits & ~down
             self._idle[quarter] |= bits & down
+        self._idle_count -= step * (bits & down).bit_count()
         self._free[quarter] = free
         return free
 
@@ -268,16 +272,16 @@ class Pool:
 
     def has_free(self, slots: Sequence[int], order: int, *, drained_too: bool = False) -> bool:
         """Are these blocks free?"""
-        free = self._free
-        if drained_too and self._idle:
-            free = array("H", (m | self._idle.get(q, 0) for q, m in enumerate(free)))
-        return self._all(free, slots, order)
+        idle = self._idle if drained_too else {}
+        return self._all(self._free, slots, order, idle)
 
     @staticmethod
-    def _all(masks: Sequence[int], slots: Sequence[int], order: int) -> bool:
+    def _all(
+        masks: array[int], slots: Sequence[int], order: int, more: Mapping[int, int] = {}
+    ) -> bool:
         block = (1 << (1 << order)) - 1
         return all(
-            _domain(masks, slot // DOMAIN) >> slot % DOMAIN & block == block for slot in slots
+            _domain(masks, slot // DOMAIN, more) >> slot % DOMAIN & block == block for slot in slots
         )
 
     def set_up(self, domain: int, mask: int, *, up: bool) -> None:
@@ -288,12 +292,14 @@ class Pool:
             for quarter in (2 * half, 2 * half + 1):
                 part = mask >> (quarter - first) * QUARTER & self._owned[quarter]
                 down = self._down.pop(quarter, 0)
-                untaken = self._free[quarter] | self._idle.pop(quarter, 0)
+                idle = self._idle.pop(quarter, 0)
+                untaken = self._free[quarter] | idle
                 down = down & ~part if up else down | part
                 self._free[quarter] = untaken & ~down
                 if down:
                     self._down[quarter] = down
                     self._idle[quarter] = untaken & down
+                self._idle_count += (untaken & down).bit_count() - idle.bit_count()
             self._count[half] += CRIPPLED * (was - self._is_ours(half))
         self._refile(first >> 1)
         self._refile((first >> 1) + 1)
@@ -306,15 +312,13 @@ class Pool:
     @property
     def free(self) -> int:
         """Devices that are neither taken nor drained."""
-        free = self.size - self.taken
-        for mask in self._idle.values():
-            free -= mask.bit_count()
-        return free
+        return self.size - self.taken - self._idle_count
 
 
-def _domain(masks: Sequence[int], place: int) -> int:
-    """The mask of a whole link domain."""
-    return sum(masks[place * 4 + i] << i * QUARTER for i in range(4))
+def _domain(masks: array[int], place: int, more: Mapping[int, int] = {}) -> int:
+    """The mask of a whole link domain. more: further devices, by quarter."""
+    quarters = range(4 * place, 4 * place + 4)
+    return sum((masks[at] | more.get(at, 0)) << at % 4 * QUARTER for at in quarters)
 
 
 class Place(Spot):

@@ -15,9 +15,9 @@ from podwright.placement._tables import QUARTER, WHOLE_ORDER
 
 DOMAIN = 4 * QUARTER
 
-#: How many link domains are searched at once.
+#: Small holes are looked for among so many link domains, from the first that has a place.
 _WINDOW = 256
-_ALL = (1 << DOMAIN) - 1
+_ALL = array("H", [(1 << QUARTER) - 1] * 4)
 
 
 class Spans:
@@ -32,7 +32,7 @@ class Spans:
     def __init__(self, domains: Sequence[int], loop: int) -> None:
         self._domains = domains
         self._loop = loop
-        self._starts: dict[int, list[int]] = {}
+        self._starts: dict[int, int] = {}
         #: By place, the two neighbours it forms with others on the loop, in routing order.
         self.pairs: list[list[tuple[int, int]]] = [[] for _ in domains]
         if loop and len(domains) > 1:
@@ -41,56 +41,51 @@ class Spans:
                 self.pairs[place].append((place, after))
                 self.pairs[after].append((place, after))
 
-    def find(self, masks: Sequence[int], order: int, count: int) -> list[int]:
+    def find(self, masks: array[int], order: int, count: int) -> list[int]:
         """The slots of one aligned block of 2**order in `count` places, in routing order; or none.
 
         Blocks in small holes come first, so that large ones stay whole.
         """
         if not self._loop:
             return self._find_apart(masks, order, count)
-        for first, joint, width in self._windows(masks, count):
-            blocks = next(_by_hole(joint, order, width), 0)
-            if blocks:
-                slot = (blocks & -blocks).bit_length() - 1 + DOMAIN * first
-                round_ = DOMAIN * len(self._domains)
-                return [(slot + DOMAIN * i) % round_ for i in range(count)]
-        return []
+        joint = self._joint(masks, count)
+        blocks = _aligned(joint, order, DOMAIN * len(self._domains))
+        if not blocks:
+            return []
+        window = DOMAIN * _WINDOW
+        first = _lowest(blocks, 1)[0] // window * window
+        near = next(_by_hole(joint >> first & (1 << window) - 1, order, window))
+        slot, round_ = first + _lowest(near, 1)[0], DOMAIN * len(self._domains)
+        return [(slot + DOMAIN * i) % round_ for i in range(count)]
 
-    def largest(self, masks: Sequence[int], count: int) -> int:
+    def largest(self, masks: array[int], count: int) -> int:
         """The order of the largest block that `find` would find; -1 for none."""
         if not self._loop:
             orders = range(WHOLE_ORDER, -1, -1)
             return next((k for k in orders if self._find_apart(masks, k, count)), -1)
+        blocks, width = self._joint(masks, count), DOMAIN * len(self._domains)
         largest = -1
-        for _, blocks, width in self._windows(masks, count):
-            order = 0
-            while blocks and order <= WHOLE_ORDER:
-                largest = max(largest, order)
-                blocks &= blocks >> (1 << order) & _every(2 << order, width)
-                order += 1
+        while blocks and largest < WHOLE_ORDER:
+            largest += 1
+            blocks &= blocks >> (1 << largest) & _every(2 << largest, width)
         return largest
 
-    def _windows(self, masks: Sequence[int], count: int) -> Iterator[tuple[int, int, int]]:
-        """First place, devices from where `count` places on the loop are free, and bits."""
+    def _joint(self, masks: array[int], count: int) -> int:
+        """The devices from where `count` places on the loop are free."""
         places = len(self._domains)
         if places < count:
-            return
-        starts = self._starts.get(count)
-        if starts is None:
-            starts = self._starts[count] = self._run_starts(count)
-        for i, first in enumerate(range(0, places, _WINDOW)):
-            length = min(_WINDOW, places - first)
-            past = first + length + count - 1
-            free = bits(masks[4 * first : 4 * past])
-            if past > places:  # round the loop
-                free |= bits(masks[: 4 * (past - places)]) << DOMAIN * (places - first)
-            rest, done = count - 1, 1
-            while rest:
-                step = min(done, rest)
-                free &= free >> DOMAIN * step
-                done += step
-                rest -= step
-            yield first, free & starts[i], DOMAIN * length
+            return 0
+        free = bits(masks)
+        free |= bits(masks[: 4 * (count - 1)]) << DOMAIN * places  # round the loop
+        rest, done = count - 1, 1
+        while rest:
+            step = min(done, rest)
+            free &= free >> DOMAIN * step
+            done += step
+            rest -= step
+        if count not in self._starts:
+            self._starts[count] = self._run_starts(count)
+        return free & self._starts[count]
 
     def _run_places(self, count: int) -> Iterator[int]:
         """The places where a run of `count` neighbours begins.
@@ -106,14 +101,14 @@ class Spans:
             if turn < len(domains) and length >= count and (count < loop or not domains[place]):
                 yield place
 
-    def _run_starts(self, count: int) -> list[int]:
-        """Window by window, all bits of those places."""
-        starts = [0] * -(-len(self._domains) // _WINDOW)
+    def _run_starts(self, count: int) -> int:
+        """All bits of those places."""
+        starts = array("H", bytes(8 * len(self._domains)))
         for place in self._run_places(count):
-            starts[place // _WINDOW] |= _ALL << place % _WINDOW * DOMAIN
-        return starts
+            starts[4 * place : 4 * place + 4] = _ALL
+        return bits(starts)
 
-    def _find_apart(self, masks: Sequence[int], order: int, count: int) -> list[int]:
+    def _find_apart(self, masks: array[int], order: int, count: int) -> list[int]:
         """As `find`, in any places."""
         width = DOMAIN * len(self._domains)
         once = _every(DOMAIN, width)
@@ -132,9 +127,7 @@ def _by_hole(free: int, order: int, width: int) -> Iterator[int]:
 
     A hole is the largest free block around. Yields as often as there are sizes of holes.
     """
-    for i in range(order):
-        free &= free >> (1 << i)
-    blocks = larger = free & _every(1 << order, width)
+    blocks = larger = _aligned(free, order, width)
     for i in range(order, WHOLE_ORDER):
         larger &= larger >> (1 << i) & _every(2 << i, width)
         inside = larger
@@ -145,6 +138,13 @@ def _by_hole(free: int, order: int, width: int) -> Iterator[int]:
             blocks &= inside
     if blocks:
         yield blocks
+
+
+def _aligned(free: int, order: int, width: int) -> int:
+    """The first devices of free aligned blocks of 2**order."""
+    for i in range(order):
+        free &= free >> (1 << i)
+    return free & _every(1 << order, width)
 
 
 @lru_cache(maxsize=64)
@@ -163,9 +163,9 @@ def _lowest(value: int, count: int) -> list[int]:
     return out
 
 
-def bits(masks: Sequence[int]) -> int:
+def bits(masks: array[int]) -> int:
     """The masks of quarters as one integer, the first lowest."""
-    words = array("H", masks)
     if sys.byteorder == "big":
-        words.byteswap()
-    return int.from_bytes(words.tobytes(), "little")
+        masks = masks[:]
+        masks.byteswap()
+    return int.from_bytes(masks.tobytes(), "little")
