@@ -27,7 +27,12 @@ ACCOUNT = "system:serviceaccount:podwright:podwright-operator"
 
 
 class World:
-    """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes."""
+    """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes.
+
+    server_words: what it is told beside that.
+    """
+
+    server_words: tuple[str, ...] = ("--api-port", "0")
 
     def __init__(self, lab: KubeLab, folder: Path) -> None:
         self.lab = lab
@@ -49,7 +54,7 @@ class World:
         """Returns when it answers."""
         self._start(
             "server",
-            *("vipu-server", "--preset", "pod16", "--api-port", "0"),
+            *("vipu-server", "--preset", "pod16", *self.server_words),
             *("--socket", str(self.socket), "--storage", str(self.folder / "store.db")),
         )
         poll("vipu-server", lambda: not self._vipu("--server-version").returncode)
@@ -153,12 +158,16 @@ class World:
     def _start(self, name: str, *words: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [BIN / words[0], *words[1:]],
+                self.wrap([str(BIN / words[0]), *words[1:]]),
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    def wrap(self, words: list[str]) -> list[str]:
+        """The words that start one of both."""
+        return words
 
     def _vipu(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -230,7 +239,10 @@ def test_a_full_pod_is_waited_for_with_its_reason(jobs: World) -> None:
     [
         ("get", "secrets", "no"),
         ("list", "secrets", "no"),
-        ("create", "secrets", "no"),
+        ("create", "secrets", "yes"),
+        ("watch", "secrets", "no"),
+        ("update", "secrets", "no"),
+        ("delete", "secrets", "no"),
         ("get", "configmaps", "no"),
         ("create", "pods/exec", "no"),
         ("get", "pods/log", "no"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from podwright.kubernetes import DevicePlace, FakeKube, Operator, Partitions, VipuSite
+from podwright.kubernetes import DevicePlace, FakeKube, Operator, Partitions, PodOptions, VipuSite
 from tests.operator.controllers import Controller
 
 
@@ -23,7 +23,7 @@ class World:
         self.operator: Operator | None = None
         self._running: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(self, options: PodOptions | None = None) -> None:
         """An operator, which knows nothing."""
         place = DevicePlace(VipuSite("vipu", 8090), self.controller, "c")
         partitions = Partitions("lab", [place], time.monotonic, retry_s=0.05)
@@ -32,6 +32,7 @@ class World:
             partitions,
             wall=time.time,
             clock=time.monotonic,
+            options=options,
             refresh_s=0.02,
             sweep_s=0.1,
         )

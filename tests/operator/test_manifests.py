@@ -96,13 +96,15 @@ def test_no_versions(text: str) -> None:
         minor_of(text)
 
 
-def test_the_operator_may_do_little_and_nothing_with_secrets() -> None:
+def test_the_operator_may_do_little_and_reads_no_secrets() -> None:
     roles = [one for one in manifests(Setting(controllers="pod1:8090")) if "rules" in one]
     rules = [rule for role in roles for rule in role["rules"]]
     assert len(roles) == 2
     for rule in rules:
         assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
-        assert not {"secrets", "pods/exec", "configmaps"} & set(rule["resources"])
+        assert not {"pods/exec", "configmaps"} & set(rule["resources"])
+        if "secrets" in rule["resources"]:
+            assert (rule["resources"], rule["verbs"]) == (["secrets"], ["create"])
 
 
 def test_the_chart_makes_the_same_objects() -> None:

@@ -40,6 +40,7 @@ def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
     _operator(verb)
     _plan(verb)
     _remove(verb)
+    _worker_files(verb)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -206,6 +207,13 @@ def _operator(verbs: Any) -> None:
         "--launcher-image", metavar="IMAGE", default="", help="of launchers; the workers' otherwise"
     )
     words.add_argument(
+        "--image",
+        metavar="IMAGE",
+        default="",
+        help="Podwright's, out of which launcher and relay are put into pods; by default none are, "
+        "and a launcher cannot reach its workers",
+    )
+    words.add_argument(
         "--sweep-seconds", type=positive, metavar="S", default=60, help="between two full looks, 60"
     )
     words.set_defaults(run_kubernetes=_run_operator)
@@ -230,7 +238,9 @@ def _run_operator(arguments: argparse.Namespace) -> int:
         namespace=arguments.watch_namespace,
         lease=arguments.lease,
         identity=arguments.identity or socket.gethostname() or f"pid-{os.getpid()}",
-        options=PodOptions(arguments.host_network == "true", arguments.launcher_image),
+        options=PodOptions(
+            arguments.host_network == "true", arguments.launcher_image, arguments.image
+        ),
         sweep_s=float(arguments.sweep_seconds),
     )
     return asyncio.run(serve(serving))
@@ -302,4 +312,23 @@ def _run_remove(arguments: argparse.Namespace) -> int:
     )
     count = asyncio.run(remove(serving, lambda line: print(line, flush=True)))
     print(f"Nothing keeps IPUJobs any more. They were {count}." if count else "There is nothing.")
+    return 0
+
+
+def _worker_files(verbs: Any) -> None:
+    words = verbs.add_parser(
+        "worker-files",
+        help="write what an image needs whose files are put into pods: launcher, relay, a Python",
+        description="For builders of images: FOLDER must lie at /podwright in the image.",
+    )
+    words.add_argument("folder", metavar="FOLDER", help="it must be empty or missing")
+    words.set_defaults(run_kubernetes=_write_worker_files)
+
+
+def _write_worker_files(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from podwright.kubernetes import write_worker_files
+
+    write_worker_files(Path(arguments.folder))
     return 0

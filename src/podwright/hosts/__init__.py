@@ -19,6 +19,15 @@ from podwright.hosts._cores import (
 )
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
+from podwright.hosts._job_workers import (
+    KEYS_VARIABLE,
+    LAUNCHER_ROLE,
+    WORKER_ROLE,
+    WORKER_VARIABLE,
+    WORKERS_VARIABLE,
+    job_workers,
+    worker_command,
+)
 from podwright.hosts._local import find_program, forbidden_program, free_port, host_name
 from podwright.hosts._loopback import is_loopback
 from podwright.hosts._namespaces import (
@@ -90,11 +99,16 @@ __all__ = [
     "HELD",
     "HELD_BY_CGROUP",
     "HELD_BY_USER",
+    "KEYS_VARIABLE",
     "KEY_TYPES",
+    "LAUNCHER_ROLE",
     "NOT_HELD",
     "OK",
     "PROBLEM",
     "WARNING",
+    "WORKERS_VARIABLE",
+    "WORKER_ROLE",
+    "WORKER_VARIABLE",
     "BadHostList",
     "CgroupsV1",
     "CgroupsV2",
@@ -150,6 +164,7 @@ __all__ = [
     "is_here",
     "is_loopback",
     "job_hosts",
+    "job_workers",
     "judge",
     "kill_all",
     "kill_group",
@@ -174,6 +189,7 @@ __all__ = [
     "subnets",
     "tcp_owner",
     "tell_ready",
+    "worker_command",
     "write_list",
 ]
 

@@ -84,14 +84,18 @@ def ssh_command(
     return [program, *options, "--", host, f"exec {shlex.join(words)}"]
 
 
-def explain(host: str, said: str, code: int | None) -> tuple[str, str]:
-    """Why a host could not be had, from what ssh or the shell there said: problem, what to do."""
+def explain(host: str, said: str, code: int | None, *, see: str = "") -> tuple[str, str]:
+    """Why a host could not be had, from what ssh or the shell there said: problem, what to do.
+
+    see: what to do about what nobody knows.
+    """
+    see = see or f"See: ssh {host} true"
     for pattern, problem, hint in _SAID:
         if re.search(pattern, said):
             return problem, hint.format(host=host, prefix=sys.prefix)
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     if lines:
-        return lines[-1][:300], f"See: ssh {host} true"
+        return lines[-1][:300], see
     if code is None:
-        return "it does not answer in time", f"See: ssh {host} true"
-    return f"the way to it closed at once (exit code {code})", f"See: ssh {host} true"
+        return "it does not answer in time", see
+    return f"the way to it closed at once (exit code {code})", see

@@ -15,16 +15,19 @@ from podwright.kubernetes._chart import VALUES, chart, filled
 from podwright.kubernetes._controllers import JobServer, VipuController, reach
 from podwright.kubernetes._crd import API_VERSION, RULES, crd
 from podwright.kubernetes._ipu_job import FINALIZER, IpuJob, JobKey, read_job
+from podwright.kubernetes._job_keys import make_job_keys
 from podwright.kubernetes._job_partitions import DevicePlace, Partitions
 from podwright.kubernetes._kube import Kube
 from podwright.kubernetes._manifests import Setting, as_yaml, manifests, minor_of
 from podwright.kubernetes._memory_cluster import FakeKube
 from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
+from podwright.kubernetes._pod_preparation import prove
 from podwright.kubernetes._reconcile import JobPlan, plan
 from podwright.kubernetes._removal import Removal, alone
 from podwright.kubernetes._sightings import Holds, PodView, read_pod
 from podwright.kubernetes._sites import VipuSite, read_sites
+from podwright.kubernetes._worker_files import write_worker_files
 
 if TYPE_CHECKING:
     from podwright.kubernetes._kube_api import KubeApi, connect
@@ -59,16 +62,19 @@ __all__ = [
     "connect",
     "crd",
     "filled",
+    "make_job_keys",
     "manifests",
     "minor_of",
     "plan",
     "planned",
+    "prove",
     "reach",
     "read_job",
     "read_pod",
     "read_sites",
     "remove",
     "serve",
+    "write_worker_files",
 ]
 
 

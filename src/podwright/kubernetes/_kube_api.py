@@ -68,8 +68,15 @@ class KubeApi:
 
     async def create_pod(self, namespace: str, pod: Object) -> bool:
         """False: there is one of that name."""
+        return await self._create(f"/api/v1/namespaces/{quote(namespace)}/pods", pod)
+
+    async def create_secret(self, namespace: str, secret: Object) -> bool:
+        """False: there is one of that name. None is ever read."""
+        return await self._create(f"/api/v1/namespaces/{quote(namespace)}/secrets", secret)
+
+    async def _create(self, path: str, item: Object) -> bool:
         try:
-            await self._call("POST", f"/api/v1/namespaces/{quote(namespace)}/pods", pod)
+            await self._call("POST", path, item)
         except WrongState:
             return False
         return True

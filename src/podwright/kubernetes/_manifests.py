@@ -18,12 +18,13 @@ _OLDEST: Final = 16  # CRDs of apiextensions.k8s.io/v1
 _SOCKET: Final = "/run/podwright/vipu.sock"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 
-#: What the operator may do in all namespaces: nothing with secrets.
+#: What the operator may do in all namespaces. It makes the secrets of jobs, and may read none.
 RIGHTS: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]] = (
     (GROUP, (PLURAL,), ("get", "list", "watch", "patch")),
     (GROUP, (f"{PLURAL}/status",), ("patch",)),
     (GROUP, (f"{PLURAL}/finalizers",), ("update",)),
     ("", ("pods",), ("get", "list", "watch", "create", "delete")),
+    ("", ("secrets",), ("create",)),
     ("", ("nodes",), ("get", "list", "watch")),
 )
 
@@ -171,6 +172,7 @@ def _operator(setting: Setting) -> dict[str, Any]:
         "operator",
         f"--controllers={controllers}",
         f"--lease={setting.namespace}/{LEASE}",
+        f"--image={setting.image}",
     ]
     if setting.cluster_name:
         command.append(f"--cluster-name={setting.cluster_name}")

@@ -62,6 +62,15 @@ class FakeKube:
         self._put(key, item, "ADDED")
         return True
 
+    async def create_secret(self, namespace: str, secret: Object) -> bool:
+        """False: there is one of that name."""
+        key = ("Secret", namespace, secret["metadata"]["name"])
+        if key in self.objects:
+            return False
+        self.writes.append(f"create secret {key[2]}")
+        self.objects[key] = copy.deepcopy(dict(secret))
+        return True
+
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
         """The pod with that uid; that there is none is fine, too."""
         key = ("Pod", namespace, name)
@@ -141,7 +150,7 @@ class FakeKube:
         """A kubelet runs a pod."""
         key = ("Pod", namespace, name)
         self.objects[key]["spec"]["nodeName"] = node
-        self.objects[key]["status"] = {"phase": "Running"}
+        self.objects[key]["status"] = {"phase": "Running", "podIP": "10.0.0.1"}
         self._put(key, self.objects[key], "MODIFIED")
 
     def end(self, name: str, code: int = 0, namespace: str = "team") -> None:

@@ -17,10 +17,11 @@ from podwright.errors import PodwrightError, WrongState
 from podwright.guests import Locks, Room
 from podwright.kubernetes._crd import KIND
 from podwright.kubernetes._ipu_job import FINALIZER, IpuJob, JobKey, read_job
+from podwright.kubernetes._job_keys import build_secret
 from podwright.kubernetes._job_line import Granted
 from podwright.kubernetes._job_partitions import Partitions
 from podwright.kubernetes._kube import Kube, Object
-from podwright.kubernetes._pod_objects import PodOptions, build_pod
+from podwright.kubernetes._pod_objects import PodOptions, build_pod, owned_by
 from podwright.kubernetes._reconcile import (
     Adopt,
     EndPod,
@@ -73,6 +74,7 @@ class Operator:
         self._failures: dict[str, int] = {}
         self._keys: dict[str, JobKey] = {}
         self._nodes: dict[str, set[str]] = {}  # node -> uids of jobs with pods there
+        self._keyed: set[str] = set()  # uids whose secrets are there
         self._lost: frozenset[str] = frozenset()
         self._queue_wanted = asyncio.Event()
         self.partitions.room = Room(self.partitions.books, room_s, clock, self._queue_wanted.set)
@@ -289,6 +291,7 @@ class Operator:
 
     def _forget(self, uid: str) -> None:
         self._keys.pop(uid, None)
+        self._keyed.discard(uid)
         self._failures.pop(uid, None)
         self.partitions.forget(uid)
         if timer := self._timers.pop(uid, None):
@@ -338,9 +341,17 @@ class Operator:
         site, simulated = self.partitions.site_of(make.partition)
         self.partitions.used(job.key.uid, make.instance)
         environment = program_environment(site, make.partition, simulated=simulated)
+        if self.options.image and job.launcher is not None:
+            await self._make_keys(job)
         pod = build_pod(job, make, environment, site.selector, self.options)
         if not await self.kube.create_pod(job.key.namespace, pod):
             _log.info("pod %s/%s is there", job.key.namespace, pod["metadata"]["name"])
+
+    async def _make_keys(self, job: IpuJob) -> None:
+        if job.key.uid not in self._keyed:
+            secret = await asyncio.to_thread(build_secret, job.key, owned_by(job))
+            await self.kube.create_secret(job.key.namespace, secret)
+            self._keyed.add(job.key.uid)
 
     async def _make(self, granted: Granted) -> None:
         """The partitions of a job that has its blocks: all, or none."""

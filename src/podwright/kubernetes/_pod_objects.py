@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from podwright.kubernetes._crd import API_VERSION, KIND
 from podwright.kubernetes._ipu_job import IpuJob
+from podwright.kubernetes._pod_equipment import equip
 from podwright.kubernetes._reconcile import MakePod, pod_name
 from podwright.kubernetes._sightings import (
     ATTEMPT_LABEL,
@@ -25,10 +26,13 @@ _SLEEP: Final = 2147483647
 
 class PodOptions(NamedTuple):
     """How a site wants pods. host_network: as real IPUs need it, which are reached over the
-    node's own network. launcher_image: empty: the workers' own."""
+    node's own network. launcher_image: empty: the workers' own. image: ours, out of which launcher
+    and relay are put into pods; empty: nothing is.
+    """
 
     host_network: bool = True
     launcher_image: str = ""
+    image: str = ""
 
 
 def build_pod(
@@ -50,8 +54,10 @@ def build_pod(
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
     if make.role == LAUNCHER:
         _launch(job, spec, options)
-    elif job.ttl or job.launcher is not None:
+    elif job.ttl or (job.launcher is not None and not options.image):
         _sleep(spec)
+    if options.image:
+        equip(job, make, spec, options.image, proves="IPUOF_VIPU_API_HOST" in environment)
     said = dict(environment)
     if job.workers > 1 and make.role == WORKER:
         said["IPUOF_VIPU_API_GCD_ID"] = str(make.number % job.workers)
@@ -71,18 +77,21 @@ def build_pod(
                 ATTEMPT_LABEL: str(job.attempt),
             },
             "annotations": dict(meta.get("annotations") or {}) | {PARTITION_NOTE: make.partition},
-            "ownerReferences": [
-                {
-                    "apiVersion": API_VERSION,
-                    "kind": KIND,
-                    "name": job.key.name,
-                    "uid": job.key.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": False,
-                }
-            ],
+            "ownerReferences": [owned_by(job)],
         },
         "spec": spec,
+    }
+
+
+def owned_by(job: IpuJob) -> dict[str, Any]:
+    """What makes Kubernetes remove an object once its job is gone."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": job.key.name,
+        "uid": job.key.uid,
+        "controller": True,
+        "blockOwnerDeletion": False,
     }
 
 

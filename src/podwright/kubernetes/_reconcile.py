@@ -37,12 +37,14 @@ class Reset(NamedTuple):
 
 
 class MakePod(NamedTuple):
-    """A pod. number: of the worker, over all instances."""
+    """A pod. number: of the worker, over all instances. workers: of a launcher, each with its
+    address."""
 
     role: str
     instance: int
     number: int
     partition: str
+    workers: tuple[tuple[str, str], ...] = ()
 
 
 class EndPod(NamedTuple):
@@ -82,7 +84,9 @@ class JobPlan:
         if self.status is not None:
             out.append(f"status: {self.status['launcherStatus']}, {self.status['lastMessage']}")
         for one in self.actions:
-            words = " ".join(f"{name}={value}" for name, value in one._asdict().items())
+            words = " ".join(
+                f"{name}={value}" for name, value in one._asdict().items() if value != ()
+            )
             out.append(f"{type(one).__name__} {words}".rstrip())
         return out or ["nothing to do"]
 
@@ -264,10 +268,12 @@ def _pods(look: _Look, mine: Sequence[PodView]) -> JobPlan:
                 makes.append(MakePod(WORKER, i, number, name))
         workers = [pod for pod in here if pod.role == WORKER]
         ready = len(workers) == job.workers and all(
-            pod.phase == "Running" and not pod.deleting for pod in workers
+            pod.phase == "Running" and pod.address and not pod.deleting for pod in workers
         )
         if job.launcher is not None and ready and pod_name(job, LAUNCHER, i, i) not in there:
-            makes.append(MakePod(LAUNCHER, i, i, name))
+            workers.sort(key=lambda pod: pod.number)
+            reached = tuple((pod.name, pod.address) for pod in workers)
+            makes.append(MakePod(LAUNCHER, i, i, name, reached))
     if resets:
         worn = [i for i in resets if look.held[i].worn]
         if worn:

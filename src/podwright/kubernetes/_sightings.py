@@ -13,6 +13,9 @@ INSTANCE_LABEL: Final = "podwright.graphcore.ai/instance"
 ATTEMPT_LABEL: Final = "podwright.graphcore.ai/attempt"
 PARTITION_NOTE: Final = "podwright.graphcore.ai/partition"
 
+#: Our own init container: its failure is no program's.
+PREPARATION: Final = "podwright-preparation"
+
 WORKER: Final = "worker"
 LAUNCHER: Final = "launcher"
 
@@ -21,7 +24,8 @@ LAUNCHER: Final = "launcher"
 class PodView:
     """A pod of a job's. code: the first exit code that is not 0, of init containers too; None
     where no program ended so. lost: its node does not answer. note: what Kubernetes says of it.
-    partition: the one that it was made for.
+    partition: the one that it was made for. number: of a worker, over all instances. address: where
+    it is reached; empty while it has none.
     """
 
     name: str
@@ -36,6 +40,8 @@ class PodView:
     lost: bool = False
     note: str = ""
     partition: str = ""
+    number: int = 0
+    address: str = ""
 
     @property
     def live(self) -> bool:
@@ -75,6 +81,8 @@ def read_pod(item: Mapping[str, Any], lost: frozenset[str] = frozenset()) -> Pod
         lost=live and node in lost,
         note=_note(status),
         partition=(meta.get("annotations") or {}).get(PARTITION_NOTE, ""),
+        number=_count(meta["name"].rpartition("-")[2]),
+        address=status.get("podIP") or "",
     )
 
 
@@ -86,12 +94,16 @@ def _code(status: Mapping[str, Any]) -> int | None:
     for kind in ("initContainerStatuses", "containerStatuses"):
         for one in status.get(kind) or ():
             ended = (one.get("state") or {}).get("terminated")
-            if ended and ended.get("exitCode"):
+            if ended and ended.get("exitCode") and one.get("name") != PREPARATION:
                 return int(ended["exitCode"])
     return None
 
 
 def _note(status: Mapping[str, Any]) -> str:
+    for one in status.get("initContainerStatuses") or ():
+        ended = (one.get("state") or {}).get("terminated") or {}
+        if one.get("name") == PREPARATION and ended.get("exitCode"):
+            return str(ended.get("message") or "it could not be prepared")[:300]
     if status.get("reason") or status.get("message"):
         words = [str(status.get(name) or "") for name in ("reason", "message")]
         return ": ".join(word for word in words if word)[:300]

@@ -1,4 +1,7 @@
-"""On which hosts a launch runs: as told, as a file says, as Slurm granted, or here."""
+"""On which hosts a launch runs: as told, as a file says, as Slurm granted, or here.
+
+In the launcher of a Kubernetes job its workers are the hosts.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from podwright.errors import InvalidRequest
-from podwright.hosts import BadHostList, expand, job_hosts, read_hosts
+from podwright.hosts import BadHostList, expand, job_hosts, job_workers, read_hosts
 from podwright.launcher._options import Options
 
 
 class Where(NamedTuple):
-    """hosts: in order. by_slurm: srun leads there, and no ssh.
+    """hosts: in order. by_slurm: srun leads there, and no ssh. by_workers: doors of workers do.
 
     spares: hosts beyond the number of instances, for a restart after the loss of others.
     """
@@ -19,6 +22,7 @@ class Where(NamedTuple):
     hosts: tuple[str, ...]
     by_slurm: bool = False
     spares: tuple[str, ...] = ()
+    by_workers: bool = False
 
 
 def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> Where:
@@ -33,7 +37,8 @@ def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> Whe
         granted = job_hosts(environ)
     except BadHostList as error:
         raise InvalidRequest(str(error)) from None
-    every = named or granted or (here,)
+    workers = tuple(job_workers(environ))
+    every = named or granted or workers or (here,)
     by_slurm = bool(granted) and set(every) <= {*granted, "localhost"}
     hosts, spares = every[: options.num_instances], every[options.num_instances :]
     if options.launcher == "srun" and not by_slurm:
@@ -41,8 +46,9 @@ def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> Whe
             "--launcher=srun works only on nodes of a Slurm job that poprun runs in",
             would_work="Start poprun inside the job (sbatch, salloc), or leave --launcher out",
         )
+    by_workers = bool(workers) and set(every) <= set(workers)
     _check(hosts, options.num_instances)
-    return Where(hosts, by_slurm, spares)
+    return Where(hosts, by_slurm, spares, by_workers)
 
 
 def _named(options: Options) -> tuple[str, ...]:

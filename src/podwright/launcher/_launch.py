@@ -15,6 +15,7 @@ from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY
 from podwright.launcher._engine import Command, Engine, Local, Mpirun
 from podwright.launcher._environment import (
     IPC_VARIABLE,
+    SIMULATED_VARIABLE,
 )
 from podwright.launcher._exchange import Exchange, Results, append
 from podwright.launcher._exit_cause import Cause
@@ -107,6 +108,8 @@ def _launch(
         output.out.add(plan.topology().encode() + b"\n")
     if plan.gpus and simulated(environ):
         output.say("SIMULATED: the GPUs of this job exist only in software")
+    if plan.given and environ.get(SIMULATED_VARIABLE):
+        output.say(f"SIMULATED: the devices of partition {plan.wanted.name} are simulated")
     for name in sweep(environ):
         output.log("I", f"removed what the abandoned run {name} had left")
     key = ""
@@ -194,7 +197,7 @@ class _Run:
             self._make_wrapper(attempt)
             command = self._command(attempt)
             own = self._own_variables(attempt, command)
-            asks = not (self._partition.lease or self._plan.offline or self._plan.gpus)
+            asks = self._plan.asks and not self._partition.lease
             if asks and self._may_begin_early(attempt, command):
                 self._trace.starting(_STARTS[command.plain])
                 attempt.start_engine(command, self._plan.environment, own)
@@ -222,7 +225,7 @@ class _Run:
         if self._kept:
             self._kept.close()  # it would clear away what is made now
             self._kept = None
-        if not (self._asked.offline or self._asked.gpus):
+        if self._asked.asks:
             import podwright.wire  # noqa: F401 - once, for this process and for what it forks now
         held = self._asked.pid_namespace
         close = [*self._signals.handles, *([self._trace.handle] if self._trace.on else ())]

@@ -11,9 +11,11 @@ from podwright.hosts import (
     common_subnet,
     free_port,
     is_here,
+    job_workers,
     srun_command,
     ssh_command,
     subnets,
+    worker_command,
 )
 from podwright.launcher._folder import RunFolder, run_name
 from podwright.launcher._gpus import for_step, too_few
@@ -45,8 +47,12 @@ def meet(
     if tuple(hosts) == ("localhost",):
         return NOWHERE
     ranks = {h: [i.rank for i in plan.instances if i.host == h] for h in hosts}
-    far = [host for host in hosts if not is_here(host)]
-    found = [Remote(number, host, ranks[host]) for number, host in enumerate(far, 1)]
+    addresses = job_workers(environ) if plan.by_workers else {}
+    far = [host for host in hosts if host in addresses or not is_here(host)]
+    found = [
+        Remote(number, host, ranks[host], addresses.get(host, ""))
+        for number, host in enumerate(far, 1)
+    ]
     names = {i.rank: i.host for i in plan.instances}
     remotes = Remotes(found, names if len(hosts) > 1 or found else {})
     own = folder.name.rpartition("-")[2]
@@ -71,6 +77,8 @@ def meet(
         )
 
     def starter(host: str, words: Sequence[str]) -> list[str]:
+        if plan.by_workers:
+            return worker_command(host, words)
         if plan.by_slurm:
             count = len(ranks[host]) * plan.gpus[0] if plan.gpus else 0
             command = srun_command(host, words, environ, gpus=count)
@@ -128,7 +136,9 @@ def meeting_point(first: Instance, told: str, remotes: Remotes) -> dict[str, str
     subnet = subnet_of(told, remotes)
     for remote in remotes:
         if first.rank in remote.ranks:
-            address = address_in(subnet, remote.subnets) if subnet else ""
+            address = "" if told else remote.address
+            if subnet and not address:
+                address = address_in(subnet, remote.subnets)
             return {"MASTER_ADDR": address or first.host, "MASTER_PORT": str(remote.port)}
     address = address_in(subnet, subnets()) if subnet else ""
     if subnet and not address:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podwright.endpoints import SOCKET_VARIABLE
 from podwright.errors import InvalidRequest
-from podwright.hosts import Cores, fold
+from podwright.hosts import Cores, find_program, fold, job_workers
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY, cache_path
 from podwright.launcher._environment import (
     SERVER_TIMEOUT,
@@ -25,7 +25,7 @@ from podwright.launcher._environment import (
     whose_ipc,
 )
 from podwright.launcher._gpus import visibility
-from podwright.launcher._host_selection import choose_hosts
+from podwright.launcher._host_selection import Where, choose_hosts
 from podwright.launcher._instances_told import MOVE_SECONDS, MOVE_SIGNAL, signal_name
 from podwright.launcher._offline import offline_options
 from podwright.launcher._option_table import LONGEST_FENCE, SHORTEST_FENCE
@@ -77,10 +77,12 @@ class Plan(NamedTuple):
     cache: of executables: a path, TEMPORARY, or none. offline: no server, no devices.
     timeout, grace: seconds for all of it, and from the polite signal to the sure one.
     notes: what a user should hear about the options that were given.
-    launcher: mpirun, local or srun. by_slurm: other hosts are reached by srun, and not by ssh.
+    launcher: mpirun, local or srun. by_slurm: other hosts are reached by srun, and not by ssh;
+    by_workers: all hosts are, as workers of a Kubernetes job.
     placement: how each of several hosts places its instances; on one host they have places.
     gpus: GPUs of each instance and which of them it sees, where Slurm granted them; then no server
     is asked, and each host places its own instances.
+    given: the partition is held by whoever runs the job: no server is asked either.
     subnet: the one between the hosts, as told; empty if it is to be found.
     spares: hosts that are used after the loss of others.
     move: the signal by which instances are told to end so that the launch can move, and what that
@@ -117,6 +119,7 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()
     launcher: str = "mpirun"
     by_slurm: bool = False
+    by_workers: bool = False
     subnet: str = ""
     placement: str = "disabled"
     gpus: tuple[Any, ...] = ()
@@ -125,6 +128,12 @@ class Plan(NamedTuple):
     spares: tuple[str, ...] = ()
     trace: str = ""
     move: tuple[int, float] | None = None
+    given: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Is a server asked for a partition."""
+        return not (self.offline or self.gpus or self.given)
 
     @property
     def request(self) -> AcquireRequest:
@@ -167,13 +176,15 @@ class Plan(NamedTuple):
     @property
     def _without(self) -> str:
         """Why no server is asked; empty where one is."""
+        if self.given:
+            return "none: the job's operator holds its partition"
         return "none: offline" if self.offline else "none: Slurm gave the GPUs" if self.gpus else ""
 
     def _ways(self) -> list[tuple[str, str]]:
         """What is to be said of hosts and launchers, where it is not as always."""
         lines = []
         if len(self.hosts) > 1:
-            way = "srun" if self.by_slurm else "ssh"
+            way = "srun" if self.by_slurm else "job" if self.by_workers else "ssh"
             lines.append(("hosts", f"{len(self.hosts)}, by {way}: {fold(self.hosts)}"))
             lines.append(("  subnet", self.subnet or "found when hosts are met"))
             lines.append(("  placement", f"{self.placement}, from the cores of each host"))
@@ -316,8 +327,9 @@ def make_plan(
         pid_namespace=options.pid_namespace,
         ipc=whose_ipc(options.ipc, environ),
         notes=tuple(notes),
-        launcher="mpirun" if options.launcher == "auto" else options.launcher,
+        launcher=_launcher(options.launcher, environ, where),
         by_slurm=where.by_slurm,
+        by_workers=where.by_workers,
         subnet=options.host_subnet or "",
         placement=strategy if gpus or len(where.hosts) > 1 else "disabled",
         gpus=gpus,
@@ -326,7 +338,17 @@ def make_plan(
         move=move,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
         trace=options.trace or "",
+        given=where.by_workers and not options.offline_mode and wanted.name == _granted(environ),
     )
+
+
+def _launcher(told: str, environ: Mapping[str, str], where: Where) -> str:
+    """mpirun, unless another is named; in the launcher of a Kubernetes job, where there is one."""
+    if told != "auto":
+        return told
+    if where.by_workers and find_program("mpirun", environ) is None:
+        return "local"
+    return "mpirun"
 
 
 def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
@@ -443,7 +465,8 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
     name = options.vipu_partition or environ.get(PARTITION_VARIABLE, "")
     parent = environ.get(LEASE_VARIABLE, "")
     # What a scheduler granted is all there is: more would be taken behind its back.
-    granted = bool(parent) or ("SLURM_JOB_ID" in environ and name == _granted(environ))
+    in_job = "SLURM_JOB_ID" in environ or bool(job_workers(environ))
+    granted = bool(parent) or (in_job and name == _granted(environ))
     return WantedPartition(
         name=name,
         devices=options.num_replicas * options.ipus_per_replica,

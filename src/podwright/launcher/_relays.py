@@ -36,11 +36,13 @@ class Remote:
     """One other host. ranks: its instances. ended: nothing of the run is left there, or it is lost.
 
     wrapper, restore: words in front of an instance's rank, and of its program, on that host.
+    address: of a worker of a Kubernetes job, whose name no resolver knows; others have none.
     run: what the run is called there. sweeper: the command that sees to its end (_host_sweep).
     """
 
-    def __init__(self, number: int, host: str, ranks: Sequence[int]) -> None:
+    def __init__(self, number: int, host: str, ranks: Sequence[int], address: str = "") -> None:
         self.number, self.host, self.ranks = number, host, tuple(ranks)
+        self.address = address
         self.run = ""
         self.sweeper: list[str] = []
         self.wrapper: list[str] = []
@@ -151,7 +153,9 @@ class Remote:
 
     def fail(self, code: int | None) -> None:
         """It cannot be had; why, from what was said."""
-        self.problem = (*explain(self.host, self.said(), code), HostsUnusable.exit_code)
+        see = "kubectl logs {host}" if self.address else "ssh {host} true"
+        problem = explain(self.host, self.said(), code, see=f"See: {see.format(host=self.host)}")
+        self.problem = (*problem, HostsUnusable.exit_code)
 
     def _wait(self, seconds: float) -> int | None:
         """The way's exit code; None if it does not end."""

@@ -13,11 +13,14 @@ from ._nodes import Node
 from ._objects import Object, pod
 from ._plane import DAEMONS
 from ._stand_ins import PATIENT, StandIns
+from ._worker_images import DIGITS_IMAGE, PODWRIGHT_IMAGE, worker_images
 
 __all__ = [
     "DAEMONS",
+    "DIGITS_IMAGE",
     "GATEWAY",
     "PATIENT",
+    "PODWRIGHT_IMAGE",
     "Binaries",
     "KubeHttp",
     "KubeLab",
@@ -31,5 +34,6 @@ __all__ = [
     "is_ready",
     "pod",
     "sweep",
+    "worker_images",
     "write_image",
 ]

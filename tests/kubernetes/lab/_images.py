@@ -51,6 +51,13 @@ def write_image(
 
 def base_images(files: Binaries, path: Path) -> Path:
     """localhost/busybox:lab, which has a shell and no more, and localhost/pause:lab."""
+    pause = ["/bin/sleep", str(2**31 - 1)]
+    names = {"localhost/busybox:lab": ["sh"], "localhost/pause:lab": pause}
+    return write_image(path, names, [busybox_layer(files)])
+
+
+def busybox_layer(files: Binaries) -> bytes:
+    """A shell, and what small scripts need."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         for folder in ("bin", "dev", "etc", "proc", "root", "sys", "tmp", "usr", "var"):
@@ -64,9 +71,21 @@ def base_images(files: Binaries, path: Path) -> Path:
             tar.addfile(about)
         _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
         _add(tar, "etc/group", b"root:x:0:\n")
-    pause = ["/bin/sleep", str(2**31 - 1)]
-    names = {"localhost/busybox:lab": ["sh"], "localhost/pause:lab": pause}
-    return write_image(path, names, [layer.getvalue()])
+    return layer.getvalue()
+
+
+def folder_layer(folder: Path, place: str) -> bytes:
+    """A folder's files, at that place, as root's."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        tar.add(folder, place.lstrip("/"), filter=_of_root)
+    return layer.getvalue()
+
+
+def _of_root(about: tarfile.TarInfo) -> tarfile.TarInfo:
+    about.uid = about.gid = 0
+    about.uname = about.gname = "root"
+    return about
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:

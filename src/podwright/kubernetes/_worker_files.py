@@ -1,0 +1,115 @@
+"""What an init container puts into the pods of jobs: launcher and relay, with their own Python.
+
+The interpreter that runs this is copied with its standard library, the libraries that it is linked
+to, and the loader that loads these: so it runs in an image of any Linux, with an older libc or with
+none. `bin` has what pods call; it needs a shell. Nothing of it is found by other programs: it sets
+no variable, and its Python hears none.
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import Final
+
+from podwright.errors import AlreadyExists, Unavailable
+
+#: Where these files lie, in our image and in pods: scripts have the path in them.
+PLACE: Final = "/podwright"
+#: Of the standard library: what nobody calls in a pod.
+_LEFT_OUT: Final = ("__pycache__", "site-packages", "dist-packages", "config-*", "*.pyc", "test")
+_LEFT_OUT_TOO: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
+#: Extension modules that are linked to much and used for nothing here.
+_NOT_LINKED: Final = ("_tkinter*", "readline*", "_curses*", "_sqlite3*", "_gdbm*", "_dbm*", "nis*")
+#: Beside our own package.
+_PACKAGES: Final = ("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions")
+_COMMANDS: Final = {
+    "poprun": "podwright.cli.poprun",
+    "prepare": "podwright.kubernetes._pod_preparation",
+    "worker": "podwright.hosts._worker_door",
+}
+_PYTHON: Final = """\
+#!/bin/sh
+at={place}
+exec $at/lib/{loader} --inhibit-cache --library-path $at/lib --argv0 $at/libexec/python \\
+    $at/libexec/python.real -E -s -S "$@"
+"""
+_COMMAND: Final = '#!/bin/sh\nexec {place}/libexec/python -P -m {module} "$@"\n'
+#: Runs a launcher's own command with our poprun first.
+_LAUNCHER: Final = '#!/bin/sh\nPATH={place}/bin:$PATH exec "$@"\n'
+_LINKED: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
+
+
+def write_worker_files(folder: Path, place: str = PLACE) -> None:
+    """Into an empty or missing folder, for use at `place`. Raises AlreadyExists, Unavailable."""
+    if folder.exists() and any(folder.iterdir()):
+        raise AlreadyExists(f"{folder} is not empty", would_work="another folder")
+    for name in ("bin", "lib", "libexec"):
+        (folder / name).mkdir(parents=True)
+    python = Path(os.path.realpath(sys.executable))
+    shutil.copy2(python, folder / "libexec" / "python.real")
+    library = folder / "lib" / Path(sysconfig.get_path("stdlib")).name
+    _copy_library(library)
+    linked = _linked([python, *library.rglob("*.so")])
+    for path in linked:
+        shutil.copy2(path, folder / "lib" / path.name)
+    compileall.compile_dir(
+        library,
+        quiet=2,
+        invalidation_mode=PycInvalidationMode.UNCHECKED_HASH,
+        stripdir=str(folder),
+        prependdir=place,
+    )
+    loader = next(path.name for path in linked if path.name.startswith("ld-"))
+    _script(folder / "libexec" / "python", _PYTHON.format(place=place, loader=loader))
+    for name, module in _COMMANDS.items():
+        _script(folder / "bin" / name, _COMMAND.format(place=place, module=module))
+    _script(folder / "bin" / "launcher", _LAUNCHER.format(place=place))
+
+
+def _copy_library(library: Path) -> None:
+    """The standard library, and packages right in it: the interpreter looks nowhere else (-S)."""
+    ignored = shutil.ignore_patterns(*_LEFT_OUT, *_LEFT_OUT_TOO, *_NOT_LINKED)
+    shutil.copytree(sysconfig.get_path("stdlib"), library, ignore=ignored)
+    dynamic = Path(sysconfig.get_path("platstdlib")) / "lib-dynload"
+    if not (library / "lib-dynload").exists():
+        shutil.copytree(dynamic, library / "lib-dynload", ignore=ignored)
+    ours = ("podwright", *_PACKAGES)
+    for name in ours:
+        module = import_module(name)
+        at = library / name.replace(".", "/")
+        at.parent.mkdir(exist_ok=True)
+        if hasattr(module, "__path__"):
+            skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
+            shutil.copytree(next(iter(module.__path__)), at, ignore=skipped)
+        else:
+            shutil.copy2(str(module.__file__), at.with_suffix(".py"))
+
+
+def _linked(files: Iterable[Path]) -> list[Path]:
+    """The libraries that files are linked to, the loader among them. Raises Unavailable."""
+    found: dict[str, Path] = {}
+    try:
+        said = subprocess.run(
+            ["ldd", *map(str, files)], capture_output=True, text=True, check=False
+        ).stdout
+    except FileNotFoundError:
+        raise Unavailable("there is no ldd here", would_work="apt-get install libc-bin") from None
+    for name, path, loader in _LINKED.findall(said):
+        at = Path(path or loader)
+        found.setdefault(Path(name).name or at.name, at)
+    return [path for path in found.values() if path.exists()]
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)

@@ -1,0 +1,97 @@
+"""poprun in the launcher of a Kubernetes job: its workers are the hosts, and it asks no server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
+from podwright.kubernetes import make_job_keys
+from podwright.launcher import Plan, make_plan, parse
+
+POPRUN = str(Path(sys.executable).parent / "poprun")
+JOB = {WORKERS_VARIABLE: "w-0=10.0.0.1 w-1=10.0.0.2", "IPUOF_VIPU_API_PARTITION_ID": "p-w"}
+
+
+def plan(words: str, environ: dict[str, str] = JOB) -> Plan:
+    """That of a command line."""
+    return make_plan(parse([*words.split(), "true"]), environ)
+
+
+def test_its_workers_are_the_hosts_and_its_partition_is_there() -> None:
+    found = plan("--num-instances=4 --num-replicas=4")
+    assert (found.hosts, found.by_workers, found.given) == (("w-0", "w-1"), True, True)
+    assert found.launcher == "local"  # no mpirun is on PATH
+    assert "2, by job: w-0, w-1" in str(found)
+    assert "the job's operator holds its partition" in str(found)
+    one = plan("--num-instances=2 --num-replicas=2 --host=w-1")
+    assert (one.hosts, one.by_workers) == (("w-1",), True)
+    other = plan("--num-instances=2 --num-replicas=2 --host=elsewhere")
+    assert (other.by_workers, other.given, other.wanted.create) == (False, False, False)
+    own = plan("--num-instances=2 --num-replicas=2 --vipu-partition=mine")
+    assert (own.given, own.wanted.create) == (False, True)
+    assert not plan("--num-instances=2 --num-replicas=2", {}).given
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a launcher, whose two workers run."""
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    make_job_keys(keys)
+    environ = {**os.environ, KEYS_VARIABLE: str(keys), "TMPDIR": str(tmp_path)}
+    names = [f"w{i}-{uuid.uuid4().hex}" for i in range(2)]
+    door = [sys.executable, "-P", "-m", "podwright.hosts._worker_door"]
+    doors = [
+        subprocess.Popen(door, env={**environ, WORKER_VARIABLE: name}, start_new_session=True)
+        for name in names
+    ]
+    yield environ | {
+        WORKERS_VARIABLE: " ".join(f"{name}=127.0.0.1" for name in names),
+        "IPUOF_VIPU_API_PARTITION_ID": "p-job",
+        "PODWRIGHT_SIMULATED": "1",
+    }
+    for process in doors:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def run(job: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """What poprun says."""
+    options = ["--num-replicas=4", "--num-instances=2", "--launcher=local"]
+    return subprocess.run(
+        [POPRUN, *options, *words],
+        env=job,
+        cwd=job["TMPDIR"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_instances_run_in_their_workers(job: dict[str, str]) -> None:
+    script = "echo $RANK $IPUOF_VIPU_API_PARTITION_ID $MASTER_ADDR; exit $RANK"
+    done = run(job, "sh", "-c", script)
+    assert sorted(line for line in done.stdout.splitlines() if "p-job" in line) == [
+        "[1,0]<stdout>: 0 p-job 127.0.0.1",
+        "[1,1]<stdout>: 1 p-job 127.0.0.1",
+    ], done.stderr
+    assert "the devices of partition p-job are simulated" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_worker_that_is_not_there_is_named(job: dict[str, str]) -> None:
+    last = job[WORKERS_VARIABLE].split()[1]
+    job[WORKERS_VARIABLE] = f"{last} missing=127.0.0.1"
+    done = run(job, "true")
+    assert done.returncode == 69
+    assert "host missing: worker missing: " in done.stderr
+    assert "kubectl logs missing" in done.stderr

@@ -1,0 +1,128 @@
+"""Jobs with a launcher: what is put into their pods, and how the launcher finds its workers."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podwright.errors import NotFound, WrongState
+from podwright.kubernetes import PodOptions, prove, read_pod, write_worker_files
+from podwright.wire import ReadyState
+from tests.operator.conftest import World
+
+LAUNCHER = {"command": ["poprun", "--num-instances=2", "python3", "train.py"]}
+
+
+def spec(container: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """A job of one instance with two workers."""
+    first = {"name": "main", "image": "busybox"} | (container or {})
+    template = {"spec": {"containers": [first]}}
+    return {
+        "ipusPerJobInstance": "4",
+        "jobInstances": 1,
+        "workersPerJobInstance": "2",
+        "workers": {"template": template},
+        "launcher": LAUNCHER,
+    } | more
+
+
+@pytest.fixture
+async def equipped() -> AsyncIterator[World]:
+    """An operator that was told its image."""
+    made = World()
+    made.start(PodOptions(host_network=False, image="podwright:1"))
+    yield made
+    await made.kill()
+
+
+def first(world: World, name: str) -> dict[str, Any]:
+    """The first container of a pod."""
+    found: dict[str, Any] = world.kube.objects["Pod", "team", name]["spec"]["containers"][0]
+    return found
+
+
+def said(container: dict[str, Any]) -> dict[str, str]:
+    """Its environment."""
+    return {one["name"]: one["value"] for one in container["env"]}
+
+
+async def test_the_launcher_knows_its_workers_and_their_keys(equipped: World) -> None:
+    uid = equipped.kube.create(spec())
+    await equipped.pods("job-worker-0", "job-worker-1")
+    assert first(equipped, "job-worker-1")["command"] == ["/podwright/bin/worker"]
+    assert said(first(equipped, "job-worker-1"))["PODWRIGHT_JOB_WORKER"] == "job-worker-1"
+    for name in ("job-worker-1", "job-worker-0"):
+        equipped.kube.run(name)
+    await equipped.pods("job-launcher", "job-worker-0", "job-worker-1")
+    launcher = first(equipped, "job-launcher")
+    assert launcher["command"] == ["/podwright/bin/launcher", *LAUNCHER["command"]]
+    assert said(launcher)["PODWRIGHT_JOB_WORKERS"] == "job-worker-0=10.0.0.1 job-worker-1=10.0.0.1"
+    secret = equipped.kube.objects["Secret", "team", f"podwright-{uid}"]
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == uid
+    assert sorted(secret["data"]) == ["launcher.crt", "launcher.key", "worker.crt", "worker.key"]
+    assert base64.b64decode(secret["data"]["worker.crt"]).startswith(b"-----BEGIN CERTIFICATE")
+    for name, other in (("job-launcher", "worker"), ("job-worker-0", "launcher")):
+        volumes = equipped.kube.objects["Pod", "team", name]["spec"]["volumes"]
+        (keys,) = [one["secret"] for one in volumes if "secret" in one]
+        assert f"{other}.key" not in [item["key"] for item in keys["items"]]
+    assert len([one for one in equipped.kube.writes if "secret" in one]) == 1
+
+
+async def test_a_worker_s_own_command_stays(equipped: World) -> None:
+    equipped.kube.create(spec({"command": ["sh", "-c"], "args": ["serve"]}), "a")
+    equipped.kube.create(spec({"args": ["serve"]}), "b")
+    await equipped.pods("a-worker-0", "a-worker-1", "b-worker-0", "b-worker-1")
+    assert first(equipped, "a-worker-0")["command"] == [
+        *("/podwright/bin/worker", "sh", "-c", "serve"),
+    ]
+    assert "args" not in first(equipped, "a-worker-0")
+    unknown = first(equipped, "b-worker-0")
+    assert ("command" in unknown, unknown["args"]) == (False, ["serve"])
+
+
+async def test_a_pod_that_could_not_be_prepared_is_no_program_s_failure(equipped: World) -> None:
+    policy = {"type": "ExitCode", "exitCodes": "7"}
+    equipped.kube.create(spec(launcher=None, restartPolicy=policy))
+    await equipped.pods("job-worker-0", "job-worker-1")
+    (prepares,) = equipped.kube.objects["Pod", "team", "job-worker-0"]["spec"]["initContainers"]
+    assert prepares["command"] == ["/podwright/bin/prepare"]  # it proves, and copies nothing
+    pod = equipped.kube.objects["Pod", "team", "job-worker-0"]
+    ended = {"exitCode": 1, "message": "there is no partition p"}
+    one = {"name": prepares["name"], "state": {"terminated": ended}}
+    pod["status"] = {"phase": "Failed", "initContainerStatuses": [one]}
+    view = read_pod(pod)
+    assert (view.code, view.note) == (None, "there is no partition p")
+    equipped.kube.node("node0")  # somebody looks
+    equipped.operator.poke(next(iter(equipped.operator._keys.values())))  # type: ignore[union-attr]
+    await equipped.until(lambda: equipped.status().get("restartCount") == 1, "started anew")
+
+
+class Asked:
+    """A client of a controller that has one partition."""
+
+    def __init__(self, state: ReadyState | None) -> None:
+        self.state = state
+
+    def get_partition(self, name: str) -> Any:
+        """As far as it is asked for."""
+        if self.state is None:
+            raise NotFound(f"there is no partition {name}")
+        return type("Info", (), {"ready_state": self.state, "errors": []})
+
+
+def test_only_a_ready_partition_is_proof() -> None:
+    prove(Asked(ReadyState.ACTIVE), "p")  # type: ignore[arg-type]
+    with pytest.raises(NotFound):
+        prove(Asked(None), "p")  # type: ignore[arg-type]
+    with pytest.raises(WrongState, match="partition p is not ready"):
+        prove(Asked(ReadyState.ERROR), "p")  # type: ignore[arg-type]
+
+
+@pytest.mark.soak
+def test_worker_files_need_nothing_of_the_image(tmp_path: Path) -> None:
+    write_worker_files(tmp_path / "files")
+    assert (tmp_path / "files" / "bin" / "worker").exists()
