@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from podwright.errors import NotFound, WrongState
+from podwright.errors import AlreadyExists, NotFound, WrongState
 from podwright.kubernetes import PodOptions, prove, read_pod, write_worker_files
 from podwright.wire import ReadyState
 from tests.operator.conftest import World
@@ -122,7 +123,18 @@ def test_only_a_ready_partition_is_proof() -> None:
         prove(Asked(ReadyState.ERROR), "p")  # type: ignore[arg-type]
 
 
-@pytest.mark.soak
 def test_worker_files_need_nothing_of_the_image(tmp_path: Path) -> None:
-    write_worker_files(tmp_path / "files")
-    assert (tmp_path / "files" / "bin" / "worker").exists()
+    files = tmp_path / "files"
+    write_worker_files(files, str(files))
+    foreign = {"PATH": "", "PYTHONHOME": "/no", "PYTHONPATH": "/no", "LD_LIBRARY_PATH": "/no"}
+    for words, said in (
+        (["bin/poprun", "--version"], "poprun "),
+        (["bin/launcher", "poprun", "--version"], "poprun "),
+        (["libexec/python", "-c", "import sys; print(sys.prefix, sys.executable)"], f"{files} "),
+        (["libexec/python", "-c", "import podwright as p; print(p.__file__)"], f"{files}/lib/"),
+    ):
+        argv = [f"{files}/{words[0]}", *words[1:]]
+        done = subprocess.run(argv, env=foreign, cwd="/", capture_output=True, text=True)
+        assert done.stdout.startswith(said), done.stderr
+    with pytest.raises(AlreadyExists, match="is not empty"):
+        write_worker_files(files)

@@ -65,7 +65,7 @@ async def call(
         raise NoWorker(f"the connection to it closed{_in_words(error)}") from None
     finally:
         feeds.cancel()
-        writer.close()
+        await _hang_up(writer)
 
 
 def _in_words(error: Exception) -> str:
@@ -118,9 +118,8 @@ async def _reach(
             try:
                 async with asyncio.timeout(_ONCE):
                     reader, writer = await asyncio.open_connection(address, port, ssl=context)
-                    if await _is(name, reader):
+                    if await _is(name, reader, writer):
                         return reader, writer
-                writer.close()
             except (OSError, EOFError, ValueError) as error:  # TimeoutError is an OSError
                 why = f"it does not answer{_in_words(error)}"
         if time.monotonic() > until:
@@ -128,9 +127,23 @@ async def _reach(
         await asyncio.sleep(_PAUSE)
 
 
-async def _is(name: str, reader: StreamReader) -> bool:
-    kind, data = await read_frame(reader)
-    return kind == BEGIN and json.loads(data).get("worker") == name
+async def _is(name: str, reader: StreamReader, writer: StreamWriter) -> bool:
+    """Is it that worker. Hangs up where it is not."""
+    found = False
+    try:
+        kind, data = await read_frame(reader)
+        found = kind == BEGIN and json.loads(data).get("worker") == name
+    finally:
+        if not found:
+            await _hang_up(writer)
+    return found
+
+
+async def _hang_up(writer: StreamWriter) -> None:
+    """At once: all that was to be heard was heard."""
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 def main(words: Sequence[str]) -> int:
