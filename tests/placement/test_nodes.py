@@ -223,6 +223,35 @@ def test_refused_only_where_nothing_legal_is_free(
         held.append(answer)
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from((4, 8)), st.lists(st.integers(1, 7), min_size=1, max_size=12))
+def test_no_more_is_taken_than_is_asked_for(per: int, sizes: list[int]) -> None:
+    """On an aligned block, where its machine has one that is free; what is left of it is for small
+    requests."""
+    index = NodeIndex(simulated_gpus("small", gpu_family("small", per, 3 * per), 2))
+    free = {(d, at) for d in range(2) for at in range(3 * per)}
+    for size in sizes:
+        answer = index.allocate(Request(min(size, per - 1)))
+        if isinstance(answer, Refusal):
+            continue
+        (block,) = answer.blocks
+        around = 1 << (block.size - 1).bit_length()
+        machine = block.offset // per * per
+        aligned = [
+            at
+            for at in range(machine, machine + per, around)
+            if {(block.domain, at + i) for i in range(block.size)} <= free
+        ]
+        assert not aligned or block.offset % around == 0
+        free -= _devices(answer)
+        assert index.free() == len(free)
+    for left in range(len(free), 0, -1):
+        one = index.allocate(Request(1))
+        assert isinstance(one, Placement), left
+        assert _devices(one) <= free
+        free -= _devices(one)
+
+
 def _run(block: Block) -> list[tuple[int, int]]:
     return [(block.domain, block.offset + i) for i in range(block.size)]
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import combinations
+from itertools import accumulate, combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -161,13 +161,13 @@ def record(lab: NativeLab, way: str, jobs: Sequence[TraceJob], *, rounds: int = 
     time.sleep(5)
     found = lab.wait("all over", lambda now: all(now[j].over for j in known), seconds=1800)
     out = []
-    for number, job in known.items():
+    for number, job in sorted(known.items()):  # Slurm's own order, where seconds are the same
         said = found[number].fields
         assert said["JobState"] == "COMPLETED", said
         start, end = _at(said["StartTime"]), _at(said["EndTime"])
         submitted = _at(said["SubmitTime"])
         out.append(job._replace(submit=submitted, start=start, runtime=end - start))
-    return Run(sorted(out, key=lambda job: (job.submit, int(job.name))), overhead)
+    return Run(sorted(out, key=lambda job: job.submit), overhead)
 
 
 def _submitted(lab: NativeLab, words: Sequence[str]) -> str:
@@ -224,6 +224,13 @@ def used(jobs: Sequence[TraceJob]) -> float:
     """The share of the pod that they use, from the first submission to the last end."""
     first, last = min(j.submit for j in jobs), max(j.start + j.runtime for j in jobs)
     return sum(job.devices * job.runtime for job in jobs) / 64 / (last - first)
+
+
+def most(jobs: Sequence[TraceJob]) -> int:
+    """Devices in use at once, at most. Who ends at a moment makes room for who begins then."""
+    steps = [(job.start, job.devices) for job in jobs]
+    steps += [(job.start + job.runtime, -job.devices) for job in jobs]
+    return max(accumulate(change for _, change in sorted(steps)))
 
 
 def tau(one: Sequence[TraceJob], other: Sequence[TraceJob]) -> float:
