@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -94,6 +95,15 @@ def test_it_says_what_it_serves_and_where(start: Start, folder: Path) -> None:
     out, err = process.communicate(timeout=300)
     assert (process.returncode, out, err) == (0, "", "")
     assert sorted(os.listdir(folder)) == ["db"]
+
+
+def test_it_takes_all_the_descriptors_that_it_may_have(
+    start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "COMMAND", ["prlimit", "--nofile=100:700", *COMMAND])
+    process = start("--preset", "pod16")
+    assert str(folder) in _line(process)
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (700, 700)
 
 
 def test_without_a_preset_it_waits_for_an_administrator(start: Start, folder: Path) -> None:
