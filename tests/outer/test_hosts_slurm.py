@@ -13,7 +13,7 @@ import pytest
 
 from podwright.launcher._relay import BEAT_EVERY, SILENCE
 from podwright.launcher._stopped import STILL
-from tests.outer.lab import HostsLab, SlurmLab, poll
+from tests.outer.lab import HostsLab, SlurmLab, poll, release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 REPOSITORY = Path(__file__).parents[2]
@@ -48,12 +48,35 @@ class Cluster:
         poll("an empty cluster", lambda: not self.left())
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with HostsLab(["ctl", "n1", "n2", "n3"]) as hosts, SlurmLab(hosts=hosts) as slurm:
-        for name in hosts.names:
-            (hosts.folder / name / "ssh" / "authorized_keys").write_text("")
-        yield Cluster(hosts, slurm)
+#: Another Debian's root has what this checkout needs, over it and on this host alone: the checkout,
+#: its Python, and the library that one of another Debian does not bring.
+_HAS_PYTHON = """set -e
+mkdir -p /run/over/files /run/over/work
+mount -t overlay overlay -o lowerdir=$0,upperdir=/run/over/files,workdir=/run/over/work $0
+for path; do mkdir -p $0$path; mount --rbind $path $0$path; done
+cp -a /usr/lib/*/libffi.so.* $0/usr/lib/
+"""
+#: A job's files in /tmp are this host's.
+_HAS_TMP = 'mount --rbind /tmp "$0/tmp"'
+
+
+@pytest.fixture(scope="module", params=["oldest", pytest.param("newest", marks=pytest.mark.soak)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    found = release(request.param)
+
+    def prepare(hosts: HostsLab, script: str) -> None:
+        for name in hosts.names if found.root else ():
+            words = (str(found.root), str(REPOSITORY), sys.base_prefix)
+            done = hosts.exec(name, "bash", "-c", script, *words)
+            assert done.returncode == 0, done.stderr
+
+    with HostsLab(["ctl", "n1", "n2", "n3"]) as hosts:
+        prepare(hosts, _HAS_PYTHON)
+        with SlurmLab(hosts=hosts, release=found) as slurm:
+            prepare(hosts, _HAS_TMP)
+            for name in hosts.names:
+                (hosts.folder / name / "ssh" / "authorized_keys").write_text("")
+            yield Cluster(hosts, slurm)
 
 
 @pytest.mark.parametrize("launcher", ["auto", "srun"])
