@@ -27,6 +27,7 @@ from bench import Figures, figure
 from bench._floods import FLOODS, send, unfinished
 from podwright.client import Client, UnixTransport
 from podwright.wire import messages
+from podwright.wire.messages import ACCESS_KEY, USER_KEY
 
 SECONDS = 5.0
 ATTACKERS = 4
@@ -40,7 +41,7 @@ _LIST, _INFO = messages.method_path("ListDevices"), messages.method_path("GetSer
 def run() -> Figures:
     """A figure for each flood and each door."""
     with _server() as (environ, port, web):
-        for name in ("nothing", *FLOODS, "unfinished", "silent", "calls"):
+        for name in ("nothing", *FLOODS, "unfinished", "silent", "calls", "keys"):
             attack = subprocess.Popen(
                 [sys.executable, "-m", "bench.flood", name, str(port), str(web)]
             )
@@ -111,15 +112,15 @@ def _server() -> Iterator[tuple[dict[str, str], int, int]]:
             process.wait(30)
 
 
-async def _calls(port: int) -> None:
-    """Good calls, each a list of all devices, as many as are answered."""
+async def _calls(port: int, *shown: tuple[str, str]) -> None:
+    """Good calls, each a list of all devices, as many as are answered. shown: who they say."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         ask = channel.unary_unary(_LIST)
 
         async def repeat() -> None:
             while True:
                 with suppress(grpc.aio.AioRpcError):
-                    await ask(b"", timeout=30)
+                    await ask(b"", timeout=30, metadata=shown)
 
         await asyncio.gather(*(repeat() for _ in range(100)))
 
@@ -149,8 +150,9 @@ async def _attack(name: str, port: int, web: int) -> None:
         await asyncio.sleep(600)
     elif name == "silent":
         await _silent(port, web)
-    elif name == "calls":
-        await asyncio.gather(*(_calls(port) for _ in range(ATTACKERS)))
+    elif name in ("calls", "keys"):  # each wrong key costs as much as a good one
+        shown = ((USER_KEY, "root"), (ACCESS_KEY, "guessed")) if name == "keys" else ()
+        await asyncio.gather(*(_calls(port, *shown) for _ in range(ATTACKERS)))
     else:
         count = 60 if name == "unfinished" else ATTACKERS
         await asyncio.gather(*(_again(name, port) for _ in range(count)))
