@@ -155,6 +155,9 @@ class KillingStore:
     async def read(self) -> Snapshot:
         return await self._inner.read()
 
+    async def peek(self) -> Snapshot:
+        return await self._inner.peek()
+
     async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
         await self._inner.replace(records, epoch=epoch)
 

@@ -311,6 +311,7 @@ async def test_no_message_carries_a_password(postgres: Postgres) -> None:
         f"postgresql://postgres:{secret}@/none?nonsense=1",
     ):
         store = open_store(place)
+        assert isinstance(store, PostgresStore)
         with pytest.raises((Unavailable, InvalidRequest)) as caught:
             await store.open()
         told = f"{caught.value} {caught.value.to_json()} {store.name}"

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ import pytest
 from podwright import plugins
 from podwright.errors import Unavailable
 from podwright.fabric import family_named
+from tests.whole.conftest import Pod
+from tests.whole.conftest import make_pod as make_pod
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
+ACME = (sys.executable, "-c", "import os; print('ACME is', os.environ['ACME'])")
 RINGS = """
 name = "rings"
 family = "acme-ring"
@@ -120,10 +124,39 @@ def test_a_store_is_opened_by_its_scheme(installed: Path) -> None:
     assert run(installed, "-c", program) == "[('a', 'b')]\n"
 
 
+def test_a_server_serves_its_rings_from_its_store(
+    installed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make_pod: Callable[..., Pod],
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    file = tmp_path / "rings.toml"
+    file.write_text(f"simulated = true\n{RINGS}")
+    pod = make_pod("--cluster-file", str(file), "--storage", "acme://here")
+
+    pod.good("vipu", "create", "partition", "p1", "--size", "4")
+
+    refused = pod.run("vipu", "create", "partition", "p2", "--size", "2")
+    assert "rings are given out whole, 4 devices each" in refused.err
+    assert set(pod.partitions()) == {"p1"}
+    poprun = ("poprun", "--launcher=acme", "--vipu-partition=p1", "--ipus-per-replica=4")
+    assert "ACME is yes" in pod.good(*poprun, "--num-replicas=1", *ACME)
+    assert not pod.storage.exists()
+    pod.good("vipu-server", "--storage", "acme://here", "--backup", tmp_path / "backup")
+    assert pod.stop() == 0
+
+
+def test_what_is_refused_names_what_was_added(installed: Path) -> None:
+    server = ("-m", "podwright.cli.vipu_server", "--storage", "nosuch://x")
+    assert "postgresql://user@host/database, or acme://" in run(installed, *server, code=2)
+    poprun = ("-m", "podwright.cli.poprun", "--launcher", "nosuch", "true")
+    assert "auto, mpirun, srun, local or acme" in run(installed, *poprun, code=2)
+
+
 def test_a_launcher_starts_a_program(installed: Path) -> None:
     words = ["--launcher", "acme", "--offline-mode", "yes", "--num-replicas", "1"]
-    program = [sys.executable, "-c", "import os; print('ACME is', os.environ['ACME'])"]
-    said = run(installed, "-m", "podwright.cli.poprun", *words, *program)
+    said = run(installed, "-m", "podwright.cli.poprun", *words, *ACME)
     assert "Acme's launcher starts them" in said
     assert "ACME is yes" in said
 

@@ -146,10 +146,14 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 
 def _launcher(text: str) -> str:
+    ours = ("auto", "mpirun", "srun", "local")
     try:
-        return _one_of("auto", "mpirun", "srun", "local")(text)
+        return _one_of(*ours)(text)
     except ValueError:
-        return _one_of(*plugins.names(plugins.LAUNCHERS))(text)
+        every = (*ours, *plugins.names(plugins.LAUNCHERS))
+        if text.strip().lower() in every:
+            return text.strip().lower()
+        raise ValueError(_choice(every)) from None
 
 
 def _choice(words: Sequence[str]) -> str:
@@ -331,7 +335,6 @@ OPTIONS: tuple[Option, ...] = (
         "mpirun, local (no MPI), srun (no MPI, in a Slurm job) or auto",
         value="HOW",
         read=_launcher,
-        meaning="auto, mpirun, srun or local",
     ),
     Option(
         "--process-placement",

@@ -29,11 +29,17 @@ from podwright.server._init import is_secure
 from podwright.server._listen_options import ListenOptions, PageOptions
 from podwright.server._local_launches import ThisHost
 from podwright.server._server import Server
-from podwright.server._shared_store import LEASE, owner_name, serve_shared
+from podwright.server._shared_store import (
+    LEASE,
+    SharedStore,
+    UnsharedStore,
+    owner_name,
+    serve_shared,
+)
 from podwright.server._sockets import Lock, prepare_folder
 from podwright.server._standby import Standby
 from podwright.server._traces import open_traces
-from podwright.store import Opened, PostgresStore, SQLiteStore, Store, storage_file
+from podwright.store import Opened, SQLiteStore, Store, open_store, storage_file
 
 _log = logging.getLogger("podwright.server")
 _events = logging.getLogger("podwright.events")
@@ -146,9 +152,11 @@ async def _serve_shared(
     fault = KillPoint.from_environment(os.environ)
     owner = owner_name(options.host, options.port)
 
-    def open_anew() -> PostgresStore:
-        store = PostgresStore(str(options.storage), owner=owner, ttl=LEASE)
-        return store if fault is None else fault.store(store)
+    def open_anew() -> SharedStore:
+        store = open_store(options.storage, owner=owner, ttl=LEASE)
+        if not isinstance(store, SharedStore):  # another package's
+            store = cast(SharedStore, UnsharedStore(store))
+        return store if fault is None else cast(SharedStore, fault.store(store))
 
     store = open_anew()
     standby = Standby()
@@ -230,8 +238,7 @@ def _server_for(
         page=PageOptions(
             names=options.web_names,
             proxy=options.proxy,
-            # Another package's store may have none.
-            history=store.history() if hasattr(store, "history") else None,
+            history=store.history(),
         ),
         identity=Identity(
             secure=secure or options.secure,

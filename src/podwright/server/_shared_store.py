@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from podwright._version import __version__
 from podwright.agents import Driver
@@ -40,6 +40,7 @@ _POLL = 0.25
 _LOOK_AGAIN = 2.0
 
 
+@runtime_checkable
 class SharedStore(Store, Protocol):
     """A store that several servers may want, one at a time; see store.PostgresStore."""
 
@@ -59,6 +60,25 @@ class SharedStore(Store, Protocol):
     def held(self) -> bool:
         """Whether our lease lives."""
         ...
+
+
+class UnsharedStore:
+    """A store of one server, as one that several may want: it is always our turn."""
+
+    held = True
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def turn(self) -> Turn:
+        """Ours."""
+        return Turn("", 0.0)
+
+    async def renew(self) -> None:
+        """There is nothing to renew."""
 
 
 def owner_name(host: str, port: int) -> str:

@@ -104,6 +104,10 @@ class MemoryStore:
         disk = self._disk
         return Snapshot(disk.epoch, disk.time, dict(disk.records))
 
+    async def peek(self) -> Snapshot:
+        """The same without claiming them; see Store."""
+        return await self.read()
+
     async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
         """Put these records in the place of all others; see Store."""
         await self.commit(())

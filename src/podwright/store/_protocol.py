@@ -69,6 +69,10 @@ class Store(Protocol):
         """Everything that is durable at one instant, between two commits, for a backup."""
         ...
 
+    async def peek(self) -> Snapshot:
+        """The same without `open`: a server that uses the store goes on. Raises as `open` does."""
+        ...
+
     async def replace(self, records: Mapping[tuple[str, str], bytes], *, epoch: int) -> None:
         """Put these records in the place of all others, or change nothing.
 

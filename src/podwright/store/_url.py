@@ -10,14 +10,13 @@ from podwright import plugins
 from podwright.errors import InvalidRequest
 from podwright.store._postgres import PostgresStore
 from podwright.store._postgres_schema import has_password, shown
+from podwright.store._protocol import Store
 from podwright.store._sqlite import SQLiteStore
 
 _POSTGRES = ("postgresql", "postgres")
 
 
-def open_store(
-    place: str | Path, *, owner: str = "", ttl: float = 0.0
-) -> SQLiteStore | PostgresStore:
+def open_store(place: str | Path, *, owner: str = "", ttl: float = 0.0) -> Store:
     """The store of a place; it is not opened yet.
 
     owner, ttl: for a store that several servers share; see PostgresStore.
@@ -28,7 +27,7 @@ def open_store(
         return SQLiteStore(file)
     scheme = str(place).partition("://")[0]
     if scheme not in _POSTGRES:
-        added: PostgresStore = plugins.load_function(plugins.STORES, scheme)(str(place))
+        added: Store = plugins.load_function(plugins.STORES, scheme)(str(place))
         return added
     return PostgresStore(str(place), owner=owner, ttl=ttl)
 
@@ -47,9 +46,10 @@ def storage_file(place: str | Path) -> Path | None:
         return None
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         return Path("/" + unquote(urlsplit(place).path).lstrip("/"))
+    added = "".join(f", or {name}://" for name in plugins.names(plugins.STORES))
     raise InvalidRequest(
         f"{shown_place(place)!r} is no place for a store",
-        would_work="a path, sqlite:///path, or postgresql://user@host/database",
+        would_work=f"a path, sqlite:///path, or postgresql://user@host/database{added}",
     )
 
 
