@@ -113,7 +113,8 @@ async def test_what_stands_in_the_way_moves(world: World) -> None:
         (mover.name, "ASKED", waiter.waiter.id)
     ]
     told = (await ask(world, waiter)).waiter
-    assert "to move to other devices" in told.needs
+    assert f"{mover.name} to move to other devices by " in told.needs
+    assert told.needs.endswith(" at the latest (4 of 8 devices are there)")
     why = await world.controller.explain(ROOT, ExplainRequest(name=mover.name))
     assert any("asked to move" in line for line in why.lines)
     await world.check()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from podwright.hosts import descendants
 from podwright.timeline import account, read_timeline
 from tests.whole.conftest import BIN, Pod
 
@@ -19,6 +23,12 @@ TRAPS = """
 trap 'while [ ! -e may-end ]; do sleep 0.05; done; echo "$PODWRIGHT_RESTART" >>ended; exit 75' USR1
 echo "up $PODWRIGHT_RESTART"
 [ "$PODWRIGHT_RESTART" = 1 ] && exit 0
+while :; do sleep 0.05; done
+"""
+#: The same, but it goes on for ever.
+LASTING = """
+trap 'while [ ! -e may-end ]; do sleep 0.05; done; echo >>ended; exit 75' USR1
+[ "$PODWRIGHT_RESTART" = 1 ] && echo >>again
 while :; do sleep 0.05; done
 """
 _IDLE = {"FREE", "DRAINED"}
@@ -105,6 +115,15 @@ def asked(pod: Pod, launch: subprocess.Popen[str]) -> None:
     assert any("asks this launch to move" in line for line in launch.stdout), "it ended instead"
 
 
+def process_of(launch: subprocess.Popen[str], name: str) -> int:
+    """One of a launch's own processes, by what it calls itself; 0: there is none now."""
+    for process in descendants(launch.pid):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{process.pid}/comm").read_text().strip() == name:
+                return process.pid
+    return 0
+
+
 def is_empty(pod: Pod) -> None:
     """Nothing is held, kept or waited for."""
     until(lambda: pod.partitions() == {})
@@ -156,6 +175,68 @@ def test_a_poprun_killed_while_it_is_asked_gives_all_back(pod16: Pod, start: Sta
     launch.kill()
     launch.communicate(timeout=300)
     is_empty(pod16)
+
+
+def test_a_partition_that_was_made_movable_moves_and_stays(pod16: Pod, start: Start) -> None:
+    """A bare partition has no launch; once one on it can be told, it moves with that."""
+    pod16.good("vipu", "create", "partition", "p", "--size=4", "--num-gcds=2", "--movable")
+    before = pod16.json("vipu-admin", "list", "machines")
+    launch = start(*PATIENT, "--launcher=local", "--move-signal=USR1", "sh", "-c", TRAPS)
+    asked(pod16, launch)
+    (pod16.folder / "may-end").touch()
+    out, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, out
+    assert out.count("up 1") == 2
+    after = pod16.json("vipu-admin", "list", "machines")
+    assert [row["partitions"] for row in after] != [row["partitions"] for row in before]
+    assert list(pod16.partitions()) == ["p"]
+
+
+#: What has been when somebody is killed, and what the test waits for until then.
+STEPS_OF_A_MOVE = ("its instances are told", "they have ended", "it has moved", "it starts again")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("who", ["podwright-keep", "podwright-guard", "poprun"])
+def test_whoever_is_killed_in_any_step_of_a_move_it_is_finished_or_undone(
+    pod16: Pod, start: Start, who: str
+) -> None:
+    """The launch ends and gives all back; or, where it has ended its first start and needs a new
+    keeper anyway, it goes on where it is to be."""
+    for step in STEPS_OF_A_MOVE:
+        _kill_in(step, who, pod16, start)
+        is_empty(pod16)
+        for row in pod16.json("vipu-admin", "list", "machines"):
+            pod16.good("vipu-admin", "resume", "machine", row["machine"])
+
+
+def _kill_in(step: str, who: str, pod: Pod, start: Start) -> None:
+    marks = {name: pod.folder / name for name in ("may-end", "ended", "again")}
+    for mark in marks.values():
+        mark.unlink(missing_ok=True)
+    done = moves(pod)["done"]
+    launch = start(*PATIENT, "--launcher=local", "--move-signal=USR1", "sh", "-c", LASTING)
+    asked(pod, launch)
+    assert pod.process is not None
+    if step == "they have ended":  # and nobody hears poprun say so
+        pod.process.send_signal(signal.SIGSTOP)
+    if step != "its instances are told":
+        marks["may-end"].touch()
+        until(marks["ended"].exists)
+    if step == "it has moved":
+        until(lambda: moves(pod)["done"] > done)
+    if step == "it starts again":
+        until(marks["again"].exists)
+    killed = launch.pid if who == "poprun" else process_of(launch, who)
+    if killed:  # else there is none between two starts
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(killed, signal.SIGKILL)
+    pod.process.send_signal(signal.SIGCONT)
+    if step != "it starts again":
+        until(lambda: launch.poll() is not None or marks["again"].exists())
+    if step != "it starts again" or not killed:
+        launch.terminate()
+    launch.communicate(timeout=300)
 
 
 @pytest.mark.soak

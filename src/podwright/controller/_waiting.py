@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -143,9 +144,7 @@ class Waiting:
         core, record = self._core, waiter.record
         state = "DONE" if waiter.partition else "STARTING" if waiter.starting else "WAITING"
         kept = next((r for r in core.reservations.values() if r.waiter == waiter.id), None)
-        moves = [
-            pending.partition for pending in core.moves.values() if pending.waiter == waiter.id
-        ]
+        moves = [pending.until for pending in core.moves.values() if pending.waiter == waiter.id]
         if state != "WAITING":
             return _info(record, waiter.action, state)
         if not place:
@@ -167,7 +166,8 @@ class Waiting:
                 "other partitions" if there else "devices that are being reset"
             )
             wanted = sum(block.size for block in goal.blocks)
-            what = "move to other devices" if moves else "end"
+            by = f"{datetime.fromtimestamp(max(moves)):%H:%M:%S}" if moves else ""
+            what = f"move to other devices by {by} at the latest" if moves else "end"
             needs = f"{standing} to {what} ({kept.kept} of {wanted} devices are there)"
             if goal.known:
                 estimate = max(0.0, goal.starts_at - core.now())
