@@ -16,8 +16,8 @@ from podwright.agents import (
     Driver,
     Fault,
     Heard,
-    KeptMachine,
     RemoteMachine,
+    SavedMachine,
     Secret,
     SimulatedMachine,
     machine_key,
@@ -199,9 +199,9 @@ def test_calls_cannot_be_changed_or_played_again() -> None:
     now[0] += 1000
     with pytest.raises(Unauthenticated, match="clock"):
         agent.check("Reset", b"body", late, "ag1")
-    server.believe(nonce, b"answer", agent.prove(nonce, b"answer"))
+    server.check_answer(nonce, b"answer", agent.sign_answer(nonce, b"answer"))
     with pytest.raises(Unauthenticated):
-        server.believe(nonce, b"other", agent.prove(nonce, b"answer"))
+        server.check_answer(nonce, b"other", agent.sign_answer(nonce, b"answer"))
 
 
 def test_a_call_for_one_agent_is_no_other_ones() -> None:
@@ -265,7 +265,7 @@ async def test_no_agent_without_a_key(pair: Pair) -> None:
 @pytest.mark.parametrize("epoch", [1 << 62, 1 << 53, 5 + (1 << 44), -1])
 async def test_an_absurd_epoch_is_refused(pair: Pair, epoch: int) -> None:
     """Obeyed once, it would shut out every server for good."""
-    pair.driver = kept = KeptMachine(pair.machine, pair.state)
+    pair.driver = kept = SavedMachine(pair.machine, pair.state)
     remote = await pair.connect()
     await remote.configure("p1", 5, [0])
     for call in (
@@ -306,42 +306,42 @@ def test_server_and_agents_of_a_machine_share_a_key_without_being_told(tmp_path:
 
 async def test_a_killed_agent_still_fences(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
-    first = KeptMachine(simulated(), state)
+    first = SavedMachine(simulated(), state)
     await first.configure("p1", 5, [0, 1])
     with pytest.raises(AlreadyExists, match="another agent"):
-        KeptMachine(simulated(), state)
+        SavedMachine(simulated(), state)
     first.let_go()  # as the kernel does for a killed process
-    second = KeptMachine(simulated(), state)
+    second = SavedMachine(simulated(), state)
     assert (await second.describe()).configured == {0: ("p1", 5), 1: ("p1", 5)}
     with pytest.raises(Fenced):
         await second.release(4, [0])
     assert state.stat().st_mode & 0o077 == 0
     second.let_go()
     with pytest.raises(InvalidRequest, match="is the state of machine ag1, not ag2"):
-        KeptMachine(simulated("ag2"), state)
+        SavedMachine(simulated("ag2"), state)
 
 
 async def test_what_programs_left_on_a_simulated_device_outlives_its_agent(tmp_path: Path) -> None:
     machine, state = simulated(), tmp_path / "state.json"
-    first = KeptMachine(machine, state)
+    first = SavedMachine(machine, state)
     await first.configure("p1", 5, [0])
     machine.use(5, [0])
     await first.configure("p1", 6, [0])
     first.let_go()
     again = simulated()
-    KeptMachine(again, state).let_go()
+    SavedMachine(again, state).let_go()
     assert (again.devices[0].used_by, again.devices[0].partition) == ("p1", "p1")
 
 
 async def test_the_fence_holds_although_the_work_did_not(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     machine = simulated()
-    kept = KeptMachine(machine, state)
+    kept = SavedMachine(machine, state)
     machine.fail_next("configure")
     with pytest.raises(Internal):
         await kept.configure("p1", 5, [0])
     kept.let_go()
-    again = KeptMachine(simulated(), state)
+    again = SavedMachine(simulated(), state)
     assert (await again.describe()).configured == {}
     with pytest.raises(Fenced):
         await again.configure("p0", 4, [0])

@@ -138,7 +138,7 @@ def test_the_door() -> None:
         "FabricDriver",
         "Fault",
         "Heard",
-        "KeptMachine",
+        "SavedMachine",
         "MachineReport",
         "OwnedDriver",
         "RemoteMachine",

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from podwright.agents import KeptMachine
+from podwright.agents import SavedMachine
 from podwright.agents.gpu import Cgroups, CgroupSocket, GpuMachine, open_machine
 from podwright.errors import Denied, Fenced, InvalidRequest, NotFound, WrongState
 from podwright.fabric import Machine
@@ -96,7 +96,7 @@ async def test_what_is_left_of_an_ended_partition(
 async def test_found_again_after_a_kill(
     machine: GpuMachine, described: Path, groups: RecordedCgroups, tmp_path: Path
 ) -> None:
-    kept = KeptMachine(machine, tmp_path / "state")
+    kept = SavedMachine(machine, tmp_path / "state")
     await kept.configure_for("4711", "p1", 1, [1, 2])
     kept.let_go()
     groups.confine("killed-before-it-was-known", shut(3), ())
@@ -109,7 +109,7 @@ async def test_found_again_after_a_kill(
         ],
     )
     assert again is not None
-    kept = KeptMachine(again, tmp_path / "state")
+    kept = SavedMachine(again, tmp_path / "state")
     await kept.describe()
     assert groups.denied == {"p1": shut(1, 2)}
     with pytest.raises(Denied):

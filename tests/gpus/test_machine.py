@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright.agents import DeviceReport, KeptMachine
+from podwright.agents import DeviceReport, SavedMachine
 from podwright.agents.gpu import FileGuard, GpuMachine, Guard, open_machine
 from podwright.errors import Fenced, Internal, InvalidRequest
 from podwright.fabric import HGX8, NVL72, Machine, family_named
@@ -160,10 +160,10 @@ async def test_an_old_epoch_is_refused(make: Make) -> None:
 
 
 async def test_what_a_killed_agent_knew_is_known(make: Make, tmp_path: Path) -> None:
-    kept = KeptMachine(make(), tmp_path / "state")
+    kept = SavedMachine(make(), tmp_path / "state")
     await kept.configure_for("", "p1", 7, [1, 2])
     kept.let_go()
-    again = KeptMachine(make(), tmp_path / "state")
+    again = SavedMachine(make(), tmp_path / "state")
     assert (await again.describe()).configured == {1: ("p1", 7), 2: ("p1", 7)}
     with pytest.raises(Fenced):
         await again.reset(6, [1])
@@ -174,7 +174,7 @@ async def test_the_file_of_real_gpus_tells_nothing_that_only_simulated_ones_have
     make: Make, tmp_path: Path
 ) -> None:
     path = tmp_path / "state"
-    kept = KeptMachine(make(), path)
+    kept = SavedMachine(make(), path)
     await kept.configure_for("u1", "p1", 7, [1])
     kept.let_go()
     content = json.loads(path.read_text())
@@ -182,7 +182,7 @@ async def test_the_file_of_real_gpus_tells_nothing_that_only_simulated_ones_have
     for device in content["devices"]:
         device.update(used_by="p0", healthy=False)  # as agents before this one wrote
     path.write_text(json.dumps(content))
-    again = KeptMachine(make(), path)
+    again = SavedMachine(make(), path)
     assert (await again.describe()).configured == {1: ("p1", 7)}
     again.let_go()
 
@@ -238,7 +238,7 @@ async def test_a_kill_between_two_guards_leaks_nothing(
     names = [f"{name} {what} {first}" for name in "ab" for what in ("before", "after")]
     die = [(["a check", "b check", *names])[at]]
     guards: list[Guard] = [Step("a", world, die), Step("b", world, die)]
-    kept = KeptMachine(make(guards=lambda gpus: guards), tmp_path / "state")
+    kept = SavedMachine(make(guards=lambda gpus: guards), tmp_path / "state")
     try:
         await kept.configure("p1", 1, [2, 3])
         await kept.release(2, [2, 3])
@@ -246,7 +246,7 @@ async def test_a_kill_between_two_guards_leaks_nothing(
         pass
     assert die == []
     kept.let_go()
-    again = KeptMachine(make(guards=lambda gpus: guards), tmp_path / "state")
+    again = SavedMachine(make(guards=lambda gpus: guards), tmp_path / "state")
     if first == "join":  # the controller finishes the step, and then ends the partition
         await again.configure("p1", 1, [2, 3])
         assert world == {"a": {2, 3}, "b": {2, 3}}

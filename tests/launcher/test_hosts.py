@@ -22,7 +22,7 @@ from podwright.hosts import (
     subnets,
 )
 from podwright.launcher import make_plan, parse
-from podwright.launcher._relay_protocol import OUTPUT, RelayLine
+from podwright.launcher._relay_protocol import OUTPUT, RelayConnection
 from tests.launcher.conftest import Launcher, wait_until
 
 TWO = ("--host=far[1-2]", "--num-replicas=2", "--num-instances=2", "--launcher=local")
@@ -193,7 +193,7 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
 def test_a_line_carries_everything_in_order(pieces: list[tuple[int, int, bytes]]) -> None:
     reading, writing = os.pipe()
     other, unused = os.pipe()
-    near, far = RelayLine(other, writing, greets="1.2"), RelayLine(reading, unused)
+    near, far = RelayConnection(other, writing, greets="1.2"), RelayConnection(reading, unused)
     try:
         os.write(writing, b"")
         got = []
@@ -214,7 +214,7 @@ def test_a_line_carries_everything_in_order(pieces: list[tuple[int, int, bytes]]
 
 def test_a_line_ends_at_what_is_no_frame() -> None:
     reading, writing = os.pipe()
-    far = RelayLine(reading, writing)
+    far = RelayConnection(reading, writing)
     os.write(writing, b"hello\npodwright-relay 1\n" + b"\xff" * 64)
     assert far.receive() == []
     assert far.closed

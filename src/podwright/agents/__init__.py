@@ -14,7 +14,7 @@ from podwright.agents._driver import (
 from podwright.agents._idempotency import Heard
 from podwright.agents._secret import WINDOW, Secret, machine_key, read_key
 from podwright.agents._simulated import Call, Fault, SimulatedDevice, SimulatedMachine
-from podwright.agents._state_file import KeptMachine
+from podwright.agents._state_file import SavedMachine
 
 if TYPE_CHECKING:
     from podwright.agents._agent_metrics import figures
@@ -30,10 +30,10 @@ __all__ = [
     "FabricDriver",
     "Fault",
     "Heard",
-    "KeptMachine",
     "MachineReport",
     "OwnedDriver",
     "RemoteMachine",
+    "SavedMachine",
     "Secret",
     "SimulatedDevice",
     "SimulatedMachine",

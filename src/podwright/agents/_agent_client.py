@@ -156,7 +156,7 @@ class RemoteMachine:
             answer = await call
             if self._secret is not None:
                 said = dict(await call.trailing_metadata() or ())
-                self._secret.believe(nonce, answer, str(said.get(PROOF_KEY, "")))
+                self._secret.check_answer(nonce, answer, str(said.get(PROOF_KEY, "")))
             return decode(reply, answer)
         except grpc.aio.AioRpcError as error:
             raise self._refusal(error) from None

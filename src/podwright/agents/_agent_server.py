@@ -136,7 +136,7 @@ class Agent:
                 refusal = Internal("the agent failed", asked=name, would_work="its log says more")
             else:
                 if self._secret is not None:
-                    proof = self._secret.prove(nonce, reply)
+                    proof = self._secret.sign_answer(nonce, reply)
                     context.set_trailing_metadata(((PROOF_KEY, proof),))
                 self.calls[name, "OK"] += 1
                 return reply

@@ -122,13 +122,13 @@ class Secret:
         self._heard.hear(Call(nonce, float(when), server, int(epoch)), now, lasting=lasting)
         return nonce
 
-    def prove(self, nonce: str, body: bytes) -> str:
+    def sign_answer(self, nonce: str, body: bytes) -> str:
         """For an answer: what goes into its trailing metadata."""
         return self._mac("answer", nonce, "", "", body)
 
-    def believe(self, nonce: str, body: bytes, proof: str) -> None:
+    def check_answer(self, nonce: str, body: bytes, proof: str) -> None:
         """Raises wire.Unauthenticated for an answer of somebody without our key."""
-        if not hmac.compare_digest(proof, self.prove(nonce, body)):
+        if not hmac.compare_digest(proof, self.sign_answer(nonce, body)):
             raise Unauthenticated(
                 "what answers there does not have the server's agent key",
                 would_work="start server and agent with the same --agent-key file",

@@ -33,14 +33,14 @@ def check_epoch(epoch: int, seen: int, action: str) -> None:
         )
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _SavedState(msgspec.Struct, frozen=True):
     """The file. devices: the records of the machine's own kind, by index."""
 
     machine: str
     devices: tuple[Any, ...] = ()
 
 
-class Keepable(Driver, Protocol):
+class SavableDriver(Driver, Protocol):
     """A machine that remembers its devices in `devices`, a record for each."""
 
     machine: Machine
@@ -55,34 +55,34 @@ class Keepable(Driver, Protocol):
         ...
 
 
-class KeptMachine:
+class SavedMachine:
     """A machine whose memory of its devices outlives its process, in a file. Implements Driver.
 
     Raises wire.InvalidRequest for a file that is another machine's or none of ours,
     wire.AlreadyExists when another agent serves from it.
     """
 
-    def __init__(self, machine: Keepable, path: Path) -> None:
+    def __init__(self, machine: SavableDriver, path: Path) -> None:
         self._machine = machine
         self._path = path
         self._lock = _lock(path)
         try:
-            kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+            saved = msgspec.json.decode(path.read_bytes(), type=_SavedState)
             records = [
                 (own, msgspec.convert(record, type(own)))
-                for own, record in zip(machine.devices, kept.devices, strict=False)
+                for own, record in zip(machine.devices, saved.devices, strict=False)
             ]
         except FileNotFoundError:
-            kept, records = _Kept(machine.machine.name), []
+            saved, records = _SavedState(machine.machine.name), []
         except (OSError, msgspec.MsgspecError) as error:
             raise InvalidRequest(
                 f"cannot read the agent's state {path}: {error}",
                 would_work="move it away if the machine may be reset; its devices then count "
                 "as unknown to it",
             ) from None
-        if kept.machine != machine.machine.name:
+        if saved.machine != machine.machine.name:
             raise InvalidRequest(
-                f"{path} is the state of machine {kept.machine}, not {machine.machine.name}",
+                f"{path} is the state of machine {saved.machine}, not {machine.machine.name}",
                 would_work="another --state",
             )
         for own, record in records:
@@ -145,7 +145,7 @@ class KeptMachine:
 
     def _save(self) -> None:
         name = self._machine.machine.name
-        content = msgspec.json.encode(_Kept(name, tuple(self._machine.devices)))
+        content = msgspec.json.encode(_SavedState(name, tuple(self._machine.devices)))
         fresh = self._path.with_name(self._path.name + ".new")
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -139,7 +139,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         WINDOW,
         Agent,
         Heard,
-        KeptMachine,
+        SavedMachine,
         Secret,
         machine_key,
         read_key,
@@ -164,7 +164,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     else:
         machine = _simulated(arguments)
     state = _state(arguments, machine.machine.name)
-    kept = KeptMachine(machine, state)
+    kept = SavedMachine(machine, state)
     secret = None
     if arguments.agent_key or not certs:
         key = read_key(Path(arguments.agent_key)) if arguments.agent_key else machine_key(own_key())

@@ -26,9 +26,15 @@ from podwright.client._unix import UnixTransport
 
 if TYPE_CHECKING:
     from podwright.client._grpc_transport import GrpcTransport
-    from podwright.client._in_line import OUR_TURN, QUESTION, acquire_in_line, span, wait_in_line
     from podwright.client._port_forward import PortForwarder
     from podwright.client._virm_transport import VirmTransport
+    from podwright.client._waiting_line import (
+        OUR_TURN,
+        QUESTION,
+        acquire_in_line,
+        span,
+        wait_in_line,
+    )
 
 __all__ = [
     "HOST_VARIABLE",
@@ -74,7 +80,7 @@ def __getattr__(name: str) -> Any:
 
         return PortForwarder
     if name in ("OUR_TURN", "QUESTION", "acquire_in_line", "span", "wait_in_line"):
-        from podwright.client import _in_line
+        from podwright.client import _waiting_line
 
-        return getattr(_in_line, name)
+        return getattr(_waiting_line, name)
     raise AttributeError(name)

@@ -18,7 +18,7 @@ from podwright.guests._book import Book, Holding
 from podwright.guests._guest import Guest
 from podwright.guests._guest_server import CALL_TIMEOUT, GuestServer, ThreadedServer
 from podwright.guests._locks import Freed, Locks
-from podwright.guests._pod_line import PodLine
+from podwright.guests._pod_places import PodPlaces
 from podwright.guests._room import Room, Waits, first_in_line
 from podwright.guests._sweep import sweep
 
@@ -32,7 +32,7 @@ __all__ = [
     "GuestServer",
     "Holding",
     "Locks",
-    "PodLine",
+    "PodPlaces",
     "Room",
     "ThreadedServer",
     "Waits",

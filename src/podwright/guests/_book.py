@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from podwright.guests._guest_server import GuestServer
-from podwright.guests._pod_line import PodLine
+from podwright.guests._pod_places import PodPlaces
 from podwright.placement.buddy_blocks import Blocks, block
 from podwright.wire import PartitionInfo
 
@@ -65,7 +65,7 @@ class Book(ABC, Generic[K, H]):
     def __init__(self, cluster: str, allocation: str = "") -> None:
         self.cluster, self.allocation = cluster, allocation
         self.holdings: dict[K, H] = {}
-        self.line = PodLine([])
+        self.line = PodPlaces([])
         self.blocks = Blocks(0)
         self.broken: set[K] = set()  #: jobs that hold devices of a machine that is down
         self.away = 0  #: devices that nobody can have now
@@ -196,7 +196,7 @@ class Book(ABC, Generic[K, H]):
         """Take over what the server has, but for what changed while it was asked."""
         began = self.tick()
         devices = await server.devices(self.cluster, self.allocation)
-        line = PodLine(devices)
+        line = PodPlaces(devices)
         seen: dict[str, int] = {}
         away = resetting = 0
         broken: set[K] = set()

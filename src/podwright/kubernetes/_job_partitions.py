@@ -18,7 +18,7 @@ from podwright.guests import Room
 from podwright.kubernetes._claims import Claim, ClaimBook
 from podwright.kubernetes._controllers import JobServer
 from podwright.kubernetes._ipu_job import IpuJob, JobKey
-from podwright.kubernetes._job_line import Granted, Line, QueuedJob, never
+from podwright.kubernetes._job_queue import Granted, JobQueue, QueuedJob, never
 from podwright.kubernetes._sightings import Holds
 from podwright.kubernetes._sites import VipuSite
 from podwright.wire import (
@@ -86,7 +86,7 @@ class Partitions:
             name: ClaimBook(kubernetes, place.cluster, place.allocation)
             for name, place in self.places.items()
         }
-        self.line = Line(kubernetes)
+        self.line = JobQueue(kubernetes)
         self.room: Room[str] | None = None
         self._clock, self._retry_s = clock, retry_s
         self._infos: dict[str, PartitionInfo] = {}

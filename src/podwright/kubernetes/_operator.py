@@ -18,8 +18,8 @@ from podwright.guests import Locks, Room
 from podwright.kubernetes._crd import KIND
 from podwright.kubernetes._ipu_job import FINALIZER, IpuJob, JobKey, read_job
 from podwright.kubernetes._job_keys import build_secret
-from podwright.kubernetes._job_line import Granted
 from podwright.kubernetes._job_partitions import Partitions
+from podwright.kubernetes._job_queue import Granted
 from podwright.kubernetes._kube import Kube, Object
 from podwright.kubernetes._pod_objects import PodOptions, build_pod, owned_by
 from podwright.kubernetes._reconcile import (

@@ -13,7 +13,7 @@ from podwright.hosts import BadHostList, expand, job_hosts, job_workers, read_ho
 from podwright.launcher._options import Options
 
 
-class Where(NamedTuple):
+class HostChoice(NamedTuple):
     """hosts: in order. by_slurm: srun leads there, and no ssh. by_workers: doors of workers do.
 
     spares: hosts beyond the number of instances, for a restart after the loss of others.
@@ -25,7 +25,7 @@ class Where(NamedTuple):
     by_workers: bool = False
 
 
-def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> Where:
+def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> HostChoice:
     """The hosts of a launch. here: what this host is called. Raises InvalidRequest.
 
     Inside a Slurm job the job's nodes are taken where none is named. Nodes of the job that are
@@ -48,7 +48,7 @@ def choose_hosts(options: Options, environ: Mapping[str, str], here: str) -> Whe
         )
     by_workers = bool(workers) and set(every) <= set(workers)
     _check(hosts, options.num_instances)
-    return Where(hosts, by_slurm, spares, by_workers)
+    return HostChoice(hosts, by_slurm, spares, by_workers)
 
 
 def _named(options: Options) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from podwright.launcher._environment import (
     whose_ipc,
 )
 from podwright.launcher._gpus import visibility
-from podwright.launcher._host_selection import Where, choose_hosts
+from podwright.launcher._host_selection import HostChoice, choose_hosts
 from podwright.launcher._instances_told import MOVE_SECONDS, MOVE_SIGNAL, signal_name
 from podwright.launcher._offline import offline_options
 from podwright.launcher._option_table import LONGEST_FENCE, SHORTEST_FENCE
@@ -342,7 +342,7 @@ def make_plan(
     )
 
 
-def _launcher(told: str, environ: Mapping[str, str], where: Where) -> str:
+def _launcher(told: str, environ: Mapping[str, str], where: HostChoice) -> str:
     """mpirun, unless another is named; in the launcher of a Kubernetes job, where there is one."""
     if told != "auto":
         return told

@@ -59,7 +59,7 @@ from podwright.launcher._instance_wrapper import (
 )
 from podwright.launcher._lease_keeper import SLACK
 from podwright.launcher._profiling import listed, report_folder
-from podwright.launcher._relay_protocol import HostTask, RelayLine
+from podwright.launcher._relay_protocol import HostTask, RelayConnection
 from podwright.launcher._stopped import Turns, boottime
 
 HELLO, READY, REFUSED, BEAT, EVENTS = "hello", "ready", "refused", "beat", "events"
@@ -87,7 +87,7 @@ OWN_VARIABLES = frozenset(
 
 def main() -> int:
     """The relay's whole life."""
-    line = RelayLine(os.dup(0), os.dup(1), greets=__version__)
+    line = RelayConnection(os.dup(0), os.dup(1), greets=__version__)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
@@ -118,7 +118,7 @@ def _reasons(error: Exception) -> tuple[str, str, int]:
     return error.args[0], error.args[1], error.args[2]
 
 
-def _hello(line: RelayLine) -> HostTask | None:
+def _hello(line: RelayConnection) -> HostTask | None:
     """What poprun wants; None if it went away instead."""
     until = time.monotonic() + 60
     while not line.closed and time.monotonic() < until:
@@ -129,13 +129,13 @@ def _hello(line: RelayLine) -> HostTask | None:
     return None
 
 
-def _wait(line: RelayLine, seconds: float) -> None:
+def _wait(line: RelayConnection, seconds: float) -> None:
     poll = select.poll()
     poll.register(line.handle, select.POLLIN)
     poll.poll(seconds * 1000)
 
 
-def _flush(line: RelayLine) -> None:
+def _flush(line: RelayConnection) -> None:
     poll = select.poll()
     poll.register(line.writing, select.POLLOUT)
     until = time.monotonic() + 5
@@ -147,7 +147,7 @@ def _flush(line: RelayLine) -> None:
 class _Relay:
     """Between READY and the end."""
 
-    def __init__(self, line: RelayLine, task: HostTask) -> None:
+    def __init__(self, line: RelayConnection, task: HostTask) -> None:
         self._line, self._task = line, task
         self._started: dict[str, str] = {}
         self._owns = dict(task.owns)

@@ -48,7 +48,7 @@ class HostTask(NamedTuple):
     traces: bool
 
 
-class RelayLine:
+class RelayConnection:
     """One end. reading, writing: file descriptors; closed: the other end is gone.
 
     greets: this end begins with the mark and its version; the other end then waits for it.

@@ -16,7 +16,7 @@ from podwright.hosts import Subnet, explain
 from podwright.launcher._exit_cause import described
 from podwright.launcher._guardian import ENDED, QUIET
 from podwright.launcher._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
-from podwright.launcher._relay_protocol import HostsUnusable, HostTask, RelayLine
+from podwright.launcher._relay_protocol import HostsUnusable, HostTask, RelayConnection
 
 #: The relay, as its host is to run it.
 RELAY = (sys.executable, "-P", "-m", "podwright.launcher._remote_main", "relay")
@@ -66,7 +66,7 @@ class Remote:
         self._errors, theirs_err = os.pipe()
         self._way = argv[0]
         os.set_blocking(self._errors, False)
-        self.line = RelayLine(ours_in, ours_out)
+        self.line = RelayConnection(ours_in, ours_out)
         dup = os.POSIX_SPAWN_DUP2
         try:
             self._pid = os.posix_spawn(

@@ -24,7 +24,7 @@ from podwright.timeline._instance_records import InstanceRecords
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from podwright.timeline._said_packets import SaidPackets
+    from podwright.timeline._instance_packets import InstancePackets
 
 #: Bytes of the file that records of instances may take, all together.
 LIMIT = 128 << 20
@@ -108,7 +108,7 @@ class TraceWriter:
         self._used: dict[int, int] = {}
         self._left_out: dict[int, int] = {}
         self._last: dict[int, int] = {}
-        self._said: SaidPackets | None = None
+        self._said: InstancePackets | None = None
 
     # The launch
 
@@ -271,11 +271,11 @@ class TraceWriter:
             return
         try:
             from podwright.timeline import _packets as packets
-            from podwright.timeline._said_packets import SaidPackets
+            from podwright.timeline._instance_packets import InstancePackets
         except ImportError as error:
             self.problem = f"{error.name} is not installed; pip install 'podwright[pods]'"
             return
-        self._packets, self._said = packets, SaidPackets(COLLECTIVES)
+        self._packets, self._said = packets, InstancePackets(COLLECTIVES)
         self._write(packets.opening(self._now(), time.time_ns()))
         for uuid, name in ((LAUNCH, "launch"), (START, "start"), (COLLECTIVES, "collectives")):
             self._write(packets.track(uuid, name, 0, uuid))

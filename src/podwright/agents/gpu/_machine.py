@@ -42,7 +42,7 @@ PATIENCE = 10.0
 
 
 class GpuMachine:
-    """Implements Driver, and what KeptMachine keeps (Keepable).
+    """Implements Driver, and what SavedMachine keeps (SavableDriver).
 
     reset: brings a GPU to its initial state; None where that is not allowed: then it is enough
     that nobody holds it, since a driver clears what a process leaves behind. guards: applied in

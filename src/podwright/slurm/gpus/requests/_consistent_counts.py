@@ -8,7 +8,7 @@ from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 
-def agree(
+def make_consistent(
     w: Wants, request: SlurmRequest, release: Release, *, server: bool
 ) -> SlurmRefusal | None:
     """Make the counts agree as Slurm does, in its order; a Refusal where they cannot."""

@@ -13,7 +13,7 @@ from podwright.slurm.gpus.requests._counts import HeldNode, Placed
 from podwright.slurm.gpus.requests._nearest_gpus import (
     Cores,
     bound_cores,
-    near,
+    gpus_near,
     per_task,
     single,
     unbound_single,
@@ -90,11 +90,11 @@ def _beside(
 ) -> list[int]:
     """As _bound, where tasks are bound to cores."""
     if way == "closest":
-        return near(gpus, tasks[local], shape) or gpus[:1]
+        return gpus_near(gpus, tasks[local], shape) or gpus[:1]
     if way == "single" and release.binds_by_free_cores:
         return single(gpus, tasks, int(argument), shape, local)
     if way == "single":
-        mine = near(gpus, tasks[local], shape) or gpus[:1]
+        mine = gpus_near(gpus, tasks[local], shape) or gpus[:1]
         return [mine[(local // int(argument)) % len(mine)]]
     if way == "per_task" and release.binds_by_free_cores:
         return per_task(gpus, tasks, int(argument), shape, local) or gpus[:1]

@@ -44,7 +44,7 @@ def _in_turns(
     return found
 
 
-def near(gpus: list[int], cores: Cores, shape: NodeHardware) -> list[int]:
+def gpus_near(gpus: list[int], cores: Cores, shape: NodeHardware) -> list[int]:
     """Those beside a socket of these cores, or beside none."""
     sockets = [shape.socket_of(gpu) for gpu in gpus]
     return [
@@ -79,7 +79,7 @@ def unbound_single(gpus: list[int], each: int, shape: NodeHardware, local: int) 
 
 def _best(slots: list[int], cores: Cores, shape: NodeHardware) -> int | None:
     """A GPU all of whose cores the task has, else one of which it has some, else the first."""
-    beside = near(slots, cores, shape)
+    beside = gpus_near(slots, cores, shape)
     for gpu in beside:
         at = shape.socket_of(gpu)
         if at != EVERY_SOCKET and cores[at] == shape.cores_per_socket:
@@ -96,7 +96,7 @@ def per_task(
     """So many GPUs for a task, since 23.02: those left by the tasks before it, near ones first."""
     left, got = list(gpus), list[int]()
     for cores in tasks[: local + 1]:
-        beside = near(left, cores, shape)
+        beside = gpus_near(left, cores, shape)
         got = [*beside, *(gpu for gpu in left if gpu not in beside)][:count]
         left = [gpu for gpu in left if gpu not in got]
     return sorted(got)

@@ -66,7 +66,7 @@ def _window_of_gpus(job: JobCounts) -> tuple[int, int]:
     return job.tasks_per_gpu, tasks
 
 
-def offer(job: JobCounts, node: NodeRoom, *, first: bool, nodes: int) -> int:
+def offered_cpus(job: JobCounts, node: NodeRoom, *, first: bool, nodes: int) -> int:
     """CPUs that the node offers, 0 where it cannot take part. Changes the node as Slurm does.
 
     nodes: how many are still to be found.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from podwright.slurm.gpus.requests._node_capacity import NodeRoom
-from podwright.slurm.gpus.requests._node_tasks import offer
+from podwright.slurm.gpus.requests._node_tasks import offered_cpus
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
@@ -83,7 +83,7 @@ class Search:
 
     def look(self, n: int) -> int:
         """CPUs that this node offers."""
-        return offer(
+        return offered_cpus(
             self.job,
             self.rooms[n],
             first=self.first,

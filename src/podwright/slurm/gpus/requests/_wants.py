@@ -7,7 +7,7 @@ thing that Slurm names.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._consistent_counts import agree
+from podwright.slurm.gpus.requests._consistent_counts import make_consistent
 from podwright.slurm.gpus.requests._counts import Wants
 from podwright.slurm.gpus.requests._fill import CommandCounts, fill
 from podwright.slurm.gpus.requests._request import SlurmRequest
@@ -29,13 +29,13 @@ def wants_of(
     """
     said = said or read_said(request.given, release)
     wants = _sent(fill(request, release, said), request, said, release)
-    refused = agree(wants, request, release, server=False)
+    refused = make_consistent(wants, request, release, server=False)
     if refused:
         return refused
     wants.sent_tasks, wants.sent_tasks_per_node = wants.tasks, wants.tasks_per_node
     wants.sent_nodes = wants.min_nodes or (1 if release.counts_tasks_at_server else None)
     _complete(wants, least_nodes, release)
-    return agree(wants, request, release, server=True) or wants
+    return make_consistent(wants, request, release, server=True) or wants
 
 
 def _sent(o: CommandCounts, request: SlurmRequest, said: RequestDetails, release: Release) -> Wants:

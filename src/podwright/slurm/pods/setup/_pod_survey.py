@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from podwright.client import Client
 from podwright.errors import InvalidRequest
 from podwright.fabric import Family, family_named
-from podwright.guests import PodLine
+from podwright.guests import PodPlaces
 from podwright.placement.buddy_blocks import Blocks
 from podwright.slurm.pods.service import Fixed, Mapped, SlurmPod
 from podwright.wire import ClusterInfo, PartitionInfo
@@ -40,7 +40,7 @@ def survey(client: Client, named: Sequence[str]) -> tuple[SlurmPod, ...]:
                 would_work="one of slurm.conf's: NodeName=... Feature=NAME",
             )
         blocks = Blocks(
-            PodLine(client.list_devices(cluster=cluster, allocation=allocation)).capacity
+            PodPlaces(client.list_devices(cluster=cluster, allocation=allocation)).capacity
         )
         domain = max(clusters[cluster].ild_sizes)
         largest = 1 << (blocks.orders - 1)

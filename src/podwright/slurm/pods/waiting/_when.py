@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from podwright.guests import PodLine
+from podwright.guests import PodPlaces
 from podwright.placement.buddy_blocks import block
 from podwright.slurm.pods.service import Listed
 from podwright.slurm.pods.service._pod_book import job_of
@@ -16,7 +16,7 @@ def soonest(
 ) -> tuple[str | None, list[int]]:
     """When the block of `size` that is free first is free at the latest, as text that sorts, and
     the jobs in it. Empty text: now. None: no block gets free by the end of jobs."""
-    line = PodLine(devices)
+    line = PodPlaces(devices)
     held: dict[int, int] = {}
     away = 0
     for device in devices:

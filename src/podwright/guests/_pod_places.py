@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from podwright.wire import DeviceInfo
 
 
-class PodLine:
+class PodPlaces:
     """Devices stand link domain after link domain, each at a multiple of a power of two."""
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:

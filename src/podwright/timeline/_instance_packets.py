@@ -27,7 +27,7 @@ _Key = tuple[int, int, str, int]
 _Made = tuple[int, bytes, int, RecordKind]
 
 
-class SaidPackets:
+class InstancePackets:
     """Packets of records. collectives: the track that shows for whom all waited."""
 
     def __init__(self, collectives: int) -> None:

@@ -43,7 +43,7 @@ class Granted(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class JobQueue:
     """All that wait, by uid."""
 
     kubernetes: str
