@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.kubernetes.lab import KubeLab, sweep
+from tests.kubernetes.lab import PATIENT, KubeLab, sweep
 from tests.outer.lab import LabError, sweep_dead_labs
 
 
@@ -21,7 +21,7 @@ def _clean_start() -> None:
 @pytest.fixture(scope="session")
 def plane(_clean_start: None) -> Iterator[KubeLab]:
     """A control plane without nodes, for tests that leave all its daemons running."""
-    with KubeLab() as lab:
+    with KubeLab(options=PATIENT) as lab:
         yield lab
 
 

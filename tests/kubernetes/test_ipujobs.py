@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -57,7 +58,10 @@ class World:
             *("vipu-server", "--preset", "pod16", *self.server_words),
             *("--socket", str(self.socket), "--storage", str(self.folder / "store.db")),
         )
-        poll("vipu-server", lambda: not self._vipu("--server-version").returncode)
+        self._await_server()
+
+    def _await_server(self) -> None:
+        poll("vipu-server", lambda: not self._vipu("--server-version").returncode, seconds=120)
 
     def start_operator(self) -> None:
         """Returns at once."""
@@ -265,3 +269,26 @@ def test_rights(jobs: World, verb: str, what: str, answer: str) -> None:
     words = (verb, kind, *([f"--subresource={below}"] if below else []))
     done = jobs.lab.kubectl("auth", "can-i", *words, kubeconfig=jobs.kubeconfig)
     assert done.stdout.strip() == answer
+
+
+def test_all_that_the_operator_may_do(jobs: World) -> None:
+    """As docs/kubernetes.md lists it; what everybody may do aside."""
+    words = ("auth", "can-i", "--list", "--no-headers", "--namespace=podwright")
+    done = jobs.lab.kubectl(*words, kubeconfig=jobs.kubeconfig)
+    rows = [re.findall(r"\[[^]]*\]|\S+", line) for line in done.stdout.splitlines()]
+    may = {
+        row[0] + (f" {row[2]}" if row[2] != "[]" else ""): " ".join(sorted(row[3][1:-1].split()))
+        for row in rows
+        if not row[0].startswith(("[", "selfsubject"))
+    }
+    assert may == {
+        "ipujobs.graphcore.ai": "get list patch watch",
+        "ipujobs.graphcore.ai/status": "patch",
+        "ipujobs.graphcore.ai/finalizers": "update",
+        "leases.coordination.k8s.io": "create",
+        "leases.coordination.k8s.io [podwright-operator]": "get update",
+        "namespaces [kube-system]": "get",
+        "nodes": "get list watch",
+        "pods": "create delete get list watch",
+        "secrets": "create",
+    }

@@ -327,3 +327,20 @@ async def test_killed_at_any_moment_it_leaks_nothing(world: World) -> None:
     await world.until(lambda: not world.kube.names("IPUJob"), "all gone")
     await world.until(lambda: not world.controller.made, "nothing is left")
     assert not world.kube.names()
+
+
+async def test_a_drained_machine_is_said_and_left_at_the_next_start(world: World) -> None:
+    world.kube.create(job(restartPolicy={"type": "OnFailure"}))
+    await world.pods("job-worker-0")
+    world.kube.run("job-worker-0")
+    await world.becomes("Running")
+    (name,) = world.controller.made
+    before = world.controller.places[name]
+    world.controller.down = set(before)
+    await world.until(lambda: "drained" in world.status()["lastMessage"], "said")
+    assert world.status()["launcherStatus"] == "Running"
+    assert world.kube.names() == ["job-worker-0"]
+    world.kube.end("job-worker-0", 1)
+    await world.until(lambda: world.status()["restartCount"] == 1, "anew")
+    await world.pods("job-worker-0")
+    assert world.controller.places[name] != before

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from podwright.client import Client, ServerOptions, UnixTransport, find_server
 from podwright.guests import CALL_TIMEOUT, GuestServer, ThreadedServer
 from podwright.kubernetes._sites import VipuSite
 from podwright.wire import (
     ClusterList,
+    DeviceInfo,
     ExplainRequest,
     Explanation,
     ListRequest,
@@ -36,6 +39,18 @@ class JobServer(GuestServer, Protocol):
 
 class VipuController(ThreadedServer):
     """The real one."""
+
+    async def devices(self, cluster: str, allocation: str) -> list[DeviceInfo]:
+        """All devices of a pod; those of a drained machine are DRAINED also while they are used."""
+        found = await super().devices(cluster, allocation)
+        clusters = await self.call("ListClusters", ListRequest(cluster=cluster), ClusterList)
+        drained = {(one.name, machine) for one in clusters.clusters for machine in one.drained}
+        return [
+            msgspec.structs.replace(one, state="DRAINED")
+            if one.state == "IN_USE" and (one.cluster, one.device.machine) in drained
+            else one
+            for one in found
+        ]
 
     async def clusters(self) -> list[str]:
         """The names of its clusters."""

@@ -363,6 +363,8 @@ class Partitions:
             if claim is not None:
                 await self.places[name].server.remove(claim.name, claim.words)
                 if book.holdings.get(partition) is claim:
+                    if partition in book.broken:
+                        book.away |= claim.bits  # until the next refresh says how they are
                     book.release(partition)
                 self._infos.pop(partition, None)
                 self.used(claim.owner.job.uid, claim.owner.instance)
