@@ -34,8 +34,8 @@ from podwright.hosts._worker_door import read_frame
 
 #: As ssh has it: not the program's own.
 _NOT_HAD = 255
-#: Seconds that a worker has to answer: its pod runs a moment before its door does.
-_PATIENCE = 20.0
+#: Seconds that a worker has to answer, before poprun gives up by itself: its pod ran long before.
+_PATIENCE = 10.0
 _ONCE = 5.0
 _PAUSE = 0.2
 
