@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from podwright.agents import Driver
 from podwright.controller._admission import Admission
-from podwright.controller._asked_move import AskedMove
 from podwright.controller._cluster_index import ClusterIndex, IndexedCluster
 from podwright.controller._journal import Journal
 from podwright.controller._leases import Expiries, HeldLease
 from podwright.controller._machine_calls import MachineCalls
+from podwright.controller._pending_move import PendingMove
 from podwright.controller._records import (
     FenceRecord,
     LeaseRecord,
@@ -118,7 +118,7 @@ class Core:
         #: Told of what the server does by itself: what, about what, whose, how.
         self.tell: Callable[[str, str, str, str], None] = lambda *_: None
         #: By lease: what launches are asked to move.
-        self.moves: dict[str, AskedMove] = {}
+        self.moves: dict[str, PendingMove] = {}
         #: By cluster and allocation: what is kept for the first in the waiting line.
         self.reservations: dict[tuple[str, str], Reservation] = {}
         #: Told of devices that are free, and of the partition whose lease ended or that is gone.

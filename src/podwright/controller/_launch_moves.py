@@ -16,7 +16,6 @@ from typing import Final
 import msgspec
 
 from podwright.controller import _lease_expiry as ends
-from podwright.controller._asked_move import AskedMove
 from podwright.controller._caller import Caller
 from podwright.controller._core import Core, Entry
 from podwright.controller._leases import HeldLease
@@ -28,6 +27,7 @@ from podwright.controller._move_planner import (
     undo,
 )
 from podwright.controller._move_step import shift
+from podwright.controller._pending_move import PendingMove
 from podwright.controller._records import META
 from podwright.controller._reservation import Reservation
 from podwright.controller._waiter import Waiter
@@ -46,7 +46,7 @@ class LaunchMoves:
         self._core, self._waiter = core, waiter
         self.allowed = True
         self.done = self.failed = 0
-        self.moving: dict[str, AskedMove] = {}  #: by lease: those whose devices are being changed
+        self.moving: dict[str, PendingMove] = {}  #: by lease: those whose devices are being changed
 
     def load(self, opened: Opened) -> None:
         """Whether they are allowed, as it was said last."""
@@ -110,7 +110,7 @@ class LaunchMoves:
             core.freed(None, (), "")
         else:
             self.done += 1
-            core.tell("Moved", asked.partition, asked.owner, _whither(asked))
+            core.tell("Moved", asked.partition, asked.owner, _destination(asked))
             self._think_over(asked, core.now())  # what it left is about to be reset
         return entry
 
@@ -123,7 +123,7 @@ class LaunchMoves:
         for kept in list(core.reservations.values()):
             if kept.waiter not in busy and (found := self._plan(kept, able)) is not None:
                 room, steps = found
-                rows += [row(self._asked(step, room), "PLANNED", now) for step in steps]
+                rows += [row(self._pending(step, room), "PLANNED", now) for step in steps]
                 undo(steps)
                 room.lift()
                 kept.absorb()
@@ -143,13 +143,13 @@ class LaunchMoves:
             return None
         return plan_room(self._core, kept, waiter.spec, able)
 
-    def _asked(
+    def _pending(
         self, step: MoveStep, room: Reservation | None, word: str = "", room_for: str = ""
-    ) -> AskedMove:
+    ) -> PendingMove:
         """word: the one that the launch repeats when it has ended; none: nobody is asked yet."""
         core, record, seconds = self._core, step.entry.known, step.lease.move_seconds
         assert step.entry.site is not None
-        return AskedMove(
+        return PendingMove(
             id=word,
             partition=record.name,
             owner=record.owner,
@@ -164,20 +164,20 @@ class LaunchMoves:
             room_for=room_for,
         )
 
-    def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> AskedMove:
-        """Ask a launch. room: for a waiter; room_for: as `AskedMove` has it."""
+    def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
+        """Ask a launch. room: for a waiter; room_for: as `PendingMove` has it."""
         core, lease = self._core, step.lease
-        asked = self._asked(step, room, f"m{core.next_epoch():x}", room_for)
+        asked = self._pending(step, room, f"m{core.next_epoch():x}", room_for)
         core.moves[asked.lease] = asked
         lease.move, lease.move_until = asked.id, asked.until
         now = core.now()
         lease.asked_at = (*(at for at in lease.asked_at if at > now - HOUR), now)
         whom = asked.waiter or room_for
         why = f"to make room for {whom}" if whom else "its machine is drained"
-        core.tell("AskToMove", asked.partition, asked.owner, f"{why}; {_whither(asked)}")
+        core.tell("AskToMove", asked.partition, asked.owner, f"{why}; {_destination(asked)}")
         return asked
 
-    def _stands(self, asked: AskedMove) -> bool:
+    def _stands(self, asked: PendingMove) -> bool:
         """Whether a move would still do what it is for."""
         core = self._core
         lease, entry = core.leases.get(asked.lease), core.partitions.get(asked.partition)
@@ -191,7 +191,7 @@ class LaunchMoves:
         kept = next((one for one in reservations if one.waiter == asked.waiter), None)
         return kept is not None and kept.goal.blocks == asked.room
 
-    def call_off(self, asked: AskedMove, why: str) -> None:
+    def call_off(self, asked: PendingMove, why: str) -> None:
         """It need not any more: it goes on where it is."""
         core = self._core
         self._forget(asked)
@@ -201,12 +201,12 @@ class LaunchMoves:
         self._think_over(asked, 0.0)
         core.freed(asked.site, asked.target.blocks, "")
 
-    def _forget(self, asked: AskedMove) -> None:
+    def _forget(self, asked: PendingMove) -> None:
         del self._core.moves[asked.lease]
         if (lease := self._core.leases.get(asked.lease)) is not None:
             lease.move, lease.move_until = "", 0.0
 
-    def _think_over(self, asked: AskedMove, planned_at: float) -> None:
+    def _think_over(self, asked: PendingMove, planned_at: float) -> None:
         """The place of a waiter for whom nobody moves any more is one like any other."""
         core = self._core
         if asked.waiter and all(other.waiter != asked.waiter for other in core.moves.values()):
@@ -215,11 +215,11 @@ class LaunchMoves:
                     kept.planned_at = planned_at
 
 
-def _whither(asked: AskedMove) -> str:
+def _destination(asked: PendingMove) -> str:
     return f"to {' and '.join(asked.site.parts(asked.target.blocks))}"
 
 
-def row(asked: AskedMove, state: str, now: float) -> MoveRow:
+def row(asked: PendingMove, state: str, now: float) -> MoveRow:
     """A move as others see it."""
     return MoveRow(
         partition=asked.partition,

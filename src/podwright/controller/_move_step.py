@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from podwright.controller._asked_move import AskedMove
 from podwright.controller._cluster_index import IndexedCluster
 from podwright.controller._core import Core, Entry
 from podwright.controller._journal import unless_written
 from podwright.controller._machine_calls import MachineFault
+from podwright.controller._pending_move import PendingMove
 from podwright.controller._records import (
     PartitionRecord,
     QuarantineRecord,
@@ -30,7 +30,7 @@ from podwright.controller._records import (
 from podwright.placement import Block
 
 
-async def shift(core: Core, entry: Entry, pending: AskedMove) -> list[MachineFault]:
+async def shift(core: Core, entry: Entry, pending: PendingMove) -> list[MachineFault]:
     """Move a partition. Returns the machines that did not do their part: then it has not moved."""
     record, site, target = entry.known, pending.site, pending.target
     epoch = core.next_epoch()

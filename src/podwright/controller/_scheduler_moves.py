@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podwright.controller._asked_move import AskedMove
 from podwright.controller._caller import Caller, Role, check_change
 from podwright.controller._core import Core, Entry
 from podwright.controller._launch_moves import LaunchMoves, row
 from podwright.controller._move_planner import MoveStep, movable, movers, shape_of
+from podwright.controller._pending_move import PendingMove
 from podwright.controller._records import PartitionRecord
 from podwright.controller._spec import blocks_of
 from podwright.errors import NotFound
@@ -71,7 +71,7 @@ class SchedulerMoves:
         action = f"move partition {request.partition}"
         entry, record = _of_job(core, caller, request.partition, request.job, action)
         blocks = blocks_of(request.devices)
-        known = _asked(core, request.partition)
+        known = _pending_move(core, request.partition)
         if known is not None and known.target.blocks == blocks:
             return row(known, "ASKED", now)
         able = self._moves.allowed and sum(block.size for block in blocks) == record.size
@@ -94,7 +94,7 @@ class SchedulerMoves:
         action = f"let partition {request.partition} where it is"
         entry, _ = _of_job(core, caller, request.partition, request.job, action)
         async with entry.lock:
-            known = _asked(core, request.partition)
+            known = _pending_move(core, request.partition)
             if known is not None:
                 self._moves.call_off(known, "it is not needed any more")
         return Empty()
@@ -112,5 +112,5 @@ def _of_job(
     return entry, entry.record
 
 
-def _asked(core: Core, partition: str) -> AskedMove | None:
+def _pending_move(core: Core, partition: str) -> PendingMove | None:
     return next((one for one in core.moves.values() if one.partition == partition), None)

@@ -1,4 +1,4 @@
-"""A move that a launch is asked for. Values only."""
+"""A move that a launch has been told of and has not made yet. Values only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from podwright.placement import Block, Placement
 
 
 @dataclass(frozen=True, slots=True)
-class AskedMove:
+class PendingMove:
     """A launch is asked to end, so that its partition gets other devices.
 
     Nothing of it is written down: a server that was down has thought better of it, and the launch
