@@ -166,7 +166,7 @@ class JobMover:
             await self._call_off(plan)
         elif plan.stage is _Stage.ASKED and not book.moves:
             _log.info("room for job %d: all have moved", plan.job)
-            del self._plans[book.pod.type]
+            self._forget(plan)
 
     async def _settled(self, plan: _Plan) -> bool:
         """Does Slurm know what is hidden, and has all that it had started before its devices?"""
@@ -205,13 +205,10 @@ class JobMover:
 
     async def _watch(self, plan: _Plan) -> None:
         """Who is asked no more has moved by now, or stays."""
-        book, before = plan.book, set(plan.book.moves)
+        book = plan.book
         found = await self._moves(book)
         on_it = {job_of(one.partition) for one in found.moves if one.state != "ABLE"}
         await self._service.refresh()
-        self._service.figures.moved += sum(
-            1 for job in before - book.moves.keys() if job in book.holdings
-        )
         if stays := book.moves.keys() - on_it:
             plan.over = f"job {min(stays)} stays where it is"
 
@@ -227,13 +224,21 @@ class JobMover:
     def _end(self, plan: _Plan, why: str) -> None:
         service = self._service
         _log.info("room for job %d: %s", plan.job, why)
-        del self._plans[plan.book.pod.type]
+        self._forget(plan)
         plan.book.stay()
-        plan.book.moves_end = ""
         service.figures.stayed += 1
         if plan.stage is _Stage.ASKED:
             self._rest[plan.job] = service.clock() + _REST_S
         service.counts.poke()
+
+    def _forget(self, plan: _Plan) -> None:
+        """Whoever was asked, holds its devices still and is to move no more, has moved."""
+        book = plan.book
+        del self._plans[book.pod.type]
+        book.moves_end = ""
+        self._service.figures.moved += sum(
+            book.holdings.get(one.job) is one and one.job not in book.moves for one in plan.asked
+        )
 
     async def _moves(self, book: PodBook) -> JobMoves:
         wanted = JobMovesRequest(cluster=book.cluster, allocation=book.allocation)
