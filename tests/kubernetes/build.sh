@@ -59,9 +59,16 @@ apt=(apt-get -qq -o Acquire::Retries=3 -o APT::Sandbox::User=root
 
 say "fetching sources and Debian's packages"
 "${apt[@]}" update >>"$log" 2>&1 || fail "apt-get update"
+# From the machine's own sources: its perl-base may be of the security suite, and perl must match it.
+unpackers() {
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 \
+        -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1
+}
 if ! command -v dpkg-source >/dev/null || ! command -v patch >/dev/null; then
-    DEBIAN_FRONTEND=noninteractive "${apt[@]}" -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 \
-        install -y --no-install-recommends dpkg-dev patch xz-utils >>"$log" 2>&1 || fail "dpkg-dev"
+    unpackers install -y --no-install-recommends dpkg-dev patch xz-utils || {
+        unpackers update || true # of others' sources some may be away
+        unpackers install -y --no-install-recommends dpkg-dev patch xz-utils || fail "dpkg-dev"
+    }
 fi
 (cd "$work/debs" && "${apt[@]}" download "${tools[@]}" "${parts[@]}") >>"$log" 2>&1 || fail "packages"
 for deb in "$work"/debs/*.deb; do
