@@ -43,6 +43,14 @@ def _sure(launch: Launch) -> bool:
     return launch.whole and not (place.choice or place.function or place.loop or place.within)
 
 
+def _told_of_slurm(launch: Launch) -> bool:
+    """Whether an argument of the program names what starts tasks: it may do so itself."""
+    return any(
+        re.search(r"(^|[=:\"'_-])(srun|slurm|mpirun|mpiexec|submitit)", word)
+        for word in launch.words[1:]
+    )
+
+
 @rule(
     "launcher-on-one-node",
     "mistake",
@@ -312,7 +320,8 @@ def one_process_of_many(case: Case) -> Iterator[Found]:
     if not facts.several:
         reason = f"the job has {what}, and this runs once: srun, or --cpus-per-task={tasks}"
     last = launches[-1]
-    yield Found(last.line, reason, level="mistake" if facts.several and _sure(last) else "better")
+    sure = facts.several and _sure(last) and not _told_of_slurm(last)
+    yield Found(last.line, reason, level="mistake" if sure else "better")
 
 
 @rule(

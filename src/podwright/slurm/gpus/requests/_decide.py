@@ -170,7 +170,8 @@ def _granted(
         if placed.stage == "hangs" and request.command != "srun":
             return SlurmRefusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
-    unsure = unsure_whole(wants.threads_per_core, held, placed) if allotted.whole else ""
+    if allotted.whole:
+        unsure = unsure_whole(request, wants.threads_per_core, held, placed)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     tasks = {one.node: one.tasks for one in placed}

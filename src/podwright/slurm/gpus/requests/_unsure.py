@@ -72,6 +72,9 @@ def unsure_nodes(
         (said.threads or one.shape.threads) < one.shape.threads for one in held or ()
     ):
         return "fewer threads of a core where CPUs are allocated, not cores (CR_CPU)"
+    mixed = len({one.shape.threads for one in held or ()}) > 1
+    if mixed and tasks and "CR_ONE_TASK_PER_CORE" in site.select and not release.steps_need_room:
+        return "one task a core over nodes with one thread and two"
     each = request.tasks_per_node or 1
     many = request.per_job and request.per_job.count > 2 * each and each > 1
     if late and many and low is None:
@@ -82,19 +85,23 @@ def unsure_nodes(
     return ""
 
 
-def unsure_whole(threads: int | None, held: list[HeldNode], placed: list[Placed]) -> str:
-    """What of a job of whole, unequal nodes is not modelled, empty where all of it is.
+def unsure_whole(
+    request: SlurmRequest, threads: int | None, held: list[HeldNode], placed: list[Placed]
+) -> str:
+    """What of a job of whole nodes is not modelled, empty where all of it is.
 
     threads: of a core, as the job says.
     """
-    if len({one.shape for one in held}) < 2:
-        return ""
-    if threads and any(threads < one.shape.threads and one.memory for one in held):
-        return "memory of whole nodes with fewer threads of a core"
-    for one in placed:
-        node = held[one.node]
-        if len(set(node.shape.types)) > 1 and 0 < len(one.gpus) < len(node.gpus):
-            return "which of a whole node's types of GPUs a step gets"
+    if request.cpus_per_gpu and not request.asks_for_gpus:
+        return "--cpus-per-gpu in a job of whole nodes that asks for no GPUs"
+    unequal = len({one.shape for one in held}) > 1
+    parts = [held[one.node] for one in placed if 0 < len(one.gpus) < len(held[one.node].gpus)]
+    mixed = any(len(set(one.shape.types)) > 1 for one in parts)
+    if (unequal and mixed) or (request.per_job and parts and len(held) > 1):
+        return "which GPUs of several whole nodes a step gets"
+    few = threads and any(threads < one.shape.threads and one.memory for one in held)
+    if few and unequal:
+        return "memory of whole, unequal nodes with fewer threads of a core"
     return ""
 
 
