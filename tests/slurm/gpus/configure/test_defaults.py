@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from podwright.cli.podwright import main
 from podwright.errors import InvalidRequest
 from podwright.slurm.gpus.configure import Wishes, check, configure, make_inventory, take_back
 from podwright.slurm.site.changes import carry_out
@@ -242,3 +244,24 @@ def test_check_asks_for_both_topologies() -> None:
     last = list(check(inventory, ask, lambda _: None))[-1]
     assert last.problem == "rack1 not in scontrol show topology"
     assert ["scontrol", "show", "topology", "racks"] in asked
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_controller_that_is_down_is_not_a_slurm_that_is_not_there(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    if there:
+        scontrol = programs / "scontrol"
+        scontrol.write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n")
+        scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin" if there else str(programs))
+    (tmp_path / "slurm.conf").write_text("ClusterName=one\n")
+    (tmp_path / "gpus.json").write_text(json.dumps({"nodes": [SMALL]}))
+    conf = f"--slurm-conf={tmp_path}/slurm.conf"
+    code = main(["slurm", "configure", conf, "--gpus", str(tmp_path / "gpus.json")])
+    said = capsys.readouterr().err
+    assert code == 2
+    assert ("slurmctld may be down" in said, "there is no scontrol" in said) == (there, not there)
+    assert "--slurm-version=24.11" in said

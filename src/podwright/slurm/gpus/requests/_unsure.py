@@ -67,11 +67,13 @@ def unsure_nodes(
         return "--spread-job over more nodes than GPUs"
     if said.spread and tasks and len(held or ()) > tasks:
         return "--spread-job over more nodes than tasks"
-    by_cpu = any(word.startswith("CR_CPU") for word in site.select)
-    if by_cpu and any(
-        (said.threads or one.shape.threads) < one.shape.threads for one in held or ()
-    ):
+    few = any((said.threads or one.shape.threads) < one.shape.threads for one in held or ())
+    if few and any(word.startswith("CR_CPU") for word in site.select):
         return "fewer threads of a core where CPUs are allocated, not cores (CR_CPU)"
+    unequal = len({one.shape for one in held or ()}) > 1
+    crowded = unequal and tasks > len(held or ())
+    if late and few and (crowded or (said.tasks_per_core and request.cpus_per_task)):
+        return "tasks on fewer threads of a core"
     mixed = len({one.shape.threads for one in held or ()}) > 1
     if mixed and tasks and "CR_ONE_TASK_PER_CORE" in site.select and not release.steps_need_room:
         return "one task a core over nodes with one thread and two"
