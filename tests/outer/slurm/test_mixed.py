@@ -14,6 +14,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -221,19 +222,54 @@ def lab(release: Release) -> NativeLab:
 
 
 def test_a_mixed_load_under_kills(lab: NativeLab, capsys: pytest.CaptureFixture[str]) -> None:
+    told = loaded(lab, JOBS, DAEMONS)
+    with capsys.disabled():
+        print(f"\n{told.words}")
+    assert not told.seen.bare
+    assert not told.twice
+    assert told.left == 0
+
+
+def test_where_nothing_is_killed_podwright_requeues_nothing(
+    lab: NativeLab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor holds it anything, whatever users requeue, hold and cancel."""
+    told = loaded(lab, JOBS // 3, ())
+    with capsys.disabled():
+        print(f"\n{told.words}")
+    assert not told.asked
+    assert (told.seen.bare, told.seen.forgotten) == ([], [])
+    assert not told.twice
+    assert told.left == 0
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came of a load: starts, devices given twice, devices left, requeues that Podwright asked
+    for, and all of it in words."""
+
+    seen: Seen
+    twice: set[str]
+    left: int
+    asked: dict[str, int]
+    words: str
+
+
+def loaded(lab: NativeLab, jobs: int, daemons: Sequence[str]) -> Told:
+    """So many jobs, while these daemons are killed in turn; then all devices are free again."""
     rng = random.Random(SEED)
     killed: Counter[str] = Counter()
     with lab:
         folder = lab.folder / "out" / "starts"
         folder.mkdir()
         folder.chmod(0o1777)
-        load, turn = Load(lab, rng, folder), itertools.cycle(DAEMONS)
+        load, turn = Load(lab, rng, folder), itertools.cycle(daemons)
         with Watch(lab, folder) as watch:
             due = time.monotonic() + 3
-            while load.submitted < JOBS:
+            while load.submitted < jobs:
                 load.one()
                 time.sleep(rng.uniform(0, 0.3))
-                if time.monotonic() > due:
+                if daemons and time.monotonic() > due:
                     who = next(turn)
                     kill(lab, who, rng)
                     killed[who] += 1
@@ -252,14 +288,11 @@ def test_a_mixed_load_under_kills(lab: NativeLab, capsys: pytest.CaptureFixture[
         lab.wait_free()
         states = Counter(job.state for job in lab.jobs().values())
         left, figures, seen = lab.held(), lab.state()["figures"], watch.seen
-        reasons = asked_for(lab)
-    with capsys.disabled():
-        print(
-            f"\n{load.submitted} jobs, {seen.starts} starts, killed {dict(killed)}: without "
-            f"partition {len(seen.bare)}, given twice {len(watch.twice)}, left {left}; ended "
-            f"meanwhile {seen.ended}, forgotten by Slurm {len(seen.forgotten)}; {dict(states)}; "
-            f"Podwright asked for: {reasons or 0}; since its last start: {figures}"
-        )
-    assert not seen.bare
-    assert not watch.twice
-    assert left == 0
+        asked = asked_for(lab)
+    words = (
+        f"{load.submitted} jobs, {seen.starts} starts, killed {dict(killed)}: without "
+        f"partition {len(seen.bare)}, given twice {len(watch.twice)}, left {left}; ended "
+        f"meanwhile {seen.ended}, forgotten by Slurm {len(seen.forgotten)}; {dict(states)}; "
+        f"Podwright asked for: {asked or 0}; since its last start: {figures}"
+    )
+    return Told(seen, watch.twice, left, asked, words)

@@ -214,25 +214,64 @@ def test_a_part_whose_note_is_lost_begins_nothing_unproven(lab: NativeLab) -> No
     assert set(said.split()) == {f"[slurm_{job + k}]" for k in (0, 1)}
 
 
-def test_a_step_from_outside_of_its_job_has_its_devices(lab: NativeLab) -> None:
+@pytest.mark.parametrize("how", ["--jobid", "SLURM_JOB_ID"])
+def test_a_step_from_outside_of_its_job_has_its_devices(lab: NativeLab, how: str) -> None:
     """And none where the job has none, since its hook was killed."""
-    job = without_shell(lab)
-    said = lab.run("srun", f"--jobid={job}", "sh", "-c", SHOW, user=ALICE)
+    job = without_shell(lab, "--ipus=4")
+    said = from_outside(lab, how, job)
     assert said.stdout == f"[slurm_{job}]\n", said
+    plain = without_shell(lab)
+    # As in a job that has some.
+    other = {"SLURM_SPANK_IPUS": "4", "SLURM_JOBID": str(job)}
+    other |= {"IPUOF_VIPU_API_PARTITION_ID": f"slurm_{job}"}
+    said = from_outside(lab, how, plain, env=other)
+    assert said.stdout == "[]\n", said
+    assert lab.job(plain).state == "RUNNING"
     lab.ok("scancel", str(job))
     lab.wait_over(job)
     broken(lab, "killed")
-    job = without_shell(lab)
-    said = lab.run("srun", f"--jobid={job}", "sh", "-c", SHOW, user=ALICE)
+    said = from_outside(lab, how, without_shell(lab, "--ipus=4"))
     assert said.returncode != 0
     assert said.stdout == ""
 
 
-def without_shell(lab: NativeLab) -> int:
-    """A job that only `srun --jobid` runs anything in."""
-    words = ["--ipus=4", "-J", "no-shell", "--no-shell"]
-    assert lab.run("salloc", *words, user=ALICE).returncode == 0
-    return max(job.id for job in lab.jobs().values() if job.fields["JobName"] == "no-shell")
+@pytest.mark.parametrize(
+    ("how", "second"), [("--jobid", ["--ipus=2"]), ("SLURM_JOB_ID", ["--ipus=0"])]
+)
+def test_a_step_from_outside_of_parts_has_each_parts_devices(
+    lab: NativeLab, how: str, second: list[str]
+) -> None:
+    """And nothing runs in a part whose devices are gone."""
+    job = without_shell(lab, "--ipus=4", "-n1", ":", *second, "-n1")
+    found = [f"[slurm_{job}]", f"[slurm_{job + 1}]" if "--ipus=2" in second else "[]"]
+    said = from_outside(lab, how, job, "--het-group=0,1")
+    assert sorted(said.stdout.split()) == sorted(found), said
+    for group, words in enumerate(found):
+        said = from_outside(lab, how, job, f"--het-group={group}")
+        assert said.stdout.split() == [words], said
+    with lab.client() as client:
+        client.remove_partition(f"slurm_{job}", force=True)
+    poll("the service knows", lambda: str(job) not in lab.state()["pods"]["pod64"]["held"])
+    said = from_outside(lab, how, job, "--het-group=0")
+    assert (said.returncode != 0, said.stdout) == (True, ""), said
+
+
+def without_shell(lab: NativeLab, *words: str) -> int:
+    """A job that only `srun` from outside runs anything in."""
+    name = f"no-shell-{len(lab.jobs())}"
+    done = lab.run("salloc", "-J", name, "--no-shell", *words, user=ALICE)
+    assert done.returncode == 0, done
+    return min(job.id for job in lab.jobs().values() if job.fields["JobName"] == name)
+
+
+def from_outside(
+    lab: NativeLab, how: str, job: int, *words: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a step shows that names its job so."""
+    named = [f"{how}={job}"] if how == "--jobid" else []
+    around = {} if named else {how: str(job)}
+    argv = [*named, *words, "sh", "-c", SHOW]
+    return lab.run("srun", *argv, user=ALICE, env={**(env or {}), **around})
 
 
 def test_parts_of_an_srun_have_theirs(lab: NativeLab) -> None:

@@ -42,11 +42,16 @@ enum { COUNT_MAX = 65536, EXIT_UNPROVEN = 75 };
 static char ipus[16], replicas[16], movable[2], partitions[1024], leases[1024], allocation[128], gcds[16];
 static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options, prove_all, is_batch;
+/* In srun: the job around it, and what that was handed over. */
+static char own_job[16], own[16];
 /* What this part of a heterogeneous job asked for itself, as job_submit noted it. */
 static char part[16];
 /* Did it note that the job asked for devices? Where SPANK hands over nothing, licences would be all that
  * says so, and Slurm loses those: at a requeue up to 25.11.6, and with slurm.conf's. */
 static int noted;
+
+/* In place of a number: the step joins a job that was there before, whose request it was not told. */
+#define JOINS "joins"
 
 /* Where the service is, what this step could say of its job, and why its tasks may not begin. */
 static struct doors doors;
@@ -233,15 +238,33 @@ static int read_job(uint32_t job)
 	return runs;
 }
 
+/* What slurmctld counts for a job, as far as its licences say. Each block licence counts all devices:
+ * ipu_x4:8. */
+static const char *counted(void)
+{
+	static char text[16];
+	const char *count = strstr(claim.licences, "_x");
+
+	snprintf(text, sizeof text, "%d", strstr(claim.licences, "podwright_job") != NULL);
+	if (count && (count += 2 + strspn(count + 2, "0123456789"), *count) && atoi(count + 1) > 0)
+		snprintf(text, sizeof text, "%d", atoi(count + 1));
+	return text;
+}
+
 /* What the step was handed over. In a heterogeneous job that is what was said for one of its parts,
- * its first or its last: slurmctld says what this one's is. False where it does not. */
+ * its first or its last, and one that joins its job was handed nothing: slurmctld says what it is.
+ * False where it does not. */
 static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
 {
 	char size[16];
+	int joins;
 
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		ipus[0] = '\0';
-	if (ask || spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS)
+	joins = strcmp(ipus, JOINS) == 0;
+	if (joins)
+		ipus[0] = '\0';
+	if (ask || (!joins && spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS))
 		return 1;
 	read_job(job);
 	/* The script was handed its own part's. Of others nobody but the service can say what they
@@ -250,6 +273,8 @@ static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
 		snprintf(ipus, sizeof ipus, "%s", part);
 	else if (*claim.leader && step != SLURM_BATCH_SCRIPT)
 		strcpy(claim.unread, "1");
+	else if (joins)
+		snprintf(ipus, sizeof ipus, "%s", counted());
 	return *claim.restart != '\0';
 }
 
@@ -353,32 +378,6 @@ static int hand_over(spank_t spank, const char *name, const char *option, const 
 	return 0;
 }
 
-/* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS, SPANK_IPUS_MOVABLE. */
-int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
-{
-	spank_context_t where = spank_context();
-	char why[256];
-
-	(void)argc;
-	(void)argv;
-	if (where == S_CTX_REMOTE)
-		begin_step(spank);
-	if (where != S_CTX_LOCAL && where != S_CTX_ALLOCATOR)
-		return ESPANK_SUCCESS;
-	if (*ipus && strcmp(ipus, "0") != 0 && !clusters_have_devices(why, sizeof why)) {
-		slurm_error("podwright: --ipus=%s with -M: %s", ipus, why);
-		/* An error of an optional plugin's stops nothing; nothing was submitted yet. */
-		exit(EXIT_FAILURE);
-	}
-	if (hand_over(spank, "IPUS", "_SLURM_SPANK_OPTION_podwright_ipus", ipus) ||
-	    hand_over(spank, "NUM_REPLICAS", "_SLURM_SPANK_OPTION_podwright_num_replicas", replicas) ||
-	    hand_over(spank, "IPUS_MOVABLE", "_SLURM_SPANK_OPTION_podwright_ipus_movable", movable))
-		return ESPANK_ERROR;
-	/* The next part of a heterogeneous job comes by here as well. */
-	ipus[0] = replicas[0] = movable[0] = '\0';
-	return ESPANK_SUCCESS;
-}
-
 /* Was this srun told of which job it is to be a step (`--jobid`, which may be shortened)? */
 static int attaches(void)
 {
@@ -397,27 +396,69 @@ static int attaches(void)
 	return 0;
 }
 
-/* In srun, which knows by now of which job its step is. One from outside of the job has nothing of what
- * was said for that: slurmctld says it. */
-int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
+/* Does this srun join a job, without that job's environment around it? SLURM_JOB_ID alone joins as
+ * well; a job's own environment has the older name beside it. */
+static int joins_job(void)
 {
-	uint32_t job = 0;
-	const char *count;
-	char text[16] = "1";
+	const char *job = getenv("SLURM_JOB_ID"), *around = getenv("SLURM_JOBID"),
+		   *handed = getenv("SLURM_SPANK_IPUS");
+
+	if (handed && strcmp(handed, JOINS) != 0) {
+		snprintf(own, sizeof own, "%s", handed);
+		snprintf(own_job, sizeof own_job, "%s", around ? around : "");
+	}
+	return attaches() || (job && (!handed || !around || strcmp(job, around) != 0));
+}
+
+/* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS, SPANK_IPUS_MOVABLE. */
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+	spank_context_t where = spank_context();
+	int joins = !ask && where == S_CTX_LOCAL && !*ipus && joins_job();
+	char why[256];
 
 	(void)argc;
 	(void)argv;
-	if (ask || getenv("SLURM_SPANK_IPUS") || !attaches() ||
+	if (where == S_CTX_REMOTE)
+		begin_step(spank);
+	if (where != S_CTX_LOCAL && where != S_CTX_ALLOCATOR)
+		return ESPANK_SUCCESS;
+	if (*ipus && strcmp(ipus, "0") != 0 && !clusters_have_devices(why, sizeof why)) {
+		slurm_error("podwright: --ipus=%s with -M: %s", ipus, why);
+		/* An error of an optional plugin's stops nothing; nothing was submitted yet. */
+		exit(EXIT_FAILURE);
+	}
+	if (hand_over(spank, "IPUS", "_SLURM_SPANK_OPTION_podwright_ipus", ipus) ||
+	    hand_over(spank, "NUM_REPLICAS", "_SLURM_SPANK_OPTION_podwright_num_replicas", replicas) ||
+	    hand_over(spank, "IPUS_MOVABLE", "_SLURM_SPANK_OPTION_podwright_ipus_movable", movable))
+		return ESPANK_ERROR;
+	if (joins)
+		setenv("SLURM_SPANK_IPUS", JOINS, 1);
+	/* The next part of a heterogeneous job comes by here as well. */
+	ipus[0] = replicas[0] = movable[0] = '\0';
+	return ESPANK_SUCCESS;
+}
+
+/* In srun, which knows by now of which job its step is; for the first part of a step alone, so what
+ * is of one job only. slurmctld says what the job has; where it does not, the step asks it. */
+int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
+{
+	uint32_t job = 0;
+	const char *handed = getenv("SLURM_SPANK_IPUS");
+
+	(void)argc;
+	(void)argv;
+	if (ask || !handed || strcmp(handed, JOINS) != 0 ||
 	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
 	read_job(job);
-	if (*claim.leader || !strstr(claim.licences, "podwright_job"))
+	if (!*claim.restart || *claim.leader)
 		return ESPANK_SUCCESS;
-	/* Each block licence counts all of them: ipu_x4:8. */
-	count = strstr(claim.licences, "_x");
-	if (count && (count += 2 + strspn(count + 2, "0123456789"), *count) && atoi(count + 1) > 0)
-		snprintf(text, sizeof text, "%d", atoi(count + 1));
-	setenv("SLURM_SPANK_IPUS", text, 1);
+	handed = counted();
+	/* Its own job, whose licences Slurm lost. */
+	if (strcmp(handed, "0") == 0 && *own && strtoul(own_job, NULL, 10) == job)
+		handed = own;
+	setenv("SLURM_SPANK_IPUS", handed, 1);
 	return ESPANK_SUCCESS;
 }
 
@@ -460,11 +501,18 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 	_exit(EXIT_UNPROVEN);
 }
 
-/* A part without devices: what the script's own part has came over with its environment. */
-static int forget_script(spank_t spank)
+/* What has no devices has none of another part's or job's either, whose environment came over. */
+static int forget_others(spank_t spank, uint32_t job)
 {
-	spank_unsetenv(spank, "IPUOF_VIPU_API_PARTITION_ID");
-	spank_unsetenv(spank, "IPUOF_VIPU_API_GCD_ID");
+	char mine[64], found[64];
+
+	snprintf(mine, sizeof mine, "slurm_%u", job);
+	if (spank_getenv(spank, "IPUOF_VIPU_API_PARTITION_ID", found, sizeof found) ==
+		    ESPANK_SUCCESS &&
+	    strncmp(found, "slurm_", 6) == 0 && strcmp(found, mine) != 0) {
+		spank_unsetenv(spank, "IPUOF_VIPU_API_PARTITION_ID");
+		spank_unsetenv(spank, "IPUOF_VIPU_API_GCD_ID");
+	}
 	return ESPANK_SUCCESS;
 }
 
@@ -488,11 +536,10 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	/* A step of a batch job or of salloc was not given the option itself. */
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
-	if (*claim.leader && strcmp(ipus, "0") == 0)
-		return forget_script(spank);
-	if (!*ipus || strcmp(ipus, "0") == 0 ||
-	    spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+	if (!*ipus || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
+	if (strcmp(ipus, "0") == 0)
+		return forget_others(spank, job);
 	snprintf(text, sizeof text, "slurm_%u", job);
 	spank_setenv(spank, "IPUOF_VIPU_API_PARTITION_ID", text, 1);
 	set_server(spank);
