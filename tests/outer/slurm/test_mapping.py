@@ -84,6 +84,29 @@ def test_the_third_failure_holds_the_job_with_the_reason(lab: MappingLab) -> Non
     lab.wait_free()
 
 
+def test_a_step_finds_its_allocation_though_its_comment_is_overwritten(lab: MappingLab) -> None:
+    """By the service's word; while that is away, nothing runs in it unsaid."""
+    folder = lab.folder / "out"
+    show = "srun -N1 -n1 printenv PODWRIGHT_ALLOCATION"
+    body = "".join(
+        f"echo {word}\nuntil test -e {folder}/{word}-$SLURM_JOB_ID; do sleep 0.1; done\n{show}\n"
+        for word in ("overwritten", "away")
+    )
+    job = lab.batch(body, "-N1")
+    poll("its script", lambda: "overwritten" in lab.output(job))
+    lab.ok("scontrol", "update", f"jobid={job}", "admincomment=overwritten")
+    (folder / f"overwritten-{job}").touch()
+    poll("its step", lambda: f"c{job}\naway\n" in lab.output(job))
+    lab.end("service")
+    (folder / f"away-{job}").touch()
+    poll("its refusal", lambda: "does not begin here" in lab.output(job))
+    lab.start_service()
+    lab.wait_for_service()
+    lab.wait_over(job)
+    assert lab.output(job).count(f"c{job}\n") == 1
+    lab.wait_free()
+
+
 def reason(lab: MappingLab) -> str:
     return lab.ok("sinfo", "-h", "-n", "n1", "-o", "%T %E").strip()
 

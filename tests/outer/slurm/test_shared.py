@@ -41,6 +41,16 @@ def test_jobs_hold_parts_of_one_partition_that_do_not_overlap(lab: SharedLab) ->
     lab.wait_free()
 
 
+def test_parts_have_their_own_part_of_it_or_none(lab: SharedLab) -> None:
+    parts = ["-n1", "-N1", "--ipus=4", ":", "-n1", "-N1", "--ipus=0"]
+    job = lab.batch(f"srun --het-group=0,1 sh -c '{SHOW}'", *parts)
+    assert lab.wait_over(job)[job].state == "COMPLETED"
+    poll("its words", lambda: len(lab.output(job).splitlines()) == 2)
+    first, none = sorted(lab.output(job).splitlines())
+    assert (first.startswith("all lease l"), none) == (True, "lease gcd"), (first, none)
+    lab.wait_free()
+
+
 # A job that runs this machine's programs: there is no Python in the others.
 @pytest.mark.parametrize("release", ["oldest"], indirect=True)
 def test_launches_stay_in_the_jobs_part(lab: SharedLab) -> None:

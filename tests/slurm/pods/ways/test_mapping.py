@@ -42,6 +42,15 @@ async def test_a_job_gets_the_machines_of_its_hosts_and_gives_them_back(
     assert await way.begins(asked(8, hosts="other")) == ""
 
 
+async def test_a_step_is_told_the_allocation_by_the_servers_record(
+    way: HostMapping, slurm: Slurm
+) -> None:
+    slurm.add(7)
+    await way.begins(asked(7, hosts="n1"))
+    again = HostMapping(way.site, way.server, slurm)
+    assert await again.proves(asked(7)) == "allocation=c7\n"
+
+
 async def test_the_third_failure_holds_the_job_with_the_reason(
     way: HostMapping, pod: Pod, slurm: Slurm
 ) -> None:

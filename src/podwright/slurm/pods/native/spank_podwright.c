@@ -264,14 +264,15 @@ static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
 	joins = strcmp(ipus, JOINS) == 0;
 	if (joins)
 		ipus[0] = '\0';
-	if (ask || (!joins && spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS))
+	if (!ask && !joins && spank_getenv(spank, "SLURM_HET_SIZE", size, sizeof size) != ESPANK_SUCCESS)
 		return 1;
-	read_job(job);
+	if (!ask)
+		read_job(job);
 	/* The script was handed its own part's. Of others nobody but the service can say what they
 	 * are to have, where no note is left of that. */
 	if (*claim.leader && *part)
 		snprintf(ipus, sizeof ipus, "%s", part);
-	else if (*claim.leader && step != SLURM_BATCH_SCRIPT)
+	else if (*claim.leader && step != SLURM_BATCH_SCRIPT && !no_options)
 		strcpy(claim.unread, "1");
 	else if (joins)
 		snprintf(ipus, sizeof ipus, "%s", counted());
@@ -304,11 +305,13 @@ static void begin_step(spank_t spank)
 	uid_t uid = 0;
 	enum proof proof;
 	char said[448];
+	int untold;
 
 	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
 	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step == SLURM_EXTERN_CONT)
 		return;
-	if (ask)
+	/* Nothing else says what it has; for a batch step nobody waits. */
+	for (int tries = step == SLURM_BATCH_SCRIPT ? 3 : 1; ask && tries && !*claim.restart; tries--)
 		read_job(job);
 	if (!find_ipus(spank, job, step)) {
 		snprintf(unproven, sizeof unproven,
@@ -340,8 +343,12 @@ static void begin_step(spank_t spank)
 			proof = REFUSED;
 		}
 	}
-	/* Of hosts without machines a job has nothing. */
-	if (proof == PROVEN && ask && !prove_all && !*partitions && !*allocation) {
+	/* The service's record, whatever became of the comment. Of hosts without machines a job has
+	 * nothing. */
+	if (proof == PROVEN && ask)
+		read_word(said, "allocation=", allocation, sizeof allocation);
+	untold = ask && !*partitions && !*allocation;
+	if (proof == PROVEN && untold && !prove_all) {
 		snprintf(said, sizeof said, "what it was given is not in its AdminComment any more");
 		proof = REFUSED;
 	}
@@ -349,7 +356,9 @@ static void begin_step(spank_t spank)
 		return;
 	/* What a batch script starts, its own step was proven for: a service that is away for a while
 	 * costs the job nothing. */
-	if (proof == UNKNOWN && step != SLURM_BATCH_SCRIPT && !*claim.unread && read_job(job) && is_batch) {
+	untold = untold && strstr(claim.licences, "podwright_");
+	if (proof == UNKNOWN && step != SLURM_BATCH_SCRIPT && !*claim.unread && !untold && read_job(job) &&
+	    is_batch) {
 		slurm_info("podwright: job %u goes on: %s", job, said);
 		return;
 	}
@@ -471,6 +480,12 @@ static int set_handed(spank_t spank, int is_task, uint32_t rank)
 	if (*allocation) {
 		spank_setenv(spank, "PODWRIGHT_ALLOCATION", allocation, 1);
 		set_server(spank);
+	}
+	/* A part without devices: the script's own came over with its environment. */
+	if (!*partitions && *claim.leader) {
+		spank_unsetenv(spank, "IPUOF_VIPU_API_PARTITION_ID");
+		spank_unsetenv(spank, "IPUOF_VIPU_API_GCD_ID");
+		spank_unsetenv(spank, "PODWRIGHT_LEASE");
 	}
 	if (!*partitions)
 		return ESPANK_SUCCESS;

@@ -96,13 +96,19 @@ class HostMapping(Way):
         known = await self.listing.job(number)
         there = next((one for one in await self._allocations() if one.name == f"c{number}"), None)
         if there is None:
+            self._held.pop(number, None)
             said = await self.slurm.run("squeue", "-h", "-a", "-j", str(number), "-o", "%N")
             hosts = "" if said.code else said.out.strip()
             return f"job {number} holds no allocation" if said.code or self.of_job(hosts) else ""
+        self._held[number] = there.agents
         begun = self._begun.get(number)
         if known is not None and begun not in (None, known.restart):
             return f"job {number} holds nothing for this start, but for start {begun}"
         return ""
+
+    def proven(self, job: HookJob) -> str:
+        """Its allocation: its AdminComment, where that was noted, may have been written over."""
+        return f"allocation=c{job.job}\n" if job.job in self._held else ""
 
     async def sweep(self) -> None:
         """Allocations of jobs that are over go, and hosts that waited for that come back."""

@@ -99,7 +99,7 @@ class SharedService(Service):
         super().__init__(site, server, slurm)
         self._caller = server
         self.shared = {pod.type: SharedBook(pod, site.shared, server) for pod in site.pods}
-        self.books = dict[str, PodBook](self.shared)
+        self.books.update(self.shared)  # in place: heterogeneous jobs have these books as well
         self._taking = asyncio.Lock()
 
     async def give(self, job: HookJob) -> str:
