@@ -235,6 +235,8 @@ def test_a_move_makes_the_block_that_is_missing() -> None:
     assert out.moves == 1
     assert out.began[4] == 70
     assert sorted(out.ended)[-2:] == [1000, 1010], "who moved ends as much later"
+    work = sum(one.devices * one.runtime for one in jobs)
+    assert sum(out.series.useful) == pytest.approx(work), "a move is no work"
     assert run(jobs, policy="moves", movable=0.0).began[4] == 1000
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Series:
-    """Areas over time, in bins of `width` seconds: device-seconds that jobs asked for and had
-    (useful), held (rounded up), and free while somebody waited who asked for no more (stuck)."""
+    """Areas over time, in bins of `width` seconds: device-seconds that jobs asked for, had and
+    worked on (useful), held (rounded up), and free while somebody waited who asked for no more
+    (stuck)."""
 
     width: float
     useful: array[float] = field(default_factory=lambda: array("d"))

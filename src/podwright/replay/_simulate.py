@@ -442,6 +442,7 @@ class _Run:
             self.out.moves += 1
             self.out.moved_seconds += lost * (1 << order)
             self._delay(other, lost, now)
+            self.out.series.add(now, now + lost, -self.trace.devices[other], 0, 0)  # no work done
             self._timer(now + lost, "left", other)
             for first, count in pod.spans(other):
                 self.out.where.extend((other, first, count))
