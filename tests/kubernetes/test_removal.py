@@ -80,10 +80,10 @@ def test_an_operator_that_is_gone_holds_no_namespace(jobs: World) -> None:
     assert f"job {SPACE}/kept: nothing is left" in done.stdout
     jobs.lab.wait("no namespace", "namespace", SPACE, lambda found: not found, namespace="default")
     assert not jobs.partitions()
+    jobs.start_operator()
 
 
 def test_it_ends_nothing_while_an_operator_acts(jobs: World) -> None:
-    jobs.start_operator()
     jobs.create("stays")
     jobs.until("a worker", lambda: jobs.pods() == ["stays-worker-0"])
     words = ["--kubeconfig", str(jobs.lab.kubeconfig), "--controllers", f"unix:{jobs.socket}"]
