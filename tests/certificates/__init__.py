@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from podwright.kubernetes import make_job_keys
 from podwright.server import make_agent_certificate, make_certificates, make_user_certificate
 
 FOLDER: Final = Path(__file__).parent
@@ -21,6 +22,8 @@ MACHINE: Final = "ag9"
 NUMBER: Final = "4f1d00c5"
 #: A user's certificate that was good for a day, in 2020.
 EXPIRED: Final = FOLDER / "expired"
+#: Keys of two Kubernetes jobs, for launcher and workers.
+JOB_KEYS, OTHER_KEYS = FOLDER / "job", FOLDER / "other_job"
 _DAYS: Final = 36500
 _START: Final = 1_577_836_800.0  # 2020: good whatever a test machine's clock says
 
@@ -44,6 +47,10 @@ def make() -> None:
     make_agent_certificate(
         scratch, FOLDER / MACHINE, MACHINE, [], _DAYS, number=NUMBER, start=_START
     )
+    for job in (JOB_KEYS, OTHER_KEYS):
+        shutil.rmtree(job, ignore_errors=True)
+        job.mkdir()
+        make_job_keys(job)
     for side in ("server", "client"):
         (scratch / side).rename(FOLDER / side)
     shutil.rmtree(scratch)

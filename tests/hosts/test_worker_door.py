@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE, job_workers
 from podwright.hosts._worker_call import NoWorker
 from podwright.hosts._worker_call import call as reach_and_run
-from podwright.kubernetes import make_job_keys
+from tests.certificates import JOB_KEYS, OTHER_KEYS
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -29,10 +30,7 @@ CALL = [sys.executable, "-P", "-m", "podwright.hosts._worker_call"]
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
     """A job's."""
-    folder = tmp_path / "keys"
-    folder.mkdir()
-    make_job_keys(folder)
-    return folder
+    return Path(shutil.copytree(JOB_KEYS, tmp_path / "keys"))
 
 
 @pytest.fixture
@@ -82,11 +80,9 @@ def test_words_run_there_with_our_streams_and_their_exit_code(start: Start, keys
 
 
 def test_other_keys_do_not_get_in(start: Start, keys: Path, tmp_path: Path) -> None:
-    name, other = new_name(), tmp_path / "other"
+    name, other = new_name(), shutil.copytree(OTHER_KEYS, tmp_path / "other")
     start(name)
     assert call(name, keys, "true").returncode == 0
-    other.mkdir()
-    make_job_keys(other)
     environ = {WORKERS_VARIABLE: f"{name}=127.0.0.1", KEYS_VARIABLE: str(other)}
     words = ["touch", str(tmp_path / "ran")]
     with pytest.raises(NoWorker, match=r"does not answer.*127\.0\.0\.1"):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
-from podwright.kubernetes import make_job_keys
 from podwright.launcher import Plan, make_plan, parse
+from tests.certificates import JOB_KEYS
 
 POPRUN = str(Path(sys.executable).parent / "poprun")
 JOB = {WORKERS_VARIABLE: "w-0=10.0.0.1 w-1=10.0.0.2", "IPUOF_VIPU_API_PARTITION_ID": "p-w"}
@@ -43,10 +43,7 @@ def test_its_workers_are_the_hosts_and_its_partition_is_there() -> None:
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a launcher, whose two workers run."""
-    keys = tmp_path / "keys"
-    keys.mkdir()
-    make_job_keys(keys)
-    environ = {**os.environ, KEYS_VARIABLE: str(keys), "TMPDIR": str(tmp_path)}
+    environ = {**os.environ, KEYS_VARIABLE: str(JOB_KEYS), "TMPDIR": str(tmp_path)}
     names = [f"w{i}-{uuid.uuid4().hex}" for i in range(2)]
     door = [sys.executable, "-P", "-m", "podwright.hosts._worker_door"]
     doors = [

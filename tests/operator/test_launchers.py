@@ -13,6 +13,7 @@ import pytest
 from podwright.errors import AlreadyExists, NotFound, WrongState
 from podwright.kubernetes import PodOptions, prove, read_pod, write_worker_files
 from podwright.wire import ReadyState
+from tests.certificates import JOB_KEYS
 from tests.operator.conftest import World
 
 LAUNCHER = {"command": ["poprun", "--num-instances=2", "python3", "train.py"]}
@@ -32,8 +33,10 @@ def spec(container: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]
 
 
 @pytest.fixture
-async def equipped() -> AsyncIterator[World]:
-    """An operator that was told its image."""
+async def equipped(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """An operator that was told its image. Where it is, there is no openssl."""
+    keys = {path.name: path.read_bytes() for path in JOB_KEYS.iterdir()}
+    monkeypatch.setattr("podwright.kubernetes._job_keys.make_job_keys", lambda _: keys)
     made = World()
     made.start(PodOptions(host_network=False, image="podwright:1"))
     yield made

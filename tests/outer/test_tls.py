@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from podwright.hosts._job_workers import LAUNCHER_ROLE, WORKER_ROLE, tls_of
+from podwright.kubernetes import make_job_keys
 from tests.ports import free_port
 
 BIN = Path(sys.executable).parent
@@ -208,3 +211,26 @@ until [ -S s ]""",
     assert done.returncode == 0, done.stderr
     assert "create user (alice): success" in done.stdout
     assert "vipu-server --tls-renew --name 10.0.0.2" in done.stderr
+
+
+def test_launcher_and_workers_of_a_job_know_each_other_and_nobody_else(tmp_path: Path) -> None:
+    for job in ("one", "two"):
+        (tmp_path / job).mkdir()
+        make_job_keys(tmp_path / job)
+    assert shake_hands(tmp_path / "one", tmp_path / "one") == "TLSv1.3"
+    for launcher, worker in (("one", "two"), ("two", "one")):
+        with pytest.raises(ssl.SSLError):
+            shake_hands(tmp_path / launcher, tmp_path / worker)
+
+
+def shake_hands(launcher: Path, worker: Path) -> str | None:
+    """What the launcher and a worker with these keys speak. Raises ssl.SSLError."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    call = tls_of(LAUNCHER_ROLE, str(launcher)).wrap_bio(back, there)
+    door = tls_of(WORKER_ROLE, str(worker)).wrap_bio(there, back, server_side=True)
+    for side in (call, door, call, door):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    return door.version()

@@ -54,8 +54,8 @@ class Pool:
 
     __slots__ = (
         "_count", "_down", "_file", "_files", "_free", "_full", "_idle", "_idle_count",
-        "_largest_ever", "_owned", "_rows", "_spans", "domains", "holders", "index", "known",
-        "name", "place", "rows", "size", "taken",
+        "_largest_ever", "_owned", "_spans", "domains", "holders", "index", "known", "name",
+        "place", "rows", "size", "taken",
     )  # fmt: skip
 
     def __init__(self, index: object, name: str, owned: Sequence[int], *, looped: bool) -> None:
