@@ -119,8 +119,8 @@ class _Call:
         return ServerInfo(version=version, apis=["virmgrpc"], host=host.strip("[]"), port=int(port))
 
     def _partitions(self, request: ListRequest) -> list[PartitionInfo]:
-        asked = virm.pb.ListPartitionsRequest(allocation_id=request.allocation)
-        found = [virm.partition_info(m) for m in self._ask("ListPartitions", asked).partitions]
+        message = virm.pb.ListPartitionsRequest(allocation_id=request.allocation)
+        found = [virm.partition_info(m) for m in self._ask("ListPartitions", message).partitions]
         return [p for p in found if request.cluster in ("", p.cluster)]
 
     def _devices(self) -> list[DeviceInfo]:
@@ -136,8 +136,8 @@ class _Call:
         ]
 
     def _status(self, name: str) -> Any:
-        asked = virm.pb.GetPartitionStatusRequest(partition_id=name)
-        return self._ask("GetPartitionStatus", asked).status
+        message = virm.pb.GetPartitionStatusRequest(partition_id=name)
+        return self._ask("GetPartitionStatus", message).status
 
     def _partition(self, name: str) -> PartitionInfo:
         everything = self._partitions(ListRequest())
@@ -148,18 +148,18 @@ class _Call:
         found = virm.with_status(found, self._status(name))
         if found.ready_state is not ReadyState.ACTIVE:
             return found
-        asked = virm.pb.GetPartitionIpuofConfigRequest(partition_id=name)
-        return _with_addresses(found, self._ask("GetPartitionIpuofConfig", asked).config)
+        message = virm.pb.GetPartitionIpuofConfigRequest(partition_id=name)
+        return _with_addresses(found, self._ask("GetPartitionIpuofConfig", message).config)
 
     def _reset(self, request: ResetRequest) -> None:
-        asked = virm.pb.ResetPartitionRequest(
+        message = virm.pb.ResetPartitionRequest(
             partition_id=request.name, relocatable=request.relocatable
         )
-        self._ask("ResetPartition", asked)
+        self._ask("ResetPartition", message)
 
     def _remove(self, request: RemoveRequest) -> None:
-        asked = virm.pb.RemovePartitionRequest(partition_id=request.name, force=request.force)
-        self._ask("RemovePartition", asked)
+        message = virm.pb.RemovePartitionRequest(partition_id=request.name, force=request.force)
+        self._ask("RemovePartition", message)
         if request.wait:
             self._until(lambda: self._gone(request.name), "RemovePartition")
 

@@ -62,19 +62,19 @@ class LaunchMoves:
     def tick(self) -> None:
         """Call off what need not be, and ask whoever should move now."""
         core, now = self._core, self._core.now()
-        for asked in list(core.moves.values()):
-            if asked.lease not in core.moves:
+        for move in list(core.moves.values()):
+            if move.lease not in core.moves:
                 continue  # called off with another that did not end
-            if now >= asked.until:
-                for other in [one for one in core.moves.values() if one.waiter == asked.waiter]:
-                    if other is asked or asked.waiter:
-                        late = asked.partition
+            if now >= move.until:
+                for other in [one for one in core.moves.values() if one.waiter == move.waiter]:
+                    if other is move or move.waiter:
+                        late = move.partition
                         self.call_off(other, f"the launch in {late} did not end in time")
-            elif not self._stands(asked):
-                self.call_off(asked, "it is not needed any more")
+            elif not self._stands(move):
+                self.call_off(move, "it is not needed any more")
         if not self.allowed or not (able := movers(core, now)):
             return
-        busy = {asked.waiter for asked in core.moves.values()}
+        busy = {move.waiter for move in core.moves.values()}
         for kept in list(core.reservations.values()):
             if kept.waiter not in busy and (found := self._plan(kept, able)) is not None:
                 room, steps = found
@@ -93,33 +93,33 @@ class LaunchMoves:
         entry = core.partitions[lease.record.partition]
         async with entry.lock:
             lease = ends.own(core, caller, request.id, request.epoch, "move")
-            asked = core.moves.get(lease.record.id)
-            if asked is None or asked.id != request.move:
+            move = core.moves.get(lease.record.id)
+            if move is None or move.id != request.move:
                 return entry
-            self._forget(asked)
-            self.moving[asked.lease] = asked
+            self._forget(move)
+            self.moving[move.lease] = move
             try:
-                faults = await shift(core, entry, asked)
+                faults = await shift(core, entry, move)
             finally:
-                del self.moving[asked.lease]
+                del self.moving[move.lease]
         if faults:
             self.failed += 1
             why = "; ".join(fault.reason for fault in faults)
-            core.tell("MoveFailed", asked.partition, asked.owner, f"it stays: {why}")
-            self._think_over(asked, 0.0)
+            core.tell("MoveFailed", move.partition, move.owner, f"it stays: {why}")
+            self._think_over(move, 0.0)
             core.freed(None, (), "")
         else:
             self.done += 1
-            core.tell("Moved", asked.partition, asked.owner, _destination(asked))
-            self._think_over(asked, core.now())  # what it left is about to be reset
+            core.tell("Moved", move.partition, move.owner, _destination(move))
+            self._think_over(move, core.now())  # what it left is about to be reset
         return entry
 
     def show(self) -> MoveTable:
         """Who is asked, and who would be next, if that is allowed."""
         core, now = self._core, self._core.now()
         able = movers(core, now)
-        rows = [row(asked, "ASKED", now) for asked in core.moves.values()]
-        busy = {asked.waiter for asked in core.moves.values()}
+        rows = [row(move, "ASKED", now) for move in core.moves.values()]
+        busy = {move.waiter for move in core.moves.values()}
         for kept in list(core.reservations.values()):
             if kept.waiter not in busy and (found := self._plan(kept, able)) is not None:
                 room, steps = found
@@ -167,67 +167,67 @@ class LaunchMoves:
     def ask(self, step: MoveStep, room: Reservation | None, room_for: str = "") -> PendingMove:
         """Ask a launch. room: for a waiter; room_for: as `PendingMove` has it."""
         core, lease = self._core, step.lease
-        asked = self._pending(step, room, f"m{core.next_epoch():x}", room_for)
-        core.moves[asked.lease] = asked
-        lease.move, lease.move_until = asked.id, asked.until
+        move = self._pending(step, room, f"m{core.next_epoch():x}", room_for)
+        core.moves[move.lease] = move
+        lease.move, lease.move_until = move.id, move.until
         now = core.now()
         lease.asked_at = (*(at for at in lease.asked_at if at > now - HOUR), now)
-        whom = asked.waiter or room_for
+        whom = move.waiter or room_for
         why = f"to make room for {whom}" if whom else "its machine is drained"
-        core.tell("AskToMove", asked.partition, asked.owner, f"{why}; {_destination(asked)}")
-        return asked
+        core.tell("AskToMove", move.partition, move.owner, f"{why}; {_destination(move)}")
+        return move
 
-    def _stands(self, asked: PendingMove) -> bool:
+    def _stands(self, move: PendingMove) -> bool:
         """Whether a move would still do what it is for."""
         core = self._core
-        lease, entry = core.leases.get(asked.lease), core.partitions.get(asked.partition)
+        lease, entry = core.leases.get(move.lease), core.partitions.get(move.partition)
         if not self.allowed or lease is None or lease.ending or entry is None:
             return False
-        if asked.room_for:
+        if move.room_for:
             return True  # its scheduler knows
-        if not asked.waiter:
-            return not asked.site.drained.isdisjoint(entry.machines)
+        if not move.waiter:
+            return not move.site.drained.isdisjoint(entry.machines)
         reservations = core.reservations.values()
-        kept = next((one for one in reservations if one.waiter == asked.waiter), None)
-        return kept is not None and kept.goal.blocks == asked.room
+        kept = next((one for one in reservations if one.waiter == move.waiter), None)
+        return kept is not None and kept.goal.blocks == move.room
 
-    def call_off(self, asked: PendingMove, why: str) -> None:
+    def call_off(self, move: PendingMove, why: str) -> None:
         """It need not any more: it goes on where it is."""
         core = self._core
-        self._forget(asked)
+        self._forget(move)
         self.failed += 1
-        core.tell("MoveCalledOff", asked.partition, asked.owner, why)
-        asked.site.index.release(asked.target)
-        self._think_over(asked, 0.0)
-        core.freed(asked.site, asked.target.blocks, "")
+        core.tell("MoveCalledOff", move.partition, move.owner, why)
+        move.site.index.release(move.target)
+        self._think_over(move, 0.0)
+        core.freed(move.site, move.target.blocks, "")
 
-    def _forget(self, asked: PendingMove) -> None:
-        del self._core.moves[asked.lease]
-        if (lease := self._core.leases.get(asked.lease)) is not None:
+    def _forget(self, move: PendingMove) -> None:
+        del self._core.moves[move.lease]
+        if (lease := self._core.leases.get(move.lease)) is not None:
             lease.move, lease.move_until = "", 0.0
 
-    def _think_over(self, asked: PendingMove, planned_at: float) -> None:
+    def _think_over(self, move: PendingMove, planned_at: float) -> None:
         """The place of a waiter for whom nobody moves any more is one like any other."""
         core = self._core
-        if asked.waiter and all(other.waiter != asked.waiter for other in core.moves.values()):
+        if move.waiter and all(other.waiter != move.waiter for other in core.moves.values()):
             for kept in core.reservations.values():
-                if kept.waiter == asked.waiter:
+                if kept.waiter == move.waiter:
                     kept.planned_at = planned_at
 
 
-def _destination(asked: PendingMove) -> str:
-    return f"to {' and '.join(asked.site.parts(asked.target.blocks))}"
+def _destination(move: PendingMove) -> str:
+    return f"to {' and '.join(move.site.parts(move.target.blocks))}"
 
 
-def row(asked: PendingMove, state: str, now: float) -> MoveRow:
+def row(move: PendingMove, state: str, now: float) -> MoveRow:
     """A move as others see it."""
     return MoveRow(
-        partition=asked.partition,
-        owner=asked.owner,
-        size=asked.size,
-        seconds=asked.seconds,
+        partition=move.partition,
+        owner=move.owner,
+        size=move.size,
+        seconds=move.seconds,
         state=state,
-        waiter=asked.waiter or asked.room_for,
-        within=max(0.0, asked.until - now) if state == "ASKED" else 0.0,
-        to=" ".join(asked.site.parts(asked.target.blocks)),
+        waiter=move.waiter or move.room_for,
+        within=max(0.0, move.until - now) if state == "ASKED" else 0.0,
+        to=" ".join(move.site.parts(move.target.blocks)),
     )

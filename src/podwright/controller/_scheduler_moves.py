@@ -60,8 +60,8 @@ class SchedulerMoves:
             )
             for name, lease in able.items()
         ]
-        rows += [row(asked, "ASKED", now) for asked in core.moves.values()]
-        rows += [row(asked, "MOVING", now) for asked in moves.moving.values()]
+        rows += [row(move, "ASKED", now) for move in core.moves.values()]
+        rows += [row(move, "MOVING", now) for move in moves.moving.values()]
         return JobMoves(allowed=moves.allowed, moves=[one for one in rows if mine(one.partition)])
 
     async def ask_to_move(self, caller: Caller, request: AskToMoveRequest) -> MoveRow:
