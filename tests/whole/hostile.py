@@ -85,7 +85,7 @@ class Hand:
             elif field.type is bool:
                 given[field.name] = self.random.random() < 0.5
             elif field.required:
-                given[field.name] = _SPEC
+                given[field.name] = _SPEC if field.type is PartitionSpec else _SPEC.devices
         return kind(**given)
 
     def json(self, kind: type[Value]) -> bytes:

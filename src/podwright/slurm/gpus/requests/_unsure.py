@@ -99,7 +99,9 @@ def unsure_whole(
     unequal = len({one.shape for one in held}) > 1
     parts = [held[one.node] for one in placed if 0 < len(one.gpus) < len(held[one.node].gpus)]
     mixed = any(len(set(one.shape.types)) > 1 for one in parts)
-    if (unequal and mixed) or (request.per_job and parts and len(held) > 1):
+    scattered = any(list(one.shape.beside) != sorted(one.shape.beside) for one in parts)
+    several = request.per_job and parts and len(held) > 1
+    if (unequal and mixed) or (several and (unequal or scattered)):
         return "which GPUs of several whole nodes a step gets"
     few = threads and any(threads < one.shape.threads and one.memory for one in held)
     if few and unequal:
