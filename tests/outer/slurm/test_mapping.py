@@ -132,6 +132,7 @@ def test_a_host_comes_back_with_its_machines(lab: MappingLab) -> None:
     conf.write_text(before.replace("epilog-seconds 600", "epilog-seconds 1"))
     job = lab.batch("sleep 600", "-w", "n1")
     poll("its machines", lambda: lab.holds(job))
+    lab.wait_state(job, "RUNNING")  # its hook has heard so
     lab.end("service")
     lab.ok("scancel", str(job))
     poll("its reason", lambda: f"podwright: job {job}: no server answered" in reason(lab))
