@@ -311,7 +311,7 @@ def _run_remove(arguments: argparse.Namespace) -> int:
         identity=f"podwright kubernetes remove on {socket.gethostname()}",
     )
     count = asyncio.run(remove(serving, lambda line: print(line, flush=True)))
-    print(f"Nothing keeps IPUJobs any more. They were {count}." if count else "There is nothing.")
+    print(f"IPUJobs that nothing keeps any more: {count}." if count else "No IPUJob is kept.")
     return 0
 
 
