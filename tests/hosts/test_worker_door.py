@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE, job_workers
+from podwright.hosts._job_workers import worker_ports
 from podwright.hosts._worker_call import NoWorker
 from podwright.hosts._worker_call import call as reach_and_run
+from podwright.hosts._worker_door import UNKNOWN_MOST, WorkerDoor
 from tests.certificates import JOB_KEYS, OTHER_KEYS
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -136,6 +138,28 @@ def test_told_to_end_it_lets_what_was_called_end_first(start: Start, keys: Path)
         assert caller.communicate(timeout=300)[0] == b"whole\n"
         assert caller.returncode == 0
     assert process.wait(300) == 143
+
+
+async def test_who_says_nothing_keeps_nobody_out(keys: Path) -> None:
+    name, answers = new_name(), None
+    while answers is None:
+        door, port = WorkerDoor(name), worker_ports(name)[0]
+        try:
+            answers = door.open(str(keys), [port])
+        except OSError:  # somebody has that port
+            name = new_name()
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4 * UNKNOWN_MOST)]
+    ends = [asyncio.create_task(reader.read()) for reader, _ in silent]
+    async with asyncio.timeout(300):
+        while sum(end.done() for end in ends) < 3 * UNKNOWN_MOST:
+            assert len(door.unknown) <= UNKNOWN_MOST
+            await asyncio.sleep(0.02)
+    environ = {WORKERS_VARIABLE: f"{name}=127.0.0.1", KEYS_VARIABLE: str(keys)}
+    assert await reach_and_run(name, ["true"], environ, patience=300) == 0
+    answers.cancel()
+    for _, writer in silent:
+        writer.transport.abort()
+    await asyncio.gather(answers, *ends, return_exceptions=True)
 
 
 def test_workers_are_named_in_order() -> None:

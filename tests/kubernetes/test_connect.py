@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from podwright.errors import InvalidRequest
-from podwright.kubernetes import connect
+from podwright.errors import InvalidRequest, Unavailable
+from podwright.kubernetes import KubeApi, connect
 
 
 async def test_the_cluster_of_a_kubeconfig_that_was_named(
@@ -29,6 +30,18 @@ async def test_the_cluster_of_a_kubeconfig_that_was_named(
     named.write_text(json.dumps(whole))
     async with connect(str(named)) as kube:
         assert kube.api.configuration.host == "https://127.0.0.1:1"
+
+
+async def test_an_account_that_has_no_name_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the operator's in its pod, whose uid is no user's of the image: kopf would ask for one."""
+
+    async def spawned(*, identity: Any = None, **_: Any) -> None:
+        assert identity
+
+    monkeypatch.setattr("kopf.operator", spawned)
+    api: Any = None
+    with pytest.raises(Unavailable, match="the watch of the API server ended"):
+        await KubeApi(api).watch(lambda *_: None)
 
 
 async def test_no_such_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,21 +19,32 @@ import pytest
 from podwright.kubernetes import Setting, as_yaml, manifests
 from tests.kubernetes.lab import KubeLab
 from tests.kubernetes.sixty import REFUSED_BY_CEL, ROWS, manifest
-from tests.outer.lab import poll
+from tests.outer.lab import LabError, poll
 
 pytestmark = pytest.mark.kubernetes
 
 BIN = Path(sys.executable).parent
 ACCOUNT = "system:serviceaccount:podwright:podwright-operator"
+CEL_FROM = 25
+#: Jobs that break a rule beyond the schema, and what is said of each.
+BEYOND_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
+    "no-ipus": ({"ipusPerJobInstance": "0"}, "ipusPerJobInstance is"),
+    "no-workers": ({"workersPerJobInstance": "0"}, "workersPerJobInstance is"),
+    "some-replicas": ({"modelReplicasPerWorker": "some"}, "modelReplicasPerWorker is"),
+    "owing": ({"restartPolicy": {"type": "Never", "backOffLimit": -1}}, "cannot be negative"),
+    "brief": ({"interactive": {"ttl": 0}}, "a number of seconds above 0"),
+    "idle": ({"launcher": {"command": []}}, "launcher.command names no program"),
+}
 
 
 class World:
     """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes.
 
-    server_words: what it is told beside that.
+    server_words: what it is told beside that. patience: seconds that anything may take.
     """
 
     server_words: tuple[str, ...] = ("--api-port", "0")
+    patience = 180.0
 
     def __init__(self, lab: KubeLab, folder: Path) -> None:
         self.lab = lab
@@ -48,8 +59,12 @@ class World:
         # kopf takes a ":" in the path of a kubeconfig for the next one.
         self.kubeconfig = folder / "operator.conf"
         self.kubeconfig.write_text(lab.user(ACCOUNT).read_text())
-        self.start_server()
-        self.start_operator()
+        try:
+            self.start_server()
+            self.start_operator()
+        except BaseException:
+            self.stop()
+            raise
 
     def start_server(self) -> None:
         """Returns when it answers."""
@@ -61,7 +76,11 @@ class World:
         self._await_server()
 
     def _await_server(self) -> None:
-        poll("vipu-server", lambda: not self._vipu("--server-version").returncode, seconds=120)
+        poll(
+            "vipu-server",
+            lambda: not self._command("vipu", "--server-version").returncode,
+            seconds=120,
+        )
 
     def start_operator(self) -> None:
         """Returns at once."""
@@ -88,9 +107,14 @@ class World:
 
     def partitions(self) -> dict[str, dict[str, Any]]:
         """Those that there are, by name."""
-        done = self._vipu("list", "partitions", "--json")
+        found = json.loads(self.good("vipu", "list", "partitions", "--json"))
+        return {one["partition"]["id"]: one["partition"] for one in found}
+
+    def good(self, *words: str) -> str:
+        """A command of an administrator's, and what it prints."""
+        done = self._command(*words)
         assert not done.returncode, done.stderr
-        return {one["partition"]["id"]: one["partition"] for one in json.loads(done.stdout)}
+        return done.stdout
 
     def create(self, name: str, ipus: int = 4, instances: int = 1, **more: Any) -> None:
         """An IPUJob."""
@@ -127,7 +151,7 @@ class World:
             assert self.processes["operator"].poll() is None, self.log()
             return true()
 
-        return poll(what, checked, seconds=180, every=0.3)
+        return poll(what, checked, seconds=self.patience, every=0.3)
 
     def is_said(self, name: str, state: str, words: str = "") -> None:
         """Wait for a job's status."""
@@ -173,9 +197,9 @@ class World:
         """The words that start one of both."""
         return words
 
-    def _vipu(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def _command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [BIN / "vipu", *words],
+            [BIN / words[0], *words[1:]],
             env=self.environ,
             capture_output=True,
             text=True,
@@ -202,9 +226,21 @@ def test_sixty_manifests_are_taken_or_refused_as_by_chart_1_2_0(jobs: World) -> 
         *("create", "--dry-run=server", "--validate=false", "-f", "-"), stdin=json.dumps(items)
     )
     taken = {line.split()[0].partition("/")[2] for line in done.stdout.splitlines()}
-    cel = REFUSED_BY_CEL if jobs.lab.binaries.version >= (1, 25) else ()
+    cel = REFUSED_BY_CEL if jobs.lab.binaries.version >= (1, CEL_FROM) else ()
     assert len(ROWS) == 60
     assert taken == {row.name for row in ROWS if row.good} - set(cel), done.stderr
+
+
+def test_what_no_schema_says_is_refused_or_stands_in_the_status(jobs: World) -> None:
+    """Servers with CEL refuse it; older ones take it, and the job says why it does not start."""
+    for name, (spec, words) in BEYOND_SCHEMA.items():
+        if jobs.lab.binaries.version >= (1, CEL_FROM):
+            with pytest.raises(LabError, match=words):
+                jobs.create(name, **spec)
+        else:
+            jobs.create(name, **spec)
+            jobs.is_said(name, "Invalid", words)
+    jobs.nothing_is_left()
 
 
 def test_two_partitions_of_four_then_none(jobs: World) -> None:

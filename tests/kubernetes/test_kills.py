@@ -35,7 +35,8 @@ KILLS = {1: "operator", 3: "server", 5: "operator", 7: "apiserver", 10: "operato
 class Mortals(World):
     """One whose operator, server and API server are killed, and come back."""
 
-    def __init__(self, lab: KubeLab, folder: Path) -> None:
+    def __init__(self, lab: KubeLab, folder: Path, nodes: StandIns) -> None:
+        self.nodes = nodes
         self.dies = NOBODY
         self.died = 0
         super().__init__(lab, folder)
@@ -63,7 +64,8 @@ class Mortals(World):
             self.processes[name].wait()
 
     def die(self, victim: str, step: int, when: str) -> None:
-        """A new operator, at whose step somebody dies."""
+        """A new operator, at whose step somebody dies; all live until then."""
+        self.revive()
         self.kill("operator")
         pid = 0
         if victim == "server":
@@ -145,10 +147,24 @@ class Mortals(World):
     def nothing_twice(self) -> None:
         """What runs has its partition: one that is there while it runs."""
         before = self.running()
-        there = self.partitions()
+        (there,) = self.until("the partitions", lambda: [self.partitions()])
         after = self.running()
         for uid in before.keys() & after.keys():
             assert before[uid][1] in there, (before, sorted(there))
+
+    def end(self, pod: str, code: int = 0) -> None:
+        """Its program ended, and its kubelet says so until the API server takes it."""
+        path = f"{PODS}/{pod}"
+        before = self.ask("GET", path)
+
+        def said() -> bool:
+            with contextlib.suppress(Refused):  # it goes
+                now = self.lab.http.ask("GET", path)
+                if before and now["metadata"]["uid"] == before["metadata"]["uid"]:
+                    self.nodes.end(pod, code)
+            return True
+
+        self.until(f"the end of {pod}", said)
 
     def gone(self, *names: str) -> None:
         """Delete jobs, and wait for the end of all that they had."""
@@ -160,19 +176,16 @@ class Mortals(World):
 
 
 @pytest.fixture(scope="module")
-def mortals(
-    _clean_start: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Mortals, StandIns]]:
+def jobs(_clean_start: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mortals]:
     with KubeLab(options=PATIENT) as lab, StandIns(lab.http, 2) as nodes:
-        made = Mortals(lab, tmp_path_factory.mktemp("kills"))
+        made = Mortals(lab, tmp_path_factory.mktemp("kills"), nodes)
         try:
-            yield made, nodes
+            yield made
         finally:
             made.stop()
 
 
-def test_jobs_come_and_go_while_everybody_dies(mortals: tuple[Mortals, StandIns]) -> None:
-    jobs, nodes = mortals
+def test_jobs_come_and_go_while_everybody_dies(jobs: Mortals) -> None:
     chance = random.Random(17)
     names: set[str] = set()
     for number in range(COUNT):
@@ -184,8 +197,7 @@ def test_jobs_come_and_go_while_everybody_dies(mortals: tuple[Mortals, StandIns]
         if number % 12 == 9:
             jobs.until("a job runs", jobs.running)
         for pod, _ in sorted(jobs.running().values())[:1]:
-            with contextlib.suppress(Refused):  # it goes
-                nodes.end(pod, chance.choice((0, 0, 1)))
+            jobs.end(pod, chance.choice((0, 0, 1)))
         if chance.random() < 0.5:
             gone = chance.choice(sorted(names))
             names.discard(gone)
@@ -198,19 +210,18 @@ def test_jobs_come_and_go_while_everybody_dies(mortals: tuple[Mortals, StandIns]
 @pytest.mark.soak
 @pytest.mark.parametrize("victim", ["operator", "server", "apiserver"])
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-def test_whichever_step_it_was(mortals: tuple[Mortals, StandIns], victim: str, when: str) -> None:
+def test_whichever_step_it_was(jobs: Mortals, victim: str, when: str) -> None:
     """A job's life, once for each step of it at which somebody is killed."""
-    jobs, nodes = mortals
     for step in range(1, 100):
         jobs.die(victim, step, when)
         jobs.put("whole", 4, 2)
         jobs.until("it runs", lambda: jobs.state("whole") == "Running")
         jobs.nothing_twice()
-        nodes.end("whole-worker-0", 1)
+        jobs.end("whole-worker-0", 1)
         jobs.until("again", lambda: jobs.ask("GET", f"{JOBS}/whole")["status"]["restartCount"])
         jobs.until("it runs", lambda: jobs.state("whole") == "Running")
         for worker in ("whole-worker-0", "whole-worker-1"):
-            nodes.end(worker)
+            jobs.end(worker)
         jobs.until("its end", lambda: jobs.state("whole") == "Completed")
         jobs.gone("whole")
         if not jobs.died:

@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.lab import DIGITS_IMAGE, GATEWAY, PODWRIGHT_IMAGE, KubeLab, worker_images
+from tests.kubernetes.lab import (
+    DIGITS_IMAGE,
+    GATEWAY,
+    MPI_IMAGE,
+    PODWRIGHT_IMAGE,
+    KubeLab,
+    worker_images,
+)
 from tests.kubernetes.test_ipujobs import World
 
 #: Minutes on a busy machine.
@@ -20,6 +27,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.soak]
 PORT = "8090"  # in the network of the lab's own
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_digits.py"
 BUSYBOX = "localhost/busybox:lab"
+POPRUN = ("poprun", "--num-replicas=2", "--num-instances=2")
 
 
 class LauncherWorld(World):
@@ -38,7 +46,11 @@ class LauncherWorld(World):
         return self.lab.wrap(words) if words[0].endswith("vipu-server") else words
 
     def launch(self, name: str, *command: str, image: str = BUSYBOX, **more: Any) -> None:
-        """A job whose launcher runs a program in two workers, one on each node."""
+        """A job whose launcher runs a program in two workers, one on each node, by poprun."""
+        self.start_in_two(name, *POPRUN, *command, image=image, **more)
+
+    def start_in_two(self, name: str, *command: str, image: str, **more: Any) -> None:
+        """A job with that launcher."""
         main = {"name": "main", "image": image}
         apart = {
             "topologyKey": "kubernetes.io/hostname",
@@ -51,7 +63,7 @@ class LauncherWorld(World):
             name,
             workersPerJobInstance="2",
             workers={"template": template},
-            launcher={"command": ["poprun", "--num-replicas=2", "--num-instances=2", *command]},
+            launcher={"command": list(command)},
             **more,
         )
 
@@ -95,6 +107,16 @@ def test_digits_are_trained_over_two_workers(jobs: LauncherWorld) -> None:
     jobs.nothing_is_left()
 
 
+@pytest.mark.parametrize("words", [("mpirun", "--allow-run-as-root", "-np", "2"), POPRUN])
+def test_open_mpi_reaches_workers_without_ssh(jobs: LauncherWorld, words: tuple[str, ...]) -> None:
+    script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE in $(hostname)"'
+    jobs.start_in_two("mpi", *words, "sh", "-c", script, image=MPI_IMAGE)
+    said = jobs.ended("mpi", "Completed", "All instances done")
+    for rank in range(2):
+        assert f"{rank} of 2 in mpi-worker-{rank}" in said
+    jobs.nothing_is_left()
+
+
 def test_the_exit_code_of_a_launcher_decides(jobs: LauncherWorld) -> None:
     policy = {"type": "ExitCode", "exitCodes": "10-19", "backOffLimit": 1}
     script = 'echo "$RANK of $WORLD_SIZE"; [ "$RANK" = 0 ] || exit '
@@ -105,6 +127,35 @@ def test_the_exit_code_of_a_launcher_decides(jobs: LauncherWorld) -> None:
     jobs.launch("once", "sh", "-c", f"{script}9", restartPolicy=policy)
     jobs.ended("once", "Failed", "once-launcher ended with exit code 9")
     assert jobs.jobs()["once"]["status"]["restartCount"] == 0
+    jobs.nothing_is_left()
+
+
+def test_a_program_of_one_pod_as_sites_wrote_them(jobs: LauncherWorld) -> None:
+    """Shared memory of its own, the host's IPC, a lock on memory, poprun in the worker itself."""
+    words = "poprun --allow-run-as-root 1 --vv --num-instances 1 --num-replicas 4"
+    line = (
+        f"{words} --ipus-per-replica 2 --launcher local sh -c 'echo $RANK on $WHERE; df /dev/shm'"
+    )
+    main = {
+        "name": "main",
+        "image": PODWRIGHT_IMAGE,
+        "command": ["/bin/sh", "-c", "--"],
+        "args": [f"cd;\nexport WHERE=$IPUOF_VIPU_API_PARTITION_ID;\n{line}\n"],
+        "resources": {"limits": {"cpu": "200m", "memory": "500Mi"}},
+        "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}},
+        "volumeMounts": [{"mountPath": "/dev/shm", "name": "devshm"}],
+    }
+    pod = {
+        "containers": [main],
+        "restartPolicy": "Never",
+        "hostIPC": True,
+        "volumes": [{"name": "devshm", "emptyDir": {"medium": "Memory", "sizeLimit": "10Mi"}}],
+    }
+    jobs.create("own", ipus=8, modelReplicasPerWorker="4", workers={"template": {"spec": pod}})
+    jobs.is_said("own", "Completed", "All instances done")
+    said = jobs.lab.ok("logs", "own-worker-0")
+    assert "0 on p-own-default-0-" in said
+    assert "tmpfs" in said
     jobs.nothing_is_left()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 import podwright
 from tests.kubernetes.lab import KubeLab, StandIns
-from tests.kubernetes.test_ipujobs import BIN, World
+from tests.kubernetes.test_ipujobs import World
 
 pytestmark = pytest.mark.kubernetes
 
@@ -31,20 +30,6 @@ def jobs(plane: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 def nodes(plane: KubeLab) -> Iterator[StandIns]:
     with StandIns(plane.http, 2) as made:
         yield made
-
-
-def vipu(jobs: World, *words: str) -> str:
-    """An administrator's command, and what it prints."""
-    done = subprocess.run(
-        [BIN / words[0], *words[1:]],
-        env=jobs.environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert not done.returncode, done.stderr
-    return done.stdout
 
 
 def both_run(jobs: World) -> None:
@@ -83,7 +68,7 @@ def lab_pods(jobs: World) -> list[dict[str, dict[str, str]]]:
 def test_a_partition_that_somebody_removed(jobs: World, nodes: StandIns) -> None:
     both_run(jobs)
     for name in jobs.partitions():
-        vipu(jobs, "vipu", "remove", "partition", name, "--force")
+        jobs.good("vipu", "remove", "partition", name, "--force")
     jobs.is_said("never", "Failed", "has lost its partition")
     jobs.until("anew", lambda: attempts(jobs, "anew") == 1)
     jobs.is_said("anew", "Running", "All instances running")
@@ -98,7 +83,7 @@ def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
     (name,) = jobs.partitions()
     before = jobs.partitions()[name]["spec"]["ipus"]
     for machine in ("ag1", "ag2"):
-        vipu(jobs, "vipu-admin", "drain", "machine", machine)
+        jobs.good("vipu-admin", "drain", "machine", machine)
     jobs.is_said("moves", "Running", "drained")
     assert attempts(jobs, "moves") == 0
     nodes.end("moves-worker-0", 1)
@@ -106,7 +91,7 @@ def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
     jobs.is_said("moves", "Running", "All instances running")
     assert jobs.partitions()[name]["spec"]["ipus"] != before
     for machine in ("ag1", "ag2"):
-        vipu(jobs, "vipu-admin", "resume", "machine", machine)
+        jobs.good("vipu-admin", "resume", "machine", machine)
     jobs.nothing_is_left()
 
 
@@ -123,7 +108,7 @@ def test_newer_versions_leave_what_runs_alone(jobs: World, nodes: StandIns, tmp_
         jobs.processes[name].terminate()
         jobs.processes[name].wait()
         start()
-    assert "99.0.0" in vipu(jobs, "vipu", "--server-version")
+    assert "99.0.0" in jobs.good("vipu", "--server-version")
     jobs.create("after")  # both are at work
     jobs.is_said("after", "Running", "All instances running")
     jobs.delete("after")
@@ -131,7 +116,7 @@ def test_newer_versions_leave_what_runs_alone(jobs: World, nodes: StandIns, tmp_
     assert sorted(jobs.partitions()) == partitions
     assert sorted(pod["metadata"]["uid"] for pod in lab_pods(jobs)) == pods
     assert attempts(jobs, "stays") == 0
-    events = vipu(jobs, "vipu", "events", "--since", "0", "--json").splitlines()
+    events = jobs.good("vipu", "events", "--since", "0", "--json").splitlines()
     did = [(one["what"], one["about"]) for one in map(json.loads, events)]
     assert [what for what, about in did if about in partitions] == ["CreatePartition"] * 2
     del jobs.environ["PYTHONPATH"]

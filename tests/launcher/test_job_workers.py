@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from podwright.errors import InvalidRequest
 from podwright.hosts import KEYS_VARIABLE, WORKER_VARIABLE, WORKERS_VARIABLE
 from podwright.launcher import Plan, make_plan, parse
 from tests.certificates import JOB_KEYS
@@ -38,6 +39,31 @@ def test_its_workers_are_the_hosts_and_its_partition_is_there() -> None:
     own = plan("--num-instances=2 --num-replicas=2 --vipu-partition=mine")
     assert (own.given, own.wanted.create) == (False, True)
     assert not plan("--num-instances=2 --num-replicas=2", {}).given
+
+
+def test_a_worker_s_own_poprun_has_the_partition_of_its_pod() -> None:
+    pod = {WORKER_VARIABLE: "w-0", "IPUOF_VIPU_API_PARTITION_ID": "p-w"}
+    found = plan("--num-instances=1 --num-replicas=16 --ipus-per-replica=4", pod)
+    assert (found.given, found.wanted.create, found.launcher) == (True, False, "local")
+    assert not plan("--num-instances=2 --num-replicas=2 --host=a,b", pod).given
+    assert not plan("--num-instances=1 --num-replicas=1 --vipu-partition=mine", pod).given
+
+
+def test_workers_on_one_node_s_own_network_are_no_hosts_of_open_mpi() -> None:
+    both = JOB | {WORKERS_VARIABLE: "w-0=10.0.0.1 w-1=10.0.0.1 w-2=10.0.0.2"}
+    words = "--num-instances=2 --num-replicas=2 --launcher="
+    with pytest.raises(InvalidRequest, match=r"w-0 and w-1 are on one node's own network \(10"):
+        plan(f"{words}mpirun", both)
+    assert plan(f"{words}local", both).launcher == "local"
+    assert plan(f"{words}mpirun --host=w-1,w-2", both).launcher == "mpirun"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "podwright.hosts._worker_call", "--mpi", "w-0", "prted", "-x"],
+        env=os.environ | both,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (255, "")
+    assert "w-0 and w-1 are on one node's own network" in done.stderr
 
 
 @pytest.fixture

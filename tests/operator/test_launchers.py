@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from podwright.errors import AlreadyExists, NotFound, WrongState
 from podwright.kubernetes import PodOptions, prove, read_pod, write_worker_files
+from podwright.kubernetes._pod_preparation import main as prepare
 from podwright.wire import ReadyState
 from tests.certificates import JOB_KEYS
 from tests.operator.conftest import World
@@ -63,6 +65,8 @@ async def test_the_launcher_knows_its_workers_and_their_keys(equipped: World) ->
         equipped.kube.run(name)
     await equipped.pods("job-launcher", "job-worker-0", "job-worker-1")
     launcher = first(equipped, "job-launcher")
+    (prepares,) = equipped.kube.objects["Pod", "team", "job-launcher"]["spec"]["initContainers"]
+    assert said(prepares)["PODWRIGHT_MPI_HOSTS"] == "job-worker-0 slots=1\njob-worker-1 slots=1\n"
     assert launcher["command"] == ["/podwright/bin/launcher", *LAUNCHER["command"]]
     assert said(launcher)["PODWRIGHT_JOB_WORKERS"] == "job-worker-0=10.0.0.1 job-worker-1=10.0.0.1"
     secret = equipped.kube.objects["Secret", "team", f"podwright-{uid}"]
@@ -126,6 +130,29 @@ def test_only_a_ready_partition_is_proof() -> None:
         prove(Asked(ReadyState.ERROR), "p")  # type: ignore[arg-type]
 
 
+def test_an_account_that_does_not_own_the_volume_fills_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, volume = tmp_path / "place", tmp_path / "volume"
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "poprun").write_text("#!/bin/sh\n")
+    volume.mkdir()
+    copies = shutil.copystat
+
+    def copystat(source: Any, target: Any, **more: Any) -> None:
+        if Path(target) == volume:
+            raise PermissionError(1, "Operation not permitted")
+        copies(source, target, **more)
+
+    monkeypatch.setattr("shutil.copystat", copystat)
+    monkeypatch.setattr("podwright.kubernetes._pod_preparation.PLACE", str(place))
+    monkeypatch.setenv("PODWRIGHT_MPI_HOSTS", "w-0 slots=1\n")
+    monkeypatch.delenv("IPUOF_VIPU_API_HOST", raising=False)
+    assert prepare([str(volume)]) == 0
+    assert (volume / "bin" / "poprun").exists()
+    assert (volume / "hosts").read_text() == "w-0 slots=1\n"
+
+
 def test_worker_files_need_nothing_of_the_image(tmp_path: Path) -> None:
     files = tmp_path / "files"
     write_worker_files(files, str(files))
@@ -139,5 +166,13 @@ def test_worker_files_need_nothing_of_the_image(tmp_path: Path) -> None:
         argv = [f"{files}/{words[0]}", *words[1:]]
         done = subprocess.run(argv, env=foreign, cwd="/", capture_output=True, text=True)
         assert done.stdout.startswith(said), done.stderr
+    argv = [f"{files}/bin/launcher", "/usr/bin/env"]
+    done = subprocess.run(
+        argv, env={"PRTE_MCA_plm_ssh_agent": "mine"}, capture_output=True, text=True
+    )
+    settings = dict(line.partition("=")[::2] for line in done.stdout.splitlines())
+    assert settings["OMPI_MCA_plm_rsh_agent"] == f"{files}/bin/mpi-agent"
+    assert settings["PRTE_MCA_prte_default_hostfile"] == f"{files}/hosts"
+    assert settings["PRTE_MCA_plm_ssh_agent"] == "mine"
     with pytest.raises(AlreadyExists, match="is not empty"):
         write_worker_files(files)

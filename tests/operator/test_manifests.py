@@ -107,19 +107,42 @@ def test_the_operator_may_do_little_and_reads_no_secrets() -> None:
             assert (rule["resources"], rule["verbs"]) == (["secrets"], ["create"])
 
 
-def test_the_chart_makes_the_same_objects() -> None:
-    values = VALUES | {"global": VALUES["global"] | {"vipuControllers": "pod1:8090:vipu-ctrl=pod1"}}
+def test_the_operator_has_a_place_for_keys_though_its_files_are_read_only() -> None:
+    pod = manifests(Setting(controllers="pod1:8090"))[-1]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
+    assert {"name": "tmp", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("said", "setting"),
+    [
+        ({}, {}),
+        ({"credentialsSecret": "vipu"}, {"credentials": "vipu"}),
+        ({"simulated": "pod16"}, {"simulated": "pod16"}),
+    ],
+)
+def test_the_chart_makes_the_same_objects(said: dict[str, Any], setting: dict[str, Any]) -> None:
+    controllers = "pod1:8090:vipu-ctrl=pod1"
+    told = {"vipuControllers": controllers, "launcherImage": "site/ipu-operator-launcher"}
+    values = VALUES | {
+        "global": VALUES["global"] | told,
+        # A copy of that chart's own file: images without a program of ours.
+        "controller": VALUES["controller"] | {"image": {"repository": "site/ipu-operator"}},
+        "podwright": VALUES["podwright"] | said,
+    }
     files = chart()
     assert yaml.safe_load(files["values.yaml"]) == VALUES
     assert yaml.safe_load(files["crds/ipujobs.yaml"]) == crd(25)
     made: list[Any] = []
     for name in ("templates/rights.yaml", "templates/operator.yaml"):
         made += yaml.safe_load_all(filled(files[name], values, "podwright"))
-    wanted = manifests(Setting(controllers="pod1:8090:vipu-ctrl=pod1"))[2:]
+    wanted = manifests(Setting(controllers=controllers)._replace(**setting))[2:]
     command = wanted[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
-    said = made[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    words = made[-1]["spec"]["template"]["spec"]["containers"][0]["command"]
     empty = ["--cluster-name=", "--launcher-image=", "--host-network=true"]
-    assert [word for word in said if word not in empty] == command
+    assert [word for word in words if word not in empty] == command
     made[-1]["spec"]["template"]["spec"]["containers"][0]["command"] = command
     assert made == wanted
 

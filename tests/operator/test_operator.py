@@ -58,10 +58,27 @@ async def test_its_pods_know_their_partition(world: World) -> None:
         "IPUOF_VIPU_API_HOST": "vipu",
         "IPUOF_VIPU_API_PORT": "8090",
         "PODWRIGHT_SIMULATED": "1",
+        "PODWRIGHT_JOB_WORKER": "job-worker-0",
     }
     uid = world.kube.objects["IPUJob", "team", "job"]["metadata"]["uid"]
     words = f"team/job, kubernetes lab, uid {uid}, instance 0"
     assert world.controller.made[name].job == words
+
+
+async def test_another_pod_of_its_name_is_named(world: World) -> None:
+    """One that Graphcore's operator left, say."""
+    meta = {"name": "job-worker-0", "namespace": "team", "uid": "other", "labels": {}}
+    world.kube._put(("Pod", "team", "job-worker-0"), {"metadata": meta, "status": {}}, "ADDED")
+    world.kube.create(job(), namespace="team")
+    words = "another pod has the name job-worker-0: kubectl -n team delete pod job-worker-0"
+    await world.until(lambda: world.status().get("lastMessage") == words, "what is in the way")
+    writes = len(world.kube.writes)
+    await world.kube.delete_pod("team", "job-worker-0", "other")
+    world.operator.poke(next(iter(world.operator._keys.values())))  # type: ignore[union-attr]
+    await world.until(lambda: world.status()["lastMessage"] == "its pods are starting", "pods")
+    pod = world.kube.objects["Pod", "team", "job-worker-0"]
+    assert pod["metadata"]["uid"] != "other"
+    assert writes < 8
 
 
 async def test_a_full_pod_makes_it_wait_and_says_why(world: World) -> None:

@@ -8,8 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
+from podwright.cli.podwright import main
 from podwright.errors import Denied, NotFound
-from podwright.kubernetes import DevicePlace, Partitions, Removal, VipuSite, alone
+from podwright.kubernetes import (
+    DevicePlace,
+    Partitions,
+    Removal,
+    VipuSite,
+    alone,
+    give_all_back,
+)
 from tests.operator.conftest import World
 from tests.operator.test_operator import job
 
@@ -64,6 +72,29 @@ async def test_without_controllers_partitions_stay(world: World) -> None:
     assert await removal(world, print, controllers=False).run(pause_s=0.01) == 1
     assert not world.kube.objects
     assert len(world.controller.made) == 1
+
+
+async def test_of_a_cluster_that_is_no_more_its_partitions_alone_are_asked(world: World) -> None:
+    world.kube.create(job(instances=2))
+    await world.pods("job-worker-0", "job-worker-1")
+    await world.kill()
+    place = DevicePlace(VipuSite("vipu", 8090), world.controller, "c")
+    lines: list[str] = []
+    others = Partitions("elsewhere", [place], time.monotonic)
+    assert await give_all_back(others, lines.append) == 0
+    names = sorted(world.controller.made)
+    own = Partitions("lab", [place], time.monotonic)
+    assert await give_all_back(own, lines.append, "another-team") == 0
+    assert sorted(world.controller.made) == names
+    assert await give_all_back(own, lines.append) == 1
+    assert not world.controller.made
+    assert sorted(lines) == [f"job team/job: {name} is given back" for name in names]
+
+
+def test_which_cluster_is_gone_must_be_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["kubernetes", "remove", "--controllers", "pod1:8090", "--cluster-gone"]
+    assert main(words) == 2
+    assert "--cluster-name NAME" in capsys.readouterr().err
 
 
 class NoLease:

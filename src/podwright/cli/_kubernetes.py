@@ -281,6 +281,11 @@ def _remove(verbs: Any) -> None:
         action="store_true",
         help="give none back, since the controllers are gone for good",
     )
+    words.add_argument(
+        "--cluster-gone",
+        action="store_true",
+        help="the cluster of --cluster-name is no more, with all its pods: ask controllers alone",
+    )
     _cluster_name(words)
     _lease(words)
     words.add_argument("-n", "--namespace", default="", help="only jobs of this; all by default")
@@ -291,13 +296,19 @@ def _run_remove(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from podwright.errors import InvalidRequest
-    from podwright.kubernetes import Serving, read_sites, remove
+    from podwright.kubernetes import Serving, read_sites, remove, remove_for_gone
 
     if bool(arguments.controllers) == arguments.leave_partitions:
         raise InvalidRequest(
             "what becomes of the jobs' partitions is not said",
             asked="podwright kubernetes remove",
             would_work="--controllers HOST:PORT, or --leave-partitions",
+        )
+    if arguments.cluster_gone and not (arguments.controllers and arguments.cluster_name):
+        raise InvalidRequest(
+            "which cluster is gone is not said",
+            asked="podwright kubernetes remove --cluster-gone",
+            would_work="--controllers HOST:PORT --cluster-name NAME, as its partitions have it",
         )
     serving = Serving(
         sites=read_sites(arguments.controllers) if arguments.controllers else (),
@@ -310,7 +321,11 @@ def _run_remove(arguments: argparse.Namespace) -> int:
         lease=arguments.lease,
         identity=f"podwright kubernetes remove on {socket.gethostname()}",
     )
-    count = asyncio.run(remove(serving, lambda line: print(line, flush=True)))
+    work = remove_for_gone if arguments.cluster_gone else remove
+    count = asyncio.run(work(serving, lambda line: print(line, flush=True)))
+    if arguments.cluster_gone:
+        print(f"Jobs whose partitions were given back: {count}.")
+        return 0
     print(f"IPUJobs that nothing keeps any more: {count}." if count else "No IPUJob is kept.")
     return 0
 

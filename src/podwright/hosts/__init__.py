@@ -26,6 +26,7 @@ from podwright.hosts._job_workers import (
     WORKER_VARIABLE,
     WORKERS_VARIABLE,
     job_workers,
+    shared_host,
     worker_command,
 )
 from podwright.hosts._local import find_program, forbidden_program, free_port, host_name
@@ -183,6 +184,7 @@ __all__ = [
     "remove_group",
     "scattered",
     "see_end",
+    "shared_host",
     "show_percents",
     "srun_command",
     "ssh_command",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: In a launcher: its workers in order, each `NAME=ADDRESS`, with spaces between.
 WORKERS_VARIABLE: Final = "PODWRIGHT_JOB_WORKERS"
-#: In a worker: what it is called.
+#: In a worker, of a job with or without a launcher: what it is called.
 WORKER_VARIABLE: Final = "PODWRIGHT_JOB_WORKER"
 #: In both: the folder with certificates and keys.
 KEYS_VARIABLE: Final = "PODWRIGHT_JOB_KEYS"
@@ -42,6 +42,19 @@ def job_workers(environ: Mapping[str, str]) -> dict[str, str]:
     """The addresses of the workers of the job whose launcher we are in; none outside one."""
     words = environ.get(WORKERS_VARIABLE, "").split()
     return {name: address for name, _, address in (word.partition("=") for word in words)}
+
+
+def shared_host(environ: Mapping[str, str], names: Sequence[str] = ()) -> str:
+    """Workers (these, or all) with one address, in words: they are on one node's own network, and
+    have its name. Open MPI takes them for one host, and what it computes then is wrong."""
+    seen: dict[str, str] = {}
+    for name, address in job_workers(environ).items():
+        if names and name not in names:
+            continue
+        if other := seen.get(address):
+            return f"{other} and {name} are on one node's own network ({address})"
+        seen[address] = name
+    return ""
 
 
 def worker_command(host: str, words: Sequence[str]) -> list[str]:

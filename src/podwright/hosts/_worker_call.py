@@ -1,4 +1,5 @@
 """Runs words in a worker of our Kubernetes job: `python -m podwright.hosts._worker_call NAME …`.
+`… --mpi NAME …` is for Open MPI, which gives words of a shell, as it would to ssh.
 
 As ssh does it: standard streams are those of the words there, and so is the exit code; 255 where
 the worker could not be had, with why on standard error.
@@ -27,11 +28,16 @@ from podwright.hosts._job_workers import (
     OUTPUT,
     frame,
     job_workers,
+    shared_host,
     tls_of,
     worker_ports,
 )
 from podwright.hosts._worker_door import read_frame
 
+_PORTS_IN_WORDS = "20000 to 29999"
+MPI = "--mpi"
+#: What to do about `shared_host`.
+KEEP_APART = "Open MPI would compute wrong: keep them apart, by podAntiAffinity"
 #: As ssh has it: not the program's own.
 _NOT_HAD = 255
 #: Seconds that a worker has to answer, before poprun gives up by itself: its pod ran long before.
@@ -123,7 +129,7 @@ async def _reach(
             except (OSError, EOFError, ValueError) as error:  # TimeoutError is an OSError
                 why = f"it does not answer{_in_words(error)}"
         if time.monotonic() > until:
-            raise NoWorker(f"{why} ({address})")
+            raise NoWorker(f"{why} ({address}, TCP port {_PORTS_IN_WORDS})")
         await asyncio.sleep(_PAUSE)
 
 
@@ -150,6 +156,10 @@ def main(words: Sequence[str]) -> int:
     """The exit code."""
     name, *rest = words
     try:
+        if name == MPI:
+            name, rest = rest[0], ["sh", "-c", " ".join(rest[1:])]
+            if shared := shared_host(os.environ):
+                raise NoWorker(f"{shared}; {KEEP_APART}")
         return asyncio.run(call(name, rest, os.environ))
     except NoWorker as error:
         print(f"worker {name}: {error}", file=sys.stderr)

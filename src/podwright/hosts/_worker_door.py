@@ -12,10 +12,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from podwright.hosts._job_workers import (
     BEGIN,
@@ -33,34 +35,69 @@ from podwright.hosts._job_workers import (
     worker_ports,
 )
 
+if TYPE_CHECKING:
+    import ssl
+
 #: What a worker ends with that was told to: as a process that SIGTERM ended.
 _TOLD = 128 + signal.SIGTERM
 _LARGEST = 1 << 20
 _HANDSHAKE_S = 10.0
+#: Callers at once that have not shown who they are. With one more, the oldest has to go: so nobody
+#: who knocks and says nothing keeps the launcher out, or takes all our descriptors.
+UNKNOWN_MOST = 64
+_PAUSE = 0.1
 
 
 class WorkerDoor:
-    """The door of a worker called `name`. sessions: of callers that are here."""
+    """The door of a worker called `name`. sessions: of callers that are here. unknown: of those
+    that have not shown a certificate yet, the oldest first."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sessions: set[asyncio.Task[None]] = set()
+        self.unknown: dict[asyncio.Task[None], None] = {}
 
-    async def open(self, folder: str, ports: Sequence[int]) -> asyncio.Server:
-        """Listen at the first of these ports that is free. folder: of certificates and keys.
+    def open(self, folder: str, ports: Sequence[int]) -> asyncio.Task[None]:
+        """Listen at the first of these ports that is free, until the task is cancelled.
 
-        Raises OSError.
+        folder: of certificates and keys. Raises OSError.
         """
         context = tls_of(WORKER_ROLE, folder)
         for port in ports:
             with contextlib.suppress(OSError):
-                return await asyncio.start_server(
-                    self._called,
-                    port=port,
-                    ssl=context,
-                    ssl_handshake_timeout=_HANDSHAKE_S,
-                )
+                return asyncio.create_task(self._answer(_listen(port), context))
         raise OSError(f"none of the ports {', '.join(map(str, ports))} is free")
+
+    async def _answer(self, listening: socket.socket, context: ssl.SSLContext) -> None:
+        loop = asyncio.get_running_loop()
+        with listening:
+            while True:
+                try:
+                    connection, _ = await loop.sock_accept(listening)
+                except OSError:  # it is gone already, or there are no descriptors
+                    await asyncio.sleep(_PAUSE)
+                    continue
+                if len(self.unknown) >= UNKNOWN_MOST:
+                    next(iter(self.unknown)).cancel()
+                self.unknown[asyncio.create_task(self._meet(connection, context))] = None
+                await asyncio.sleep(0)  # it has begun: whoever cancels it closes the connection
+
+    async def _meet(self, connection: socket.socket, context: ssl.SSLContext) -> None:
+        """Until a caller has shown its certificate; then it is called, or gone."""
+        task = asyncio.current_task()
+        assert task
+        protocol = asyncio.StreamReaderProtocol(StreamReader(), self._called)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=context,
+                ssl_handshake_timeout=_HANDSHAKE_S,
+            )
+        except OSError:
+            pass
+        finally:
+            self.unknown.pop(task, None)
 
     async def _called(self, reader: StreamReader, writer: StreamWriter) -> None:
         task = asyncio.current_task()
@@ -77,6 +114,15 @@ class WorkerDoor:
         finally:
             self.sessions.discard(task)
             writer.close()
+
+
+def _listen(port: int) -> socket.socket:
+    """At all addresses. Raises OSError."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    listening = socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=128)
+    listening.setblocking(False)
+    return listening
 
 
 async def read_frame(reader: StreamReader) -> tuple[int, bytes]:
@@ -141,12 +187,12 @@ async def serve(environ: Mapping[str, str]) -> int:
     name = environ.get(WORKER_VARIABLE, "")
     door = WorkerDoor(name)
     try:
-        server = await door.open(environ.get(KEYS_VARIABLE, ""), worker_ports(name))
+        answers = door.open(environ.get(KEYS_VARIABLE, ""), worker_ports(name))
     except OSError as error:
         print(f"podwright: the launcher cannot reach this worker: {error}", file=sys.stderr)
         return 1
     await told.wait()
-    server.close()
+    answers.cancel()
     while door.sessions:
         await asyncio.wait(door.sessions)
     return _TOLD

@@ -24,14 +24,20 @@ from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
 from podwright.kubernetes._pod_preparation import prove
 from podwright.kubernetes._reconcile import JobPlan, plan
-from podwright.kubernetes._removal import Removal, alone
+from podwright.kubernetes._removal import Removal, alone, give_all_back
 from podwright.kubernetes._sightings import Holds, PodView, read_pod
 from podwright.kubernetes._sites import VipuSite, read_sites
 from podwright.kubernetes._worker_files import write_worker_files
 
 if TYPE_CHECKING:
     from podwright.kubernetes._kube_api import KubeApi, connect
-    from podwright.kubernetes._operator_process import Serving, planned, remove, serve
+    from podwright.kubernetes._operator_process import (
+        Serving,
+        planned,
+        remove,
+        remove_for_gone,
+        serve,
+    )
 
 __all__ = [
     "API_VERSION",
@@ -62,6 +68,7 @@ __all__ = [
     "connect",
     "crd",
     "filled",
+    "give_all_back",
     "make_job_keys",
     "manifests",
     "minor_of",
@@ -73,6 +80,7 @@ __all__ = [
     "read_pod",
     "read_sites",
     "remove",
+    "remove_for_gone",
     "serve",
     "write_worker_files",
 ]
@@ -83,7 +91,7 @@ def __getattr__(name: str) -> Any:
         from podwright.kubernetes import _kube_api
 
         return getattr(_kube_api, name)
-    if name in ("Serving", "planned", "remove", "serve"):
+    if name in ("Serving", "planned", "remove", "remove_for_gone", "serve"):
         from podwright.kubernetes import _operator_process
 
         return getattr(_operator_process, name)

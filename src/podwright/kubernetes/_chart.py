@@ -1,7 +1,8 @@
 """A Helm chart with the values of Graphcore's (chart 1.2.0), of the same objects as the manifests.
 
-What a site sets stands in the templates as `.Values`; nothing else of Helm's language is used, so
-a template is an object of `_manifests` with holes.
+What a site sets stands in the templates as `.Values`, and the three kinds of operator (beside
+simulated devices, with a key for its controllers, plain) stand one below the other in `if`; nothing
+else of Helm's language is used, so a template is objects of `_manifests` with holes.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from podwright.kubernetes._crd import CEL_FROM, crd
 from podwright.kubernetes._manifests import NAME, Setting, as_yaml, deployment, rights
 
 #: The values and their defaults. Those of Graphcore's that have no meaning here (webhooks, the
-#: V-IPU proxy) are taken and do nothing, so that a site's own values file works as it is.
+#: V-IPU proxy, its images) are taken and do nothing, so that a site's own values file works as it
+#: is: its copy of that chart's names images in which there is nothing of ours.
 VALUES: Final[dict[str, Any]] = {
     "nameOverride": "",
-    "fullNameOverride": "",
+    "fullnameOverride": "",
     "global": {
         "imagePullSecrets": [],
         "kubectlVersion": "",
@@ -31,16 +33,24 @@ VALUES: Final[dict[str, Any]] = {
     "controller": {
         "affinity": {},
         "hostNetwork": False,
-        "image": {"repository": "podwright", "tag": __version__, "pullPolicy": "IfNotPresent"},
+        "image": {},
         "nodeSelector": {},
         "resources": {},
         "tolerations": [],
     },
     "vipuProxy": {},
     "worker": {"hostNetwork": True},
-    "podwright": {"clusterName": "", "credentialsSecret": "", "simulated": ""},
+    "podwright": {
+        "clusterName": "",
+        "credentialsSecret": "",
+        "image": {"repository": "podwright", "tag": __version__, "pullPolicy": "IfNotPresent"},
+        "launcherImage": "",
+        "simulated": "",
+    },
 }
 _HOLE: Final = re.compile(r"'?@@([^@]+)@@'?")
+_BRANCH: Final = re.compile(r"\{\{- (?:if|else if|else|end) ?(\.[\w.]+)? ?\}\}")
+_END: Final = "{{- end }}"
 
 
 def _value(path: str) -> str:
@@ -51,11 +61,11 @@ def chart() -> dict[str, str]:
     """Its files, by their paths in the chart's folder."""
     setting = Setting(
         namespace="@@.Release.Namespace@@",
-        image=f"{_value('controller.image.repository')}:{_value('controller.image.tag')}",
-        pull_policy=_value("controller.image.pullPolicy"),
+        image=f"{_value('podwright.image.repository')}:{_value('podwright.image.tag')}",
+        pull_policy=_value("podwright.image.pullPolicy"),
         controllers=_value("global.vipuControllers"),
         cluster_name=_value("podwright.clusterName"),
-        launcher_image=_value("global.launcherImage"),
+        launcher_image=_value("podwright.launcherImage"),
         host_network=_value("worker.hostNetwork"),
         pull_secrets=_value("global.imagePullSecrets | toJson"),
         node_selector=_value("controller.nodeSelector | toJson"),
@@ -77,8 +87,26 @@ def chart() -> dict[str, str]:
         "values.yaml": as_yaml([VALUES]),
         "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
         "templates/rights.yaml": _template(rights(setting)),
-        "templates/operator.yaml": _template([deployment(setting)]),
+        "templates/operator.yaml": _kinds(setting),
     }
+
+
+def _kinds(setting: Setting) -> str:
+    """The operator in its kinds, of which the values choose one."""
+    said = {name: _value(f"podwright.{name}") for name in ("simulated", "credentialsSecret")}
+    simulated = setting._replace(simulated=said["simulated"])
+    credentials = setting._replace(credentials=said["credentialsSecret"])
+    return "".join(
+        (
+            "{{- if .Values.podwright.simulated }}\n",
+            _template([deployment(simulated)]),
+            "{{- else if .Values.podwright.credentialsSecret }}\n",
+            _template([deployment(credentials)]),
+            "{{- else }}\n",
+            _template([deployment(setting)]),
+            "{{- end }}\n",
+        )
+    )
 
 
 def _template(objects: list[dict[str, Any]]) -> str:
@@ -86,16 +114,28 @@ def _template(objects: list[dict[str, Any]]) -> str:
 
 
 def filled(template: str, values: Mapping[str, Any], namespace: str) -> str:
-    """What Helm makes of a template of ours: for `podwright kubernetes chart --check` and tests."""
+    """What Helm makes of a template of ours, for tests. values: all of them."""
     import json
+
+    def value(path: str) -> Any:
+        at: Any = values
+        for part in path.removeprefix(".Values.").split("."):
+            at = at[part]
+        return at
 
     def put(found: re.Match[str]) -> str:
         path, _, form = found[1].partition(" | ")
         if path == ".Release.Namespace":
             return namespace
-        at: Any = values
-        for part in path.removeprefix(".Values.").split("."):
-            at = at[part]
+        at = value(path)
         return json.dumps(at) if form or isinstance(at, bool) else str(at)
 
-    return re.sub(r"\{\{ ([^}]+) \}\}", put, template)
+    kept, chosen, taken = [], True, False
+    for line in template.splitlines():
+        if branch := _BRANCH.fullmatch(line):
+            chosen = not taken and (not branch[1] or bool(value(branch[1])))
+            taken = chosen or (taken and branch[0] != _END)
+            chosen = chosen or branch[0] == _END
+        elif chosen:
+            kept.append(line)
+    return re.sub(r"\{\{ ([^}]+) \}\}", put, "\n".join(kept) + "\n")

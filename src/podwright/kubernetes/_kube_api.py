@@ -35,6 +35,8 @@ _MERGE: Final = "application/merge-patch+json"
 _JOBS: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _SECONDS: Final = 30.0
+#: kopf asks who we are, for its own peering, which is off; and an image need not know our account.
+_IDENTITY: Final[Any] = "podwright"
 
 
 class KubeApi:
@@ -145,6 +147,7 @@ class KubeApi:
             work = kopf.operator(
                 registry=registry,
                 settings=settings,
+                identity=_IDENTITY,
                 standalone=True,
                 clusterwide=not self.namespace,
                 namespaces=[self.namespace] if self.namespace else [],

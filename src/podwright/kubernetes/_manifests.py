@@ -138,15 +138,14 @@ def deployment(setting: Setting) -> dict[str, Any]:
         "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "fsGroup": 65532},
         "containers": containers,
     }
-    volumes: list[dict[str, Any]] = []
+    volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {"medium": "Memory"}}]
     if setting.simulated:
         containers.append(_server(setting))
         volumes.append({"name": "run", "emptyDir": {"medium": "Memory"}})
     if setting.credentials:
         secret = {"secretName": setting.credentials, "defaultMode": 0o440}
         volumes.append({"name": "credentials", "secret": secret})
-    if volumes:
-        spec["volumes"] = volumes
+    spec["volumes"] = volumes
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -161,7 +160,8 @@ def deployment(setting: Setting) -> dict[str, Any]:
 
 
 def _operator(setting: Setting) -> dict[str, Any]:
-    mounts: list[dict[str, Any]] = []
+    # openssl makes the keys of jobs in /tmp
+    mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
     controllers = setting.controllers
     if setting.simulated:
         controllers = f"unix:{_SOCKET}"
@@ -185,8 +185,7 @@ def _operator(setting: Setting) -> dict[str, Any]:
         command.append("--host-network=false")
     elif setting.host_network is not True:
         command.append(f"--host-network={setting.host_network}")
-    out = _container("operator", setting, command)
-    return out | ({"volumeMounts": mounts} if mounts else {})
+    return _container("operator", setting, command) | {"volumeMounts": mounts}
 
 
 def _server(setting: Setting) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Operator:
         self._failures: dict[str, int] = {}
         self._keys: dict[str, JobKey] = {}
         self._nodes: dict[str, set[str]] = {}  # node -> uids of jobs with pods there
+        self._taken: dict[str, str] = {}  # uid -> a pod's name that another pod has
         self._keyed: set[str] = set()  # uids whose secrets are there
         self._lost: frozenset[str] = frozenset()
         self._queue_wanted = asyncio.Event()
@@ -262,6 +263,7 @@ class Operator:
                     self._wall(),
                     why=why,
                     fresh=self.partitions.fresh(key.uid),
+                    taken=self._taken.get(key.uid, ""),
                 )
                 if not await self._do(job, todo):
                     return todo.again
@@ -288,11 +290,14 @@ class Operator:
         for pod in pods:
             if pod.live and pod.node:
                 self._nodes.setdefault(pod.node, set()).add(job.key.uid)
+            if self._taken.get(job.key.uid) == pod.name:
+                del self._taken[job.key.uid]  # it is the job's own
 
     def _forget(self, uid: str) -> None:
         self._keys.pop(uid, None)
         self._keyed.discard(uid)
         self._failures.pop(uid, None)
+        self._taken.pop(uid, None)
         self.partitions.forget(uid)
         if timer := self._timers.pop(uid, None):
             timer.cancel()
@@ -327,7 +332,7 @@ class Operator:
                 await self.partitions.reset(job, one.instances)
                 more = True
             elif isinstance(one, MakePod):
-                await self._make_pod(job, one)
+                more |= await self._make_pod(job, one)
             elif isinstance(one, Want):
                 self.partitions.want(job, one.instances)
                 self._queue_wanted.set()
@@ -337,15 +342,22 @@ class Operator:
         await self.partitions.give_back(partition)
         self._queue_wanted.set()
 
-    async def _make_pod(self, job: IpuJob, make: MakePod) -> None:
+    async def _make_pod(self, job: IpuJob, make: MakePod) -> bool:
+        """True: another pod has its name, which is worth another look."""
         site, simulated = self.partitions.site_of(make.partition)
         self.partitions.used(job.key.uid, make.instance)
         environment = program_environment(site, make.partition, simulated=simulated)
         if self.options.image and job.launcher is not None:
             await self._make_keys(job)
         pod = build_pod(job, make, environment, site.selector, self.options)
-        if not await self.kube.create_pod(job.key.namespace, pod):
-            _log.info("pod %s/%s is there", job.key.namespace, pod["metadata"]["name"])
+        name = str(pod["metadata"]["name"])
+        if await self.kube.create_pod(job.key.namespace, pod):
+            if self._taken.get(job.key.uid) == name:
+                del self._taken[job.key.uid]
+            return False
+        new = self._taken.get(job.key.uid) != name
+        self._taken[job.key.uid] = name
+        return new
 
     async def _make_keys(self, job: IpuJob) -> None:
         if job.key.uid not in self._keyed:

@@ -19,7 +19,7 @@ from podwright.kubernetes._leader import Leader
 from podwright.kubernetes._operator import Operator
 from podwright.kubernetes._pod_objects import PodOptions
 from podwright.kubernetes._reconcile import plan
-from podwright.kubernetes._removal import Removal, alone
+from podwright.kubernetes._removal import Removal, alone, give_all_back
 from podwright.kubernetes._sightings import Holds, read_pod
 from podwright.kubernetes._sites import VipuSite
 
@@ -118,14 +118,7 @@ async def remove(told: Serving, say: Callable[[str], None]) -> int:
             namespace, _, lease = told.lease.partition("/")
             leader = Leader(kube, namespace, lease, told.identity)
             holds = asyncio.create_task(leader.hold()) if await alone(leader) else None
-            places = [
-                DevicePlace(site, controller, cluster, told.allocation)
-                for site, controller in controllers.items()
-                for cluster in (
-                    [told.vipu_cluster] if told.vipu_cluster else await controller.clusters()
-                )
-            ]
-            partitions = Partitions(name, places, time.monotonic)
+            partitions = Partitions(name, await _all_places(told, controllers), time.monotonic)
             removal = Removal(kube, partitions, say, namespace=told.namespace)
             works = asyncio.create_task(removal.run())
             try:
@@ -141,6 +134,31 @@ async def remove(told: Serving, say: Callable[[str], None]) -> int:
     finally:
         for controller in controllers.values():
             controller.close()
+
+
+async def remove_for_gone(told: Serving, say: Callable[[str], None]) -> int:
+    """Give back what jobs hold of a cluster that is no more, by its name; how many jobs that were.
+
+    Raises PodwrightError.
+    """
+    controllers = {site: reach(site, told.credentials) for site in told.sites}
+    try:
+        places = await _all_places(told, controllers)
+        partitions = Partitions(told.cluster_name, places, time.monotonic)
+        return await give_all_back(partitions, say, told.namespace)
+    finally:
+        for controller in controllers.values():
+            controller.close()
+
+
+async def _all_places(
+    told: Serving, controllers: dict[VipuSite, VipuController]
+) -> list[DevicePlace]:
+    return [
+        DevicePlace(site, controller, cluster, told.allocation)
+        for site, controller in controllers.items()
+        for cluster in ([told.vipu_cluster] if told.vipu_cluster else await controller.clusters())
+    ]
 
 
 async def _places(told: Serving, site: VipuSite, controller: VipuController) -> list[DevicePlace]:

@@ -13,14 +13,13 @@ from podwright.hosts import (
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
     WORKER_ROLE,
-    WORKER_VARIABLE,
     WORKERS_VARIABLE,
 )
 from podwright.kubernetes._ipu_job import IpuJob
 from podwright.kubernetes._job_keys import secret_name
-from podwright.kubernetes._reconcile import MakePod, pod_name
+from podwright.kubernetes._reconcile import MakePod
 from podwright.kubernetes._sightings import LAUNCHER, PREPARATION
-from podwright.kubernetes._worker_files import PLACE
+from podwright.kubernetes._worker_files import MPI_HOSTS_VARIABLE, PLACE
 
 _KEYS: Final = "/podwright-keys"
 _TARGET: Final = "/podwright-files"
@@ -37,9 +36,16 @@ def equip(job: IpuJob, make: MakePod, spec: dict[str, Any], image: str, *, prove
     prepares = _preparation(image, first)
     if reaches:
         prepares["command"].append(_TARGET)
+        if make.role == LAUNCHER:
+            prepares["env"] = [{"name": MPI_HOSTS_VARIABLE, "value": _mpi_hosts(job, make)}]
         prepares["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _TARGET}]
         _connect(job, make, spec, first)
     spec["initContainers"] = [prepares, *(spec.get("initContainers") or ())]
+
+
+def _mpi_hosts(job: IpuJob, make: MakePod) -> str:
+    """A launcher's workers, as a hostfile of Open MPI's has them."""
+    return "".join(f"{name} slots={max(job.replicas, 1)}\n" for name, _ in make.workers)
 
 
 def _preparation(image: str, first: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +92,6 @@ def _connect(job: IpuJob, make: MakePod, spec: dict[str, Any], first: dict[str, 
         said[WORKERS_VARIABLE] = " ".join(f"{name}={at}" for name, at in make.workers)
         first["command"] = [f"{PLACE}/bin/launcher", *first["command"]]
     else:
-        said[WORKER_VARIABLE] = pod_name(job, make.role, make.instance, make.number)
         _open_door(first)
     ours = [{"name": name, "value": value} for name, value in said.items()]
     first["env"] = [*ours, *(one for one in first.get("env") or () if one["name"] not in said)]

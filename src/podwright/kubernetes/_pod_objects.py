@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from podwright.hosts import WORKER_VARIABLE
 from podwright.kubernetes._crd import API_VERSION, KIND
 from podwright.kubernetes._ipu_job import IpuJob
 from podwright.kubernetes._pod_equipment import equip
@@ -58,7 +59,9 @@ def build_pod(
         _sleep(spec)
     if options.image:
         equip(job, make, spec, options.image, proves="IPUOF_VIPU_API_HOST" in environment)
-    said = dict(environment)
+    said, name = dict(environment), pod_name(job, make.role, make.instance, make.number)
+    if make.role == WORKER:
+        said[WORKER_VARIABLE] = name
     if job.workers > 1 and make.role == WORKER:
         said["IPUOF_VIPU_API_GCD_ID"] = str(make.number % job.workers)
     for container in [*spec.get("initContainers", ()), *spec["containers"]]:
@@ -67,7 +70,7 @@ def build_pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(job, make.role, make.instance, make.number),
+            "name": name,
             "namespace": job.key.namespace,
             "labels": dict(meta.get("labels") or {})
             | {

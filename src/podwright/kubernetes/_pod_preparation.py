@@ -11,10 +11,11 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from podwright.errors import Denied, NotFound, PodwrightError, Unavailable, WrongState
-from podwright.kubernetes._worker_files import PLACE
+from podwright.kubernetes._worker_files import MPI_HOSTS, MPI_HOSTS_VARIABLE, PLACE
 
 if TYPE_CHECKING:
     from podwright.client import Client
@@ -68,7 +69,10 @@ def main(words: Sequence[str]) -> int:
     try:
         prove_own(os.environ)
         for folder in words:
-            shutil.copytree(PLACE, folder, dirs_exist_ok=True)
+            for part in Path(PLACE).iterdir():  # the folder itself is another account's
+                shutil.copytree(part, Path(folder, part.name), dirs_exist_ok=True)
+            if hosts := os.environ.get(MPI_HOSTS_VARIABLE):
+                Path(folder, MPI_HOSTS).write_text(hosts, encoding="utf-8")
     except (PodwrightError, OSError) as error:
         print(error, file=sys.stderr)
         try:

@@ -10,14 +10,18 @@ pod of its may run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from podwright.kubernetes._attempt_end import AttemptEnd, end_of
 from podwright.kubernetes._ipu_job import FINALIZER, IpuJob
 from podwright.kubernetes._sightings import LAUNCHER, WORKER, Holds, PodView
 from podwright.kubernetes._status import StatusWords, status_of
+
+#: Seconds until a pod is tried again whose name another pod has: nobody tells when that one goes.
+_TAKEN_S: Final = 10.0
 
 
 class Adopt(NamedTuple):
@@ -94,7 +98,7 @@ class JobPlan:
 @dataclass(slots=True)
 class _Look:
     """One job as it is. fresh: instances whose partitions this process has reset, or got new, for
-    this attempt."""
+    this attempt. taken: the name of a pod of its that another pod has, as was seen last."""
 
     job: IpuJob
     pods: Sequence[PodView]
@@ -102,6 +106,7 @@ class _Look:
     now: float
     why: str
     fresh: Collection[int]
+    taken: str = ""
     actions: list[Action] = field(default_factory=list)
 
     def said(self, state: str, message: str, **more: Any) -> dict[str, Any] | None:
@@ -127,10 +132,11 @@ def plan(
     *,
     why: str = "",
     fresh: Collection[int] = (),
+    taken: str = "",
 ) -> JobPlan:
     """What is to be done for a job now. held: its partitions, by instance. now: seconds since
-    1970. why: what it waits for, where it waits for devices. fresh: see `_Look`."""
-    look = _Look(job, pods, held, now, why, fresh)
+    1970. why: what it waits for, where it waits for devices. fresh, taken: see `_Look`."""
+    look = _Look(job, pods, held, now, why, fresh, taken)
     if job.deleting:
         return _leave(look)
     if not job.finished and FINALIZER not in job.finalizers:
@@ -284,6 +290,10 @@ def _pods(look: _Look, mine: Sequence[PodView]) -> JobPlan:
         return look.plan(look.said("Restarting", message or "its IPUs are reset"))
     look.actions += makes
     again = job.started + job.ttl if job.ttl and job.started else 0.0
+    if look.taken in {pod_name(job, make.role, make.instance, make.number) for make in makes}:
+        words = f"another pod has the name {look.taken}: kubectl -n {job.key.namespace} delete pod "
+        said = look.said("Pending", words + look.taken, reason="NameTaken", begun=True)
+        return look.plan(said, min(again or math.inf, look.now + _TAKEN_S))
     return look.plan(_running(look, mine), again)
 
 

@@ -59,6 +59,20 @@ async def alone(leader: Candidate) -> bool:
         await asyncio.sleep(_PAUSE_S)
 
 
+async def give_all_back(
+    partitions: Partitions, told: Callable[[str], None], namespace: str = ""
+) -> int:
+    """What jobs hold of a cluster that is no more; how many jobs that were. Its pods are not asked
+    for: whoever calls this knows that none runs. Raises PodwrightError."""
+    await partitions.refresh()
+    keys = [key for key in partitions.holders().values() if namespace in ("", key.namespace)]
+    for key in keys:
+        for holds in partitions.held(key.uid).values():
+            await partitions.give_back(holds.name)
+            told(f"job {key.namespace}/{key.name}: {holds.name} is given back")
+    return len(keys)
+
+
 class Removal:
     """namespace: only jobs of this; empty: all. told: a line of what was done."""
 

@@ -25,6 +25,9 @@ from podwright.errors import AlreadyExists, Unavailable
 
 #: Where these files lie, in our image and in pods: scripts have the path in them.
 PLACE: Final = "/podwright"
+#: To a launcher's init container: what is put into MPI_HOSTS, beside these files.
+MPI_HOSTS_VARIABLE: Final = "PODWRIGHT_MPI_HOSTS"
+MPI_HOSTS: Final = "hosts"
 #: Of the standard library: what nobody calls in a pod.
 _LEFT_OUT: Final = ("__pycache__", "site-packages", "dist-packages", "config-*", "*.pyc", "test")
 _LEFT_OUT_TOO: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
@@ -44,8 +47,30 @@ exec $at/lib/{loader} --inhibit-cache --library-path $at/lib --argv0 $at/libexec
     $at/libexec/python.real -E -s -S "$@"
 """
 _COMMAND: Final = '#!/bin/sh\nexec {place}/libexec/python -P -m {module} "$@"\n'
-#: Runs a launcher's own command with our poprun first.
-_LAUNCHER: Final = '#!/bin/sh\nPATH={place}/bin:$PATH exec "$@"\n'
+#: Of Open MPI that is called by itself, 4 and 5: it finds the workers in our list of hosts, and
+#: reaches them as poprun does. What the user says of these counts more.
+_MPI_SETTINGS: Final = {
+    "OMPI_MCA_orte_default_hostfile": "{place}/hosts",
+    "OMPI_MCA_orte_keep_fqdn_hostnames": "1",
+    "OMPI_MCA_plm_rsh_agent": "{place}/bin/mpi-agent",
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+    "PRTE_MCA_prte_default_hostfile": "{place}/hosts",
+    "PRTE_MCA_prte_keep_fqdn_hostnames": "1",
+    "PRTE_MCA_plm_ssh_agent": "{place}/bin/mpi-agent",
+    "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+}
+#: Runs a launcher's own command, with these and with our poprun first.
+_LAUNCHER: Final = (
+    "#!/bin/sh\n"
+    + "".join(
+        f'export {name}="${{{{{name}:-{value}}}}}"\n' for name, value in _MPI_SETTINGS.items()
+    )
+    + 'PATH={place}/bin:$PATH exec "$@"\n'
+)
+#: What Open MPI calls as it would ssh: a host, and words for a shell there.
+_MPI_AGENT: Final = (
+    '#!/bin/sh\nexec {place}/libexec/python -P -m podwright.hosts._worker_call --mpi "$@"\n'
+)
 _LINKED: Final = re.compile(r"(?m)^\s*(\S+) => (/\S+) \(0x|^\s*(/\S+) \(0x")
 
 
@@ -74,6 +99,7 @@ def write_worker_files(folder: Path, place: str = PLACE) -> None:
     for name, module in _COMMANDS.items():
         _script(folder / "bin" / name, _COMMAND.format(place=place, module=module))
     _script(folder / "bin" / "launcher", _LAUNCHER.format(place=place))
+    _script(folder / "bin" / "mpi-agent", _MPI_AGENT.format(place=place))
 
 
 def _copy_library(library: Path) -> None:

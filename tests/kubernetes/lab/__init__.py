@@ -13,12 +13,13 @@ from ._nodes import Node
 from ._objects import Object, pod
 from ._plane import DAEMONS
 from ._stand_ins import PATIENT, StandIns
-from ._worker_images import DIGITS_IMAGE, PODWRIGHT_IMAGE, worker_images
+from ._worker_images import DIGITS_IMAGE, MPI_IMAGE, PODWRIGHT_IMAGE, worker_images
 
 __all__ = [
     "DAEMONS",
     "DIGITS_IMAGE",
     "GATEWAY",
+    "MPI_IMAGE",
     "PATIENT",
     "PODWRIGHT_IMAGE",
     "Binaries",
