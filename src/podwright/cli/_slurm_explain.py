@@ -173,7 +173,8 @@ def _request(arguments: argparse.Namespace) -> Any:
 
     from podwright.slurm.gpus import requests
 
-    given, _ = requests.parse_options(arguments.words, arguments.command)
+    given, rest_of_line = requests.parse_options(arguments.words, arguments.command)
+    given += requests.other_parts(rest_of_line)
     if not arguments.script:
         return requests.read_request(given, arguments.command)
     from podwright.slurm.gpus import lint

@@ -64,9 +64,13 @@ def _show(report: Any, findings: Any, unknown: list[str]) -> None:
 
     head = f"{report.library} {report.version or '(version not in the log)'}, {report.ranks} ranks"
     hosts = len(set(report.hosts.values()))
-    print(f"{head} on {hosts} host{'s' * (hosts != 1)}" if hosts else head)
+    where = f"{hosts} host{'s' * (hosts != 1)}"
+    whole = len(report.hosts) >= report.ranks
+    print(f"{head} on {where}" if hosts and whole else f"{head}; {where} wrote" if hosts else head)
     if report.adapters:
         print(f"Adapters: {', '.join(report.adapters)}")
+    if report.several_groups:
+        print("Several communicators: each counts its ranks from 0")
     rows = [
         (
             f"{p.a} - {p.b}",

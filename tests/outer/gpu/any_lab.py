@@ -27,7 +27,8 @@ echo $? > @OUT@.rc
 _AGAIN = re.compile(r"--partition=\w+,|--prefer")
 _ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "COMPLETED")
 _TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
-_HELD = re.compile(r" Nodes=(\S+) CPU_IDs=(\S+) Mem=(\d+) GRES=(\S*)")
+_NODES = re.compile(r" NodeList=(\S+)")
+_HELD = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 
 
 class AnyLab(SlurmLab):
@@ -42,11 +43,23 @@ class AnyLab(SlurmLab):
         super().__init__(
             nodes=len(site.nodes),
             conf=site.settings,
-            lines=site.partitions,
+            lines=[self._known(line, release) for line in site.partitions],
             files=files,
             release=release,
         )
         make_gpus(self, 8)
+
+    @staticmethod
+    def _known(line: str, release: Release | None) -> str:
+        """A partition without what came later."""
+        old = release is not None and release.name == "oldest"
+        return re.sub(r" MaxCPUsPerSocket=\d+", "", line) if old else line
+
+    def wait_for_nodes(self, state: str = "idle", *, seconds: float = 30.0) -> None:
+        """All nodes are there; then those that the site drains are drained."""
+        super().wait_for_nodes(state, seconds=seconds)
+        for name in self.site.drained:
+            self.ok("scontrol", "update", f"NodeName={name}", "State=DRAIN", "Reason=drained")
 
     def write_conf(self) -> None:
         """As every lab's, but each node with a line of its own."""
@@ -136,14 +149,20 @@ class AnyLab(SlurmLab):
 
         def idle() -> bool:
             done = self.run("sinfo", "-h", "-N", "-o", "%t").stdout.split()
-            return bool(done) and set(done) == {"idle"}
+            return bool(done) and set(done) <= {"idle", "drain"}
 
         poll("idle nodes", idle, seconds=120, every=0.02)
 
 
 def _held(text: str) -> dict[str, dict[str, Any]]:
-    """Cores, memory and GRES by node, out of `scontrol -d show job`."""
-    found: dict[str, dict[str, Any]] = {}
+    """Cores, memory and GRES by node, out of `scontrol -d show job`.
+
+    It leaves out the last nodes where the job holds no core.
+    """
+    nodes = _NODES.search(text)
+    found: dict[str, dict[str, Any]] = {
+        name: {"cpus": [], "mem": 0, "gres": ""} for name in _names(nodes[1] if nodes else "")
+    }
     for names, cpus, memory, gres in _HELD.findall(text):
         for name in _names(names):
             found[name] = {"cpus": _numbers(cpus), "mem": int(memory), "gres": gres}
@@ -153,12 +172,12 @@ def _held(text: str) -> dict[str, dict[str, Any]]:
 def _names(text: str) -> list[str]:
     """n1 and n3 of `n[1,3]`."""
     found = re.fullmatch(r"n\[(.*)\]", text)
-    return [f"n{n}" for n in _numbers(found[1])] if found else text.split(",")
+    return [f"n{n}" for n in _numbers(found[1])] if found else [n for n in text.split(",") if n]
 
 
 def _numbers(text: str) -> list[int]:
     found: list[int] = []
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         low, _, high = part.partition("-")
         found += range(int(low), int(high or low) + 1)
     return found

@@ -106,9 +106,11 @@ def test_a_job_leaves_an_ill_node_by_itself(lab: IllLab) -> None:
     """The node turns ill between two checks: the job's Prolog finds it."""
     lab.gpu("n1", "xid = 79")
     job = lab.submit("echo ran on $SLURMD_NODENAME", "-N1", "--gpus-per-node=1", "--requeue")
+    poll("the drained node", lambda: lab.drained() == {"n1": "podwright: GPU 1 XID 79"})
+    poll("its way back", lambda: lab.job(job).fields["Restarts"] != "0")
+    lab.start_again(job)
     found = lab.wait_over(job, seconds=120)[job]
     assert (found.state, found.fields["NodeList"]) == ("COMPLETED", "n2")
-    poll("the drained node", lambda: lab.drained() == {"n1": "podwright: GPU 1 XID 79"})
 
 
 def test_slurmd_itself_asks_for_the_check(lab: IllLab) -> None:

@@ -39,14 +39,27 @@ def _typed(dice: random.Random, site: AnySite, *counts: int) -> str:
     return f"{kind}{dice.choice(counts)}"
 
 
+def _two_types(dice: random.Random, site: AnySite) -> str:
+    return ",".join(f"{kind}:{dice.choice((1, 2))}" for kind in site.types()[-2:])
+
+
 def _constraint(dice: random.Random, site: AnySite) -> str:
     some = site.features()
     one, two = dice.choice(some), dice.choice(some)
-    return dice.choice((one, one, f"{one}&{two}", f"{one}|{two}", f"[{one}|{two}]", f"{one}*1"))
+    joined = (
+        f"{one}&{two}",
+        f"{one}|{two}",
+        f"[{one}|{two}]",
+        f"({one}|{two})&{dice.choice(some)}",
+    )
+    return dice.choice((one, one, *joined, f"{one}*1", f"{one}*2"))
 
 
 def _names(dice: random.Random, site: AnySite) -> str:
-    return ",".join(dice.sample(list(site.nodes), dice.choice((1, 1, 1, 2))))
+    some = dice.sample(list(site.nodes), dice.choice((1, 1, 1, 2)))
+    if len(some) == 2 and dice.random() < 0.5:
+        return f"n[{','.join(name[1:] for name in some)}]"
+    return ",".join(some)
 
 
 def _partition(dice: random.Random, site: AnySite) -> str:
@@ -57,14 +70,18 @@ def _memory(*values: int) -> Draw:
     return lambda dice, _site: f"{dice.choice(values)}{dice.choice(('', '', 'M'))}"
 
 
+def _sized(dice: random.Random, _site: AnySite) -> str:
+    return dice.choice(("0", "100", "1000", "3000M", "6000M", "1G"))
+
+
 # name -> how often beside a way of asking for GPUs, and its value
 _OTHERS: dict[str, tuple[float, Draw]] = {
-    "nodes": (0.4, _one("1", "1", "2", "2", "3", "1-2", "2-3", "1-4")),
+    "nodes": (0.4, _one("1", "1", "2", "2", "3", "1-2", "2-3", "2-4", "1-4")),
     "ntasks": (0.4, _few(1, 2, 2, 3, 4, 4, 6, 8)),
     "ntasks-per-node": (0.18, _few(1, 2, 2, 3, 4)),
     "cpus-per-task": (0.18, _few(1, 2, 2, 3, 4)),
     "cpus-per-gpu": (0.08, _few(1, 2, 3)),
-    "mem": (0.1, _memory(0, 100, 1000, 3000, 6000)),
+    "mem": (0.1, _sized),
     "mem-per-cpu": (0.08, _memory(50, 200, 600, 2000)),
     "mem-per-gpu": (0.08, _memory(100, 500, 1500, 3000)),
     "ntasks-per-socket": (0.06, _few(1, 1, 2, 3)),
@@ -88,13 +105,19 @@ _OTHERS: dict[str, tuple[float, Draw]] = {
     "contiguous": (0.03, _one("")),
     "spread-job": (0.03, _one("")),
     "use-min-nodes": (0.03, _one("")),
-    "switches": (0.03, _few(1, 1, 2)),
+    "switches": (0.03, _one("1", "1", "2", "1@60")),
     "distribution": (0.06, _one("block", "cyclic", "block:block", "cyclic:cyclic",
-                                "block:fcyclic", "plane=2", "arbitrary")),
+                                "block:fcyclic", "plane=2", "arbitrary", "*", "cyclic:block",
+                                "*:block", "plane=3", "block:block:cyclic", "block,NoPack")),
     "gres-flags": (0.12, _one("enforce-binding", "enforce-binding", "disable-binding",
-                              "disable-binding", "one-task-per-sharing", "allow-task-sharing")),
-    "gpu-bind": (0.06, _one("single:1", "closest", "none", "per_task:1", "map_gpu:0,1,2,3")),
-    "tres-bind": (0.03, _one("gres/gpu:closest", "gres/gpu:single:1", "gres/gpu:per_task:1")),
+                              "disable-binding", "one-task-per-sharing", "allow-task-sharing",
+                              "multiple-tasks-per-sharing")),
+    "gpu-bind": (0.06, _one("single:1", "closest", "none", "per_task:1", "per_task:2", "single:2",
+                            "map_gpu:0,1,2,3", "mask_gpu:1,2,4", "verbose,closest", "map:1,0")),
+    "tres-bind": (0.03, _one("gres/gpu:closest", "gres/gpu:single:1", "gres/gpu:per_task:1",
+                             "gres/gpu:map:1,0", "gres/gpu:none")),
+    "hold": (0.03, _one("")),
+    "array": (0.025, _one("0", "7")),
     "gpu-freq": (0.03, _one("low", "medium")),
     "time": (0.05, _one("5", "30", "120", "1-0")),
     "time-min": (0.03, _one("5", "90")),
@@ -128,12 +151,16 @@ def _asked(dice: random.Random, site: AnySite, way: str) -> Words:
     if way == "mps":
         return [f"--gres=mps:{dice.choice((1, 5, 10, 10, 25, 50, 100, 150))}"]
     if way == "gres":
+        if dice.random() < 0.06:
+            return [dice.choice(("--gres=gpu:0", "--gres=gpu", "--gres=none"))]
         if dice.random() < 0.1:
             return [f"--gres=gpu:{dice.choice(site.types())}:1,shard:1"]
         if dice.random() < 0.08 and len(site.types()) > 1:
             one, two = dice.sample(site.types(), 2)
             return [f"--gres=gpu:{one}:1,gpu:{two}:{dice.choice((1, 2))}"]
         return [f"--gres=gpu:{_typed(dice, site, *few)}"]
+    if way in ("gpus", "gpus-per-node") and dice.random() < 0.06:
+        return [dice.choice((f"--{way}=0", f"--{way}={_two_types(dice, site)}"))]
     if way == "gpus":
         return [f"--gpus={_typed(dice, site, 1, 2, 3, 4, 4, 5, 6, 8, 10)}"]
     if way == "gpus-per-socket":
@@ -143,13 +170,17 @@ def _asked(dice: random.Random, site: AnySite, way: str) -> Words:
         return words
     if way == "ntasks-per-gpu":
         words = [f"--ntasks-per-gpu={dice.choice((1, 2, 2, 3))}"]
-        if dice.random() < 0.75:
+        if dice.random() < 0.15:
+            how = dice.choice(("gpus-per-node=", "gres=gpu:"))
+            words.append(f"--{how}{_typed(dice, site, 1, 2, 4)}")
+        elif dice.random() < 0.75:
             words.append(f"--gpus={_typed(dice, site, 1, 2, 3, 4, 6)}")
         else:
             words.append(f"--ntasks={dice.choice((1, 2, 4, 6))}")
         return words
     if way == "tres-per-task":
-        what = dice.choice(("gres/gpu:1", "gres/gpu:2", "gres/gpu=1", "cpu=2", "cpu=1,gres/gpu=1"))
+        what = dice.choice(("gres/gpu:1", "gres/gpu:2", "gres/gpu=1", "cpu=2", "cpu=1,gres/gpu=1",
+                            f"gres/gpu:{dice.choice(site.types())}:1"))  # fmt: skip
         words = [f"--tres-per-task={what}"]
         if dice.random() < 0.8:
             words.append(f"--ntasks={dice.choice((1, 2, 3, 4))}")

@@ -15,7 +15,9 @@ _TYPES = ("a100", "v100", "h100", "1g.10gb", "3g.40gb")
 _SELECT = (
     *("CR_Core_Memory",) * 6,
     *("CR_Core",) * 3,
+    "CR_CPU",
     "CR_CPU_Memory",
+    "CR_Core_Memory,CR_LLN",
     "CR_Core_Memory,CR_ONE_TASK_PER_CORE",
     "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
 )
@@ -36,10 +38,13 @@ class Kind:
     spec_cores: int = 0
     links: bool = False
     mps: int = 0
+    by_core: bool = False  # CPUs= counts cores, though they have threads
+    disk: int = 0
+    spec_memory: int = 0
 
     @property
     def cpus(self) -> int:
-        return self.sockets * self.cores * self.threads
+        return self.sockets * self.cores * (1 if self.by_core else self.threads)
 
     def gres(self) -> str:
         """The node's Gres= in slurm.conf."""
@@ -65,6 +70,10 @@ class Kind:
             words.append(f"Gres={self.gres()}")
         if self.spec_cores:
             words.append(f"CoreSpecCount={self.spec_cores}")
+        if self.disk:
+            words.append(f"TmpDisk={self.disk}")
+        if self.spec_memory:
+            words.append(f"MemSpecLimit={self.spec_memory}")
         return " ".join(words)
 
     def gres_conf(self, name: str) -> list[str]:
@@ -99,6 +108,7 @@ class AnySite:
     partitions: tuple[str, ...]
     topology: str = ""
     names: tuple[str, ...] = field(default=())
+    drained: tuple[str, ...] = ()
 
     def gres_conf(self) -> str:
         """All of gres.conf."""
@@ -141,7 +151,8 @@ def any_site(seed: int) -> AnySite:
         )
     partitions = _partitions(dice, list(nodes))
     found = tuple(line.split()[0].partition("=")[2] for line in partitions)
-    return AnySite(nodes, settings, partitions, topology, found)
+    drained = dice.sample(list(nodes), 1) if dice.random() < 0.25 else []
+    return AnySite(nodes, settings, partitions, topology, found, tuple(drained))
 
 
 def _defaults(dice: random.Random) -> dict[str, str]:
@@ -191,6 +202,9 @@ def _kind(dice: random.Random, letter: str) -> Kind:
         spec_cores=dice.choice((0,) * 9 + (1,)),
         links=count in (2, 4, 8) and not shards and not mps and dice.random() < 0.25,
         mps=mps,
+        by_core=dice.random() < 0.12,
+        disk=dice.choice((0, 0, 50, 1000)),
+        spec_memory=dice.choice((0,) * 7 + (500,)),
     )
 
 
@@ -198,7 +212,8 @@ def _partitions(dice: random.Random, names: list[str]) -> tuple[str, ...]:
     lines = ["PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP"]
     for name in ("p1", "p2", "p3"):
         some = sorted(dice.sample(names, dice.randint(1, len(names))), key=names.index)
-        words = [f"PartitionName={name} Nodes={','.join(some)} State=UP"]
+        state = dice.choice(("UP",) * 16 + ("DOWN", "DRAIN", "INACTIVE"))
+        words = [f"PartitionName={name} Nodes={','.join(some)} State={state}"]
         limits = {
             "MaxNodes": ("1", "2"),
             "MinNodes": ("2",),
@@ -212,6 +227,8 @@ def _partitions(dice: random.Random, names: list[str]) -> tuple[str, ...]:
             "MaxTime": ("60",),
             "DefaultTime": ("10",),
             "LLN": ("YES",),
+            "PriorityTier": ("10",),
+            "MaxCPUsPerSocket": ("2",),
         }
         chosen = dice.sample(list(limits), dice.choice((0, 1, 1, 2)))
         if {"DefMemPerCPU", "DefMemPerGPU"} <= set(chosen):

@@ -180,6 +180,38 @@ def test_what_a_newcomer_would_not_expect_is_noted(
     assert note in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--nodes=1,3 --gpus=2", "--gpus=1 : --gpus=2", "--gres=gpu:1,nvme:1", "--exclusive=mcs",
+        "--batch=a", "--external", "--reservation=r", "--tres-per-task=license/x=1 --ntasks=1",
+        "--constraint=[a*1&b*1]", "--distribution=block,pack", "--licenses=l",
+    ],
+)  # fmt: skip
+def test_an_option_that_is_not_modelled_is_named(
+    options: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["--node-gpus", "8", "--slurm-version", "26.05", *options.split()]
+    assert slurm("explain-request", *line) == 3
+    assert "Not known:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--gpus=0", "The job gets no GPUs"),
+        ("--gpus-per-task=0 --ntasks=2", "The job gets no GPUs"),
+        ("--gpus=1 --begin=now+1hour", "at the time of --begin"),
+        ("--gpus=1 --dependency=afterok:7", "--dependency"),
+    ],
+)
+def test_what_changes_the_answer_is_not_ignored(
+    options: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm("explain-request", "--node-gpus", "8", *options.split()) == 0
+    assert said in capsys.readouterr().out
+
+
 def test_where_tasks_are_bound_closest_binds(capsys: pytest.CaptureFixture[str]) -> None:
     words = [
         "--gpus-per-node=8",

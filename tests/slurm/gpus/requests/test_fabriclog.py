@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -110,3 +112,15 @@ def test_a_log_that_breaks_off_is_still_read() -> None:
     cut = lines[: len(lines) // 2]
     cut.append(lines[len(lines) // 2][:40])
     assert read_log(cut).version == "2.21.5"
+
+
+def test_the_table_of_judged_logs_says_what_its_note_says() -> None:
+    here = Path(__file__).parent
+    with open(here / "judged_logs.csv", newline="") as table:
+        rows = list(csv.DictReader(table))
+    verdicts = Counter(row["verdict"] for row in rows)
+    threads = sum(row["log"].startswith("#") for row in rows if row["verdict"] == "right")
+    note = (here / "judged.md").read_text()
+    assert f"{verdicts['right']} are right ({threads} threads" in note
+    assert f'{verdicts["not known"]} say "not known"' in note
+    assert set(verdicts) == {"right", "not known"}

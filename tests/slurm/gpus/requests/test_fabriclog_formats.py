@@ -208,6 +208,17 @@ def far(network: str, *, gpudirect: bool = False) -> list[str]:
         (far("AWS Libfabric"), ["no-gpudirect"]),
         (far("Libfabric"), ["no-gpudirect"]),
         ([*far("AWS Libfabric"), line(0, "NET/OFI Running on g5.48xlarge platform")], []),
+        ([*far("AWS Libfabric"), line(0, "NET/OFI Running on p3dn.24xlarge platform")], []),
+        (
+            [
+                *far("Libfabric"),
+                line(
+                    0,
+                    "NET/OFI NCCL_OFI_TUNER is not available for platform : g6e.48xlarge,",
+                ),
+            ],
+            [],
+        ),
         (
             [
                 *far("AWS Libfabric", gpudirect=True),
@@ -293,4 +304,91 @@ def test_the_command_says_what_it_does_not_know(
     path.write_text("\n".join(log("2.22", devices=(0, 0))))
     assert main(["slurm", "check-fabric", "--json", str(path)]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert found["sends"]["host0"] == {"0": [0], "1": [0]}
+    assert found["sends"]["host0"] == {"100/0": [0], "101/1": [0]}
+
+
+def groups(hosts: int, *, network: str = "IB", gpudirect: str = "/GDRDMA") -> list[str]:
+    """Hosts of two GPUs, whose tasks are in two communicators: one in the host, one across."""
+    out = []
+    for host in range(hosts):
+        first, second = 2 * host, 2 * host + 1
+        near = "Channel 00/0 : {}[{}] -> {}[{}] via P2P/CUMEM/read"
+        out += [line(first, near.format(0, 0, 1, 1)), line(second, near.format(1, 1, 0, 0))]
+        for gpu, rank in enumerate((first, second)):
+            far = f"[send] via NET/{network}/{gpu}{gpudirect}"
+            to = (host + 1) % 2
+            out.append(line(rank, f"Channel 00/0 : {host}[{gpu}] -> {to}[{gpu}] {far}"))
+    return out
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_each_communicator_counts_its_ranks_from_0(hosts: int) -> None:
+    """As tensor and data parallel groups do; one host's log alone has half of it."""
+    report = read_log(groups(hosts))
+    assert {(p.a, p.b, p.transport, report.between_hosts(p)) for p in report.pairs} == {
+        (0, 1, "P2P", False),
+        (0, 1, "NET/IB", True),
+    }
+    assert verdict(groups(hosts)) == []
+    assert verdict(groups(hosts, gpudirect="")) == ["no-gpudirect"]
+    assert verdict(groups(hosts, network="Socket", gpudirect="")) == ["tcp"]
+
+
+def test_several_communicators_on_one_host_are_no_two_hosts_of_one_name() -> None:
+    lines = [line(0, "Using network Socket")]
+    for a, b in ((0, 1), (1, 2), (2, 3), (3, 0)):
+        lines.append(line(a, f"Channel 00/0 : {a}[{a}] -> {b}[{b}] via P2P/CUMEM", each=4))
+    for a, b in ((0, 1), (1, 0)):
+        hop = f"Channel 00/0 : {a}[{2 + a}] -> {b}[{2 + b}] via P2P/CUMEM"
+        lines.append(line(2 + a, hop, each=4))
+    assert not read_log(lines).several_hosts
+    assert verdict(lines) == []
+
+
+def test_one_adapter_is_counted_by_processes_and_not_by_ranks() -> None:
+    """One task is two ranks, in two communicators: it alone sends through the adapter."""
+    lines = [line(0, "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>")]
+    for a, b in ((0, 1), (2, 3)):
+        lines.append(line(0, f"Channel 00/0 : {a}[0] -> {b}[0] [send] via NET/IB/0/GDRDMA"))
+    assert verdict(lines) == []
+
+
+@pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_P2P_LEVEL=LOC"])
+def test_what_keeps_ranks_of_a_host_on_the_network_is_named(name: str) -> None:
+    variable, _, value = name.partition("=")
+    lines = [line(0, f"{variable} set by environment to {value}.")]
+    for a, b in ((0, 1), (1, 0)):
+        lines.append(line(a, f"Channel 00 : {a}[{a}] -> {b}[{b}] [send] via NET/IB/0/GDRDMA"))
+    (finding,) = judge(read_log(lines))
+    assert (finding.id, name in finding.problem) == ("near-network", True)
+    assert finding.remedy == f"unset {variable}"
+
+
+def test_omni_path_gets_no_remedy_of_infiniband() -> None:
+    lines = [one.replace("mlx5_", "hfi1_") for one in log("2.12", gpudirect=False)]
+    (finding,) = judge(read_log(lines))
+    assert finding.id == "no-gpudirect"
+    assert "PSM2" in finding.remedy
+    assert "nvidia_peermem" not in finding.remedy
+
+
+def test_tcp_where_no_adapter_is_named_may_be_another_fabric_than_infiniband() -> None:
+    lines = [one.replace("IB/", "Socket/") for one in log("2.12", gpudirect=False)[1:]]
+    (finding,) = judge(read_log(lines))
+    assert finding.id == "tcp"
+    assert "Slingshot" in finding.remedy
+
+
+def test_ranks_that_nobody_names_may_be_anywhere() -> None:
+    """Rank 3 speaks to rank 2: there are two more, and nothing says where."""
+    lines = [line(3, "Channel 00/0 : 3[3] -> 2[2] via P2P/CUMEM/read", each=4)]
+    assert verdict(lines) == ["not known"]
+
+
+def test_the_head_does_not_put_all_ranks_on_the_one_host_that_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.out"
+    path.write_text(line(0, "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA", each=8))
+    assert main(["slurm", "check-fabric", str(path)]) == 0
+    assert "9 ranks; 1 host wrote" in capsys.readouterr().out

@@ -159,7 +159,16 @@ def test_what_another_program_fills_in_is_no_mistake(line: str) -> None:
     assert {f.rule for f in lint(read_script(text), better=True)} >= {"template", "bad-value"}
 
 
-@pytest.mark.parametrize("name", ["job.sh.j2", "a/submit.tpl", "sbatch_template.sh", "run.sh.in"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "job.sh.j2",
+        "a/submit.tpl",
+        "sbatch_template.sh",
+        "run.sh.in",
+        "a/slurm_templates/b/train.sh",
+    ],
+)
 def test_a_file_named_as_a_template_is_one(name: str) -> None:
     text = "#!/bin/bash\n#SBATCH --time=1h30\nsrun ./a\n#SBATCH --mem=4G\n"
     assert {f.rule for f in lint(read_script(text))} == {"bad-value", "late-directive"}

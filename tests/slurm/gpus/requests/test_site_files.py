@@ -109,6 +109,28 @@ def test_what_is_not_modelled_gets_no_answer(
     assert "topology/block" in capsys.readouterr().out
 
 
+def test_until_when_a_job_waits_is_told(sent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain("--site-files", str(sent), "--gpus=1", "--hold") == 1
+    assert "waits until `scontrol release JOB`" in capsys.readouterr().out
+    (sent / "b.txt").write_text(NODES.replace("State=IDLE", "State=IDLE+DRAIN"))
+    assert explain("--site-files", str(sent), "--gpus=1", "-w", "n1", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["until"] == "until n1 takes jobs again"
+    (sent / "c.txt").write_text(PARTITIONS.replace("State=UP", "State=DOWN"))
+    assert explain("--site-files", str(sent), "--gpus=1") == 1
+    assert "waits until partition gpu is up again" in capsys.readouterr().out
+    (sent / "c.txt").write_text(PARTITIONS.replace("State=UP", "State=DRAIN"))
+    assert explain("--site-files", str(sent), "--gpus=1") == 1
+    assert "refuses this: gpu takes no jobs" in capsys.readouterr().out
+
+
+def test_cores_that_no_job_gets_are_read_as_each_release_numbers_them(sent: Path) -> None:
+    """Four cores of two threads, CPUs=4, one core reserved: threads 6 and 7, or core 3."""
+    row = "NodeName=n1 Arch=x86_64 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 CPUTot=4"
+    for listed in ("6-7", "3"):
+        (sent / "b.txt").write_text(f"{row} CPUSpecList={listed}\n")
+        assert requests.read_site(requests.bundle(sent)).shapes[0].reserved == {3}
+
+
 def test_a_script_says_the_options_and_the_line_overrides(
     sent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

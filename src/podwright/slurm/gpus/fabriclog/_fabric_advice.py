@@ -24,8 +24,8 @@ class FabricFinding:
 #: What carries GPU memory by a way of its own: the log does not say GDRDMA of it.
 _OWN_WAY = ("FasTrak", "GPUDirectTCPX", "gIB")
 _LIBFABRIC = ("AWS Libfabric", "Libfabric", "OFI")
-#: Amazon's machines whose adapters do not read GPU memory (EC2's guide to EFA).
-_NO_GPUDIRECT = ("g4dn", "g5", "g6")
+#: Amazon's machines whose adapters do not read GPU memory (the plugin's src/platform-aws.c).
+_NO_GPUDIRECT = ("g4dn", "g5", "g6", "p3dn")
 
 
 def judge(report: FabricReport) -> list[FabricFinding]:
@@ -60,8 +60,8 @@ def not_known(report: FabricReport) -> list[str]:
         )
     elif report.several_hosts and not far:
         out.append("the ranks are on several hosts, and no connection between hosts is in the log")
-    elif not far and (seen := report.seen) < report.world:
-        out.append(f"{seen} of {report.world} ranks are in the log; where the others are it hides")
+    elif not far and (seen := report.seen) < report.ranks:
+        out.append(f"{seen} of {report.ranks} ranks are in the log; where the others are it hides")
     for name in sorted({p.transport.partition("/")[2] for p in far if not p.gpudirect}):
         if name in ("", "IB", "Socket", *_LIBFABRIC):
             continue
@@ -101,6 +101,11 @@ def _sockets(report: FabricReport, pairs: list[Pair], *, said: bool) -> FabricFi
         )
     else:
         remedy = "export NCCL_IB_HCA=the adapters' names and NCCL_IB_DISABLE=0"
+    if report.no_adapter or not (report.adapters or report.settings):
+        remedy += (
+            "; EFA and Slingshot need a plugin instead: aws-ofi-nccl's (aws-ofi-rccl's) library "
+            "must be found in LD_LIBRARY_PATH"
+        )
     return FabricFinding("tcp", problem, remedy, len(pairs))
 
 
@@ -125,7 +130,7 @@ def _no_gpudirect_efa(report: FabricReport, pairs: list[Pair]) -> FabricFinding 
         "no-gpudirect",
         f"EFA did not read the GPUs' memory{where}: data passed through host memory",
         "use libfabric 1.18 and aws-ofi-nccl 1.7 or newer, with FI_EFA_USE_DEVICE_RDMA=1 on p4d. "
-        "Machines of the families g4dn, g5 and g6 cannot: there nothing is to be set",
+        "Machines of the families p3dn, g4dn, g5 and g6 cannot: there nothing is to be set",
         len(pairs),
     )
 
@@ -196,6 +201,9 @@ def _no_gpudirect(report: FabricReport, pairs: list[Pair], *, said: bool) -> Fab
     if not pairs and not none_can:
         return None
     problem = "GPUDirect RDMA was off: data passed through host memory"
+    if named and all(name.startswith("hfi1_") for name in named):
+        remedy = "use the plugin psm2-nccl: over Omni-Path (hfi1) only PSM2 reads GPUs' memory"
+        return FabricFinding("no-gpudirect", problem, remedy, len(pairs))
     level = report.settings.get("NCCL_NET_GDR_LEVEL") or report.settings.get("NCCL_IB_CUDA_SUPPORT")
     if report.gpudirect_off:
         problem += ", because the driver offers it for none of " + ", ".join(report.gpudirect_off)
@@ -215,14 +223,13 @@ def _near_network(report: FabricReport, pairs: list[Pair]) -> FabricFinding | No
     if not pairs:
         return None
     problem = "ranks on one host talk over the network instead of NVLink or PCIe"
-    if _off(report.settings.get("NCCL_P2P_DISABLE")):
-        return FabricFinding(
-            "near-network",
-            f"{problem}: NCCL_P2P_DISABLE is set",
-            "unset NCCL_P2P_DISABLE",
-            len(pairs),
-        )
-    return FabricFinding("near-network", problem, _VISIBLE, len(pairs))
+    said = report.settings
+    apart = [name for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if _off(said.get(name))]
+    apart += [name for name in ("NCCL_P2P_LEVEL",) if said.get(name, "").upper() in ("LOC", "0")]
+    if not apart:
+        return FabricFinding("near-network", problem, _VISIBLE, len(pairs))
+    problem += ": " + ", ".join(f"{name}={said[name]}" for name in apart) + " asks for it"
+    return FabricFinding("near-network", problem, f"unset {' '.join(apart)}", len(pairs))
 
 
 _VISIBLE = (

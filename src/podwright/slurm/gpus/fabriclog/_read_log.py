@@ -38,7 +38,7 @@ _JOINED = re.compile(r"\[\d+\]=\{")
 _OFF = re.compile(r"GPU Direct RDMA Disabled for HCA \d+ '?([\w.-]+)'?")
 _FABRIC = re.compile(r"MNNVL busId (\S+) .*\bstate (\d+) healthMask 0x([0-9a-fA-F]+)")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]+)")
-_PLATFORM = re.compile(r"NET/OFI Running on ([\w.-]+) platform")
+_PLATFORM = re.compile(r"NET/OFI .*(?:Running on|for platform :) ([a-z][\w-]*\.[\w-]+)")
 _FOUND = re.compile(r"NET/OFI .*\(found (\d+) nics?\)")
 _DEVICE = re.compile(r"^NET/[^/]+/(\d+)")
 _PLACED = re.compile(r"GPU Direct RDMA Disabled for GPU .*?/ HCA (\w+)")
@@ -72,9 +72,10 @@ class FabricReport:
     library: NCCL or RCCL. world: as it counts ranks; nodes: hosts; 0 where it does not say. on: the
     GPU of each rank, by its number or its place on the bus. cards: how many adapters there are to
     the library. provider, platform: what the plugin of AWS says. sends: by host, which adapters
-    its ranks send through, by their numbers. fabric: GPUs of a rack that spoke of its NVLink.
+    its processes send through, by their numbers. fabric: GPUs of a rack that spoke of its NVLink.
     names: of all hosts that wrote. one_name: those that several hosts have, since two ranks there
-    are on one GPU.
+    are on one GPU. several_groups: the log has several communicators; each counts its ranks from
+    0, so that a number says of no rank where it is.
     """
 
     library: str = "NCCL"
@@ -96,10 +97,11 @@ class FabricReport:
     platform: str = ""
     cards: int = 0
     on: dict[int, str] = field(default_factory=dict)
-    sends: dict[str, dict[int, set[int]]] = field(default_factory=dict)
+    sends: dict[str, dict[str, set[int]]] = field(default_factory=dict)
     fabric: list[Fabric] = field(default_factory=list)
     one_name: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
+    several_groups: bool = False
 
     @property
     def seen(self) -> int:
@@ -113,8 +115,10 @@ class FabricReport:
 
     def between_hosts(self, pair: Pair) -> bool:
         """Whether the two ranks are known to be on different hosts, or used the network."""
+        if self.several_groups and self.nodes == 1:
+            return False
         a, b = self.hosts.get(pair.a), self.hosts.get(pair.b)
-        if a and b and (a != b or a not in self.one_name):
+        if a and b and not self.several_groups and (a != b or a not in self.one_name):
             return a != b
         return pair.transport.startswith(("NET/", "COLLNET"))
 
@@ -137,6 +141,7 @@ def read_log(lines: Iterable[str]) -> FabricReport:
     report = FabricReport()
     found: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]] = {}
     spoke = False
+    ranks: dict[str, set[int]] = {}  # by process
     for line in lines:
         if "NCCL" not in line and "RCCL" not in line:
             continue
@@ -152,21 +157,29 @@ def read_log(lines: Iterable[str]) -> FabricReport:
         text = _REPEATED.sub("", match["text"].strip())
         hop = _HOP.search(text)
         if hop:
-            _add(report, found, hop, match["host"] or "")
+            said = _add(report, found, hop, match)
         else:
-            _note(report, text, match["host"] or "", match["level"])
+            said = _note(report, text, match["host"] or "", match["level"])
+        if said is not None and match["host"]:
+            ranks.setdefault(f"{match['host']} {_process(match)}", set()).add(said)
     if not spoke:
         raise InvalidRequest(
             "no line of NCCL in this log",
             would_work="Run the job with NCCL_DEBUG=INFO and give its output",
         )
-    report.one_name = _one_name(report)
+    report.several_groups = any(len(own) > 1 for own in ranks.values())
+    report.one_name = set() if report.several_groups else _one_name(report)
     for pair, channels in found.values():
         pair.channels = len(channels)
         report.pairs.append(pair)
     report.pairs.sort(key=lambda p: (p.a, p.b, p.transport))
     report.ranks = max([report.world, *(p.b + 1 for p in report.pairs), *report.hosts, 0])
     return report
+
+
+def _process(line: re.Match[str]) -> str:
+    """The process, and its GPU, since one may have several."""
+    return f"{line['pid']}/{line['device'] or 0}"
 
 
 def _one_name(report: FabricReport) -> set[str]:
@@ -184,8 +197,10 @@ def _add(
     report: FabricReport,
     found: dict[tuple[int, int, str, bool], tuple[Pair, set[str]]],
     hop: re.Match[str],
-    host: str,
-) -> None:
+    line: re.Match[str],
+) -> int | None:
+    """Add a connection; the rank that wrote of it, where that is sure."""
+    host = line["host"]
     a, b = int(hop["a"]), int(hop["b"])
     via = hop["via"].strip()
     # NCCL 2.3 has no [receive], but writes of the network where it receives.
@@ -198,17 +213,21 @@ def _add(
             report.on.setdefault(rank, place)
     transport, gpudirect = transport_of(via)
     if host and (device := _DEVICE.match(via)) and way == "send":
-        report.sends.setdefault(host, {}).setdefault(a, set()).add(int(device[1]))
+        own = report.sends.setdefault(host, {}).setdefault(_process(line), set())
+        own.add(int(device[1]))
     low, high = min(a, b), max(a, b)
     key = (low, high, transport, gpudirect)
     if key not in found:
         found[key] = (Pair(low, high, transport, gpudirect, via), set())
     found[key][1].add(hop["channel"])
+    return speaker if hop["way"] or not via.startswith("NET/") else None
 
 
-def _note(report: FabricReport, text: str, host: str, level: str) -> None:
+def _note(report: FabricReport, text: str, host: str, level: str) -> int | None:
+    """Take what the line says; the rank that wrote it, where it says so."""
     rank = _RANK.search(text)
-    if rank and host:
+    alone = rank and rank["ranks"] == "1"  # a communicator of one is no connection
+    if rank and host and not alone:
         report.hosts.setdefault(int(rank["rank"]), host)
     if rank:
         report.world = max(report.world, int(rank["ranks"]))
@@ -237,6 +256,7 @@ def _note(report: FabricReport, text: str, host: str, level: str) -> None:
     report.peers_disabled |= "P2P is disabled between" in text
     if level == "WARN" and text not in report.warnings:
         report.warnings.append(text)
+    return int(rank["rank"]) if rank and not alone else None
 
 
 def _plugin_of_aws(report: FabricReport, text: str) -> None:

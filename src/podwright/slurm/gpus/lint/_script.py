@@ -19,6 +19,7 @@ from podwright.slurm.gpus.requests import Given, SlurmRequest, read_request
 _COUNTS = {"nodes", "gres", "tasks-per-node", "exclusive", "nodelist", "mem"}
 # Names and lines that another program fills in, and variables that the job itself may have.
 _TEMPLATE_NAME = re.compile(r"\.(tpl|tmpl|template|j2|jinja2?|in|erb|mustache)$|template", re.I)
+_TEMPLATES = re.compile(r"(^|[/_.-])templates?($|[/_.-])")  # a folder of them
 _FILLED_LINE = re.compile(r"\s*(\{%-?\s*\w.*%\}|\{\{-?\s*[\w.]+\s*(\|.*)?-?\}\})\s*$")
 _VARIABLE = re.compile(r"\$\{?(?!SLURM_|USER\b|HOME\b)(\w+)")
 _MANY = 3  # variables in #SBATCH lines that make it a template: nobody errs so often
@@ -28,14 +29,16 @@ _SHELLS = re.compile(r"#!\s*(\S*/)?(env\s+(-\S+\s+)*)?(ba|da|z|k)?sh\b")
 class Script:
     """A script; whatever Slurm cannot read in it is told, never raised. Lines count from 1.
 
-    `name` is its file's, where it has one. `directives` are what sbatch reads, `problems` what it
-    refuses, `unknown` options that may be a plugin's. `parts` is 1, or the number of parts of a
-    heterogeneous job; `open` names the options whose values a template leaves open.
+    `name` is its file's, where it has one; `among_templates`: it is in a folder of them.
+    `directives` are what sbatch reads, `problems` what it refuses, `unknown` options that may be a
+    plugin's. `parts` is 1, or the number of parts of a heterogeneous job; `open` names the options
+    whose values a template leaves open.
     """
 
     def __init__(self, text: str, name: str = "") -> None:
         self.text = text
-        self.name = name.rpartition("/")[2]
+        folder, _, self.name = name.rpartition("/")
+        self.among_templates = bool(_TEMPLATES.search(folder))
         self.lines = [line.removesuffix("\r") for line in text.split("\n")]
         if self.lines and not self.lines[-1]:
             self.lines.pop()
@@ -63,7 +66,7 @@ class Script:
         lines: a program's own text is full of braces and brackets.
         """
         last = self.first_command or len(self.lines)
-        named = _TEMPLATE_NAME.search(self.name)
+        named = self.among_templates or _TEMPLATE_NAME.search(self.name)
         variables: dict[str, int] = {}
         for number, line in enumerate(self.lines, 1):
             above = number <= last and waits_for_value(line)

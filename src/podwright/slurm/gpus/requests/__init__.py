@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.slurm.gpus.requests._request import (
     Gpus,
     SlurmRequest,
+    other_parts,
     parse_count,
     parse_gpus,
     parse_gres,
@@ -73,6 +74,7 @@ __all__ = [
     "is_number",
     "known",
     "live",
+    "other_parts",
     "parse_count",
     "parse_gpus",
     "parse_gres",

@@ -34,6 +34,7 @@ class Limit:
 
     text: str
     of_size: bool = True
+    of_memory: bool = False
 
 
 @dataclass
@@ -54,6 +55,10 @@ class Tried:
     start: Allotted | None
     verdict: str
     reason: str
+    until: str = ""  # what would let it start, where it waits for that alone
+
+
+_SWITCH_WAIT = "for the time of --switches, or max_switch_wait (300 s), before it starts elsewhere"
 
 
 def allot(
@@ -62,6 +67,8 @@ def allot(
     """What one partition says to a job; a Refusal where that is not modelled."""
     job = _job(w, said, site, partition, release)
     limit = _limits(job, w, said, site, partition)
+    if limit and limit.of_memory and not partition.up and site.enforce == "NO":
+        limit = None  # a partition that is down is found before its memory is looked at
     wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
     if isinstance(wishes, SlurmRefusal):
         return wishes
@@ -75,7 +82,24 @@ def allot(
         return Tried(None, "skips", limit.text)
     if limit and not release.tests_jobs_over_limits:
         return Tried(None, "limit", limit.text)
+    shut = f"partition {partition.name}"
+    down = Tried(None, "takes", f"{shut} is down", f"until {shut} is up again")
+    if not partition.up and release.keeps_jobs_of_down_partitions:
+        return down
     excluded = _out(w, said, site, release)
+    away = job.required & site.down
+    if away and any(
+        job.required
+        <= {
+            site.nodes[n][0]
+            for n in eligible(job, site, partition, excluded, _of_all(wish), said.disk)
+        }
+        for wish in wishes
+    ):
+        names = ", ".join(sorted(away))
+        return Tried(
+            None, "takes", f"{names} is down or drained", f"until {names} takes jobs again"
+        )
     if (
         said.prefer
         and site.prefers
@@ -88,6 +112,8 @@ def allot(
         return Tried(None, "never", _never(partition))
     if limit:
         return Tried(None, "takes", limit.text)
+    if not partition.up:
+        return down
     for wish in [*(preferred if said.prefer else []), *wishes]:
         every = eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         if not job.required <= {site.nodes[n][0] for n in every}:
@@ -96,7 +122,12 @@ def allot(
         found = _start(job, said, site, up, wish)
         if found is not None:
             return Tried(found, "takes", "")
-    return Tried(None, "takes", _why_waits(job, said))
+    if said.switches:
+        anywhere = allot(w, replace(said, switches=0), site, partition, release)
+        if isinstance(anywhere, Tried) and anywhere.start:
+            why = f"its nodes hang at more than {said.switches} switches"
+            return Tried(None, "takes", why, _SWITCH_WAIT)
+    return Tried(None, "takes", "its tasks and GPUs never fit together")
 
 
 def _out(w: Wants, said: RequestDetails, site: SlurmCluster, release: Release) -> frozenset[str]:
@@ -148,6 +179,8 @@ def _choose(
     if of is None:
         return choose(job, site, some, trial=trial)
     feature, count = of
+    if job.max_nodes and count > job.max_nodes:
+        return None
     first = replace(job, min_nodes=count, want_nodes=count, low_said=count, min_cpus=count)
     first.required = frozenset()
     if job.tasks_per_node:
@@ -248,8 +281,6 @@ def _limits(
     low, high = w.min_nodes or 1, w.max_nodes or 0
     cpus = sum(shape.all_cpus for shape in here)
     where = f"partition {partition.name}" if partition.name else "the cluster"
-    if not partition.up:
-        return Limit(f"{where} is down", of_size=False)
     if w.min_cpus > cpus:
         return Limit(f"{w.min_cpus} cores are asked for, {where} has {cpus}")
     if w.min_cpus > partition.max_cpus_per_node * len(here):
@@ -277,6 +308,7 @@ def _limits(
             return Limit(
                 f"{each // MIB} MiB of a node are asked for, {where} allows {most // MIB}",
                 of_size=False,
+                of_memory=True,
             )
     return None
 
@@ -385,9 +417,3 @@ def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]]) -> int:
 def _never(partition: SlurmPartition) -> str:
     where = f" of partition {partition.name}" if partition.name else ""
     return f"no idle set of the nodes{where} can hold it"
-
-
-def _why_waits(job: JobCounts, said: RequestDetails) -> str:
-    if said.switches:
-        return f"its nodes hang at more than {said.switches} switches"
-    return "its tasks and GPUs never fit together"

@@ -13,7 +13,7 @@ from podwright.slurm.gpus.requests._allot import Allotted, allot
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
-from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._request import SHARED, SlurmRequest, gres_names
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
 from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._step import run_step
@@ -38,7 +38,7 @@ from podwright.slurm.site.releases import OLDEST, Release, Version, release_of
 
 _BIND = re.compile(
     r"(verbose,)?(none|closest|single:[1-9]\d*|per_task:[1-9]\d*"
-    r"|map_gpu:[\dx*,a-fA-F]+|mask_gpu:[\dxa-fA-F*,]+)$"
+    r"|map(_gpu)?:[\dx*,a-fA-F]+|mask(_gpu)?:[\dxa-fA-F*,]+)$"
 )
 
 
@@ -49,6 +49,16 @@ def explain(
 
     For sbatch and salloc the tasks are those of a plain `srun program` inside the job.
     """
+    answer = _explained(request, where, version)
+    starts = isinstance(answer, Grant) or answer.stage in ("step", "hangs")
+    if starts and read_said(request.given, release_of(version)).held:
+        return SlurmRefusal("waits", "it is held", until="until `scontrol release JOB`")
+    return answer
+
+
+def _explained(
+    request: SlurmRequest, where: NodeHardware | SlurmCluster, version: Version
+) -> Grant | SlurmRefusal:
     site = where if isinstance(where, SlurmCluster) else alone(where)
     release = release_of(version)
     said = read_said(request.given, release)
@@ -75,8 +85,10 @@ def explain(
     fewer = tasks and tasks < max(wants.min_nodes or 1, least if ranged else 1)
     if fewer and release.refuses_fewer_tasks_than_nodes:
         return SlurmRefusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
-    refused = _names(wants, said, site, release, request.max_nodes) or _unknown(
-        said, site, partitions
+    refused = (
+        _names(wants, said, site, release, request.max_nodes)
+        or _gres(request, said, site)
+        or _unknown(said, site, partitions)
     )
     if refused:
         return refused
@@ -103,7 +115,7 @@ def _tried(
 ) -> Allotted | SlurmRefusal:
     """What the partitions say together: the last one decides where none takes the job."""
     start: Allotted | None = None
-    verdict, why = "limit", ""
+    verdict, why, until = "limit", "", ""
     limited = False
     for partition in partitions:
         tried = allot(wants, said, site.of(partition), partition, release)
@@ -114,7 +126,7 @@ def _tried(
         if tried.verdict in ("limit", "skips") and site.enforce == "ALL":
             return SlurmRefusal("submit", tried.reason)
         if verdict == "limit" and tried.verdict != "skips":
-            verdict, why = tried.verdict, tried.reason
+            verdict, why, until = tried.verdict, tried.reason, tried.until
         elif tried.verdict == "takes":
             verdict = "takes"
         why = why or tried.reason
@@ -124,12 +136,15 @@ def _tried(
         return SlurmRefusal("unknown", "not modelled: an exclusive partition beside another")
     if verdict == "takes" and start is not None:
         return start
-    if limited and not release.judges_partitions_apart and len(partitions) > 1:
+    several = len(set(said.partitions)) > 1  # before those that take no jobs were left out
+    limited = limited or not all(one.up for one in partitions)
+    if limited and several and not release.judges_partitions_apart:
         return SlurmRefusal("unknown", "not modelled: one of several partitions has a limit")
     if said.switches and verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
-    refused = verdict == "never" or (verdict == "limit" and site.enforce != "NO")
-    return SlurmRefusal("submit" if refused else "waits", why)
+    never = verdict == "never" and not said.held  # no node is looked at before it is released
+    refused = never or (verdict == "limit" and site.enforce != "NO")
+    return SlurmRefusal("submit" if refused else "waits", why, until="" if refused else until)
 
 
 def _granted(
@@ -159,6 +174,8 @@ def _granted(
         unsure = "shares of GPUs in a job of whole nodes"
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
+    if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
+        wants = replace(wants, tasks_per_core=wants.tasks_per_core or 1)
     placed = run_step(request, wants, held, release)
     if isinstance(placed, SlurmRefusal):
         if wants.overcommit:
@@ -233,7 +250,7 @@ def numbered(one: HeldNode) -> tuple[int, ...]:
         first = socket * shape.cores_per_socket
         cores = [c for c in range(first, first + shape.cores_per_socket) if c not in shape.reserved]
         for core in cores[:count]:
-            each = shape.cpus_per_core
+            each = shape.threads  # scontrol counts them all, whatever CPUs= says
             found += range(core * each, (core + 1) * each)
     return tuple(found)
 
@@ -251,6 +268,12 @@ def _options(request: SlurmRequest, said: RequestDetails, release: Release) -> S
     memory = [n for n in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(n)]
     if len(memory) > 1:
         return SlurmRefusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
+    if request.min_nodes == 0:
+        late = release.counts_tasks_at_server and (request.tasks or request.max_nodes)
+        return SlurmRefusal("unknown" if late else "submit", "--nodes=0 is no count of nodes")
+    way = request.bind.removeprefix("verbose,").partition(":")[0]
+    if way in ("map", "mask") and not release.binds_by_short_names:
+        return SlurmRefusal("submit", f"this release has no --gpu-bind={way}", f"{way}_gpu:…")
     if said.core_spec is not None and said.thread_spec is not None:
         return SlurmRefusal("submit", "--core-spec and --thread-spec exclude each other")
     hint = request.other.get("hint", "")
@@ -382,6 +405,26 @@ def _names(
     return None
 
 
+def _gres(request: SlurmRequest, said: RequestDetails, site: SlurmCluster) -> SlurmRefusal | None:
+    """Generic resources that the site has not, or that are not modelled."""
+    words = [request.other.get("gres", ""), *request.other.get("tres-per-task", "").split(",")]
+    names = {
+        name for word in words if not word.startswith(("cpu", "lic")) for name in gres_names(word)
+    }
+    for name in sorted(names - {"none"}):
+        if site.gres_types and name not in site.gres_types:
+            return SlurmRefusal("submit", f"the site has no GRES {name} (GresTypes)")
+        if name not in ("gpu", *SHARED):
+            return SlurmRefusal("unknown", f"this is not modelled: --gres={name}")
+    one = "one-task-per-sharing" in said.flags
+    if one and "MULTIPLE_SHARING_GRES_PJ" not in site.select:
+        return SlurmRefusal(
+            "submit",
+            "--gres-flags=one-task-per-sharing needs SelectTypeParameters=MULTIPLE_SHARING_GRES_PJ",
+        )
+    return None
+
+
 def _unknown(
     said: RequestDetails, site: SlurmCluster, partitions: list[SlurmPartition]
 ) -> SlurmRefusal | None:
@@ -401,7 +444,7 @@ def _partitions(said: RequestDetails, site: SlurmCluster) -> list[SlurmPartition
     by_name = {p.name: p for p in site.partitions}
     if not said.partitions:
         one = by_name.get(site.default) or (site.partitions[0] if site.partitions else None)
-        return [one] if one else SlurmRefusal("submit", "there is no default partition")
+        return _open([one]) if one else SlurmRefusal("submit", "there is no default partition")
     found = []
     for name in dict.fromkeys(said.partitions):
         if name not in by_name:
@@ -411,7 +454,16 @@ def _partitions(said: RequestDetails, site: SlurmCluster) -> list[SlurmPartition
                 "submit", f"there is no partition {name}", "There are: " + ", ".join(by_name)
             )
         found.append(by_name[name])
-    return sorted(found, key=lambda p: -p.priority)
+    return _open(sorted(found, key=lambda p: -p.priority))
+
+
+def _open(partitions: list[SlurmPartition]) -> list[SlurmPartition] | SlurmRefusal:
+    """Those of them that jobs may be submitted to."""
+    some = [one for one in partitions if one.accepts or one.unmodelled]
+    if some:
+        return some
+    names = ", ".join(one.name for one in partitions)
+    return SlurmRefusal("submit", f"{names} takes no jobs: it is drained or inactive")
 
 
 def refusal(request: SlurmRequest) -> SlurmRefusal | None:

@@ -18,15 +18,15 @@ class Wish:
 
 
 def modelled(expression: str) -> bool:
-    """Whether features are joined only by & and |: counts and sets ([a|b], a*2) are not."""
-    return not re.search(r"[*\[\]()]", expression)
+    """Whether features are joined only by &, | and (): counts and sets ([a|b], a*2) are not."""
+    return not re.search(r"[*\[\]]|\([^)]*\(", expression)
 
 
 def matches(expression: str, features: frozenset[str]) -> bool:
     """Whether a node with these features does, read from left to right as Slurm does."""
     found, join = True, "&"
-    for name, after in re.findall(r"([^&|,]+)([&|,]?)", expression):
-        has = name.strip() in features
+    for group, name, after in re.findall(r"(?:\(([^()]*)\)|([^&|,()]+))([&|,]?)", expression):
+        has = matches(group, features) if group else name.strip() in features
         found = (found or has) if join == "|" else (found and has)
         join = after
     return found

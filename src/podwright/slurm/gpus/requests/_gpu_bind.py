@@ -29,7 +29,7 @@ def binding(request: SlurmRequest) -> tuple[str, str]:
     bind = request.bind.removeprefix("verbose,")
     if bind and bind != "verbose":
         way, _, argument = bind.partition(":")
-        return way, argument
+        return {"map": "map_gpu", "mask": "mask_gpu"}.get(way, way), argument
     if request.bind == "verbose":
         return "none", ""
     if request.tasks_per_gpu:
@@ -146,8 +146,10 @@ def tasks_of(
         for local in range(place.tasks):
             rank = len(views)
             views.append(_view(request, shape, tasks, place, rank, local, release))
-    if request.other.get("distribution", "").partition(":")[0] == "cyclic":
-        views.sort(key=lambda task: (task.local_rank, task.node))
+    first = request.other.get("distribution", "").lower().partition(":")[0]
+    each = request.plane or int(first == "cyclic")
+    if each:
+        views.sort(key=lambda task: (task.local_rank // each, task.node, task.local_rank))
         views = [replace(task, rank=rank) for rank, task in enumerate(views)]
     return views
 

@@ -17,6 +17,7 @@ class Gpus:
 
     types: list[str] = field(default_factory=list)
     beside: list[int] = field(default_factory=list)
+    names_cores: list[bool] = field(default_factory=list)
     links: list[tuple[int, ...]] = field(default_factory=list)
     shards: dict[int, int] = field(default_factory=dict)
     mps: dict[int, int] = field(default_factory=dict)
@@ -94,6 +95,7 @@ def _gpu(found: Gpus, row: dict[str, str], files: dict[str, int], sockets: int, 
         files.setdefault(device, len(found.types))
         found.types.append(row.get("type", ""))
         found.beside.append(socket)
+        found.names_cores.append(bool(on))
         found.links.append(links)
 
 

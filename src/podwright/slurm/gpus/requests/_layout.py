@@ -33,7 +33,7 @@ def lay(
     nodes = _nodes(step, held, usable, shares, release)
     if isinstance(nodes, SlurmRefusal):
         return nodes
-    tasks = _tasks(step, held, nodes, shares, each)
+    tasks = _tasks(step, request, w, held, nodes, shares, each, release)
     if tasks is None or (release.steps_need_room and 0 in tasks):
         return SlurmRefusal("step", "srun finds no room for its tasks beside the GPUs")
     refused = _too_many(step, held, nodes, tasks, each, release)
@@ -86,10 +86,6 @@ def _cpus_per_task(
     if not step.cpus or step.cpus % step.tasks:
         return 0
     each = max(step.cpus // step.tasks, 1)
-    threads = min(node.shape.threads for node in held)
-    full = sum(node.cpus for node in held) == step.tasks * threads
-    if full and each == 1 and not step.tasks_per_node and not release.counts_step_tasks_late:
-        each = threads  # a core of each task is all that the job has
     if any(each > node.cpus for node in held):
         return 0
     return each if sum(node.cpus // each for node in held) >= step.tasks else 0
@@ -233,25 +229,57 @@ def _with_cpus(some: list[int], usable: dict[int, int], want: int, cpus: int) ->
 
 def _tasks(
     step: Step,
+    request: SlurmRequest,
+    w: Wants,
     held: list[HeldNode],
     nodes: list[int],
     shares: list[Share],
     each: int,
+    release: Release,
 ) -> list[int] | None:
-    """Tasks of each node: in turn, while it has CPUs for them; then in turn again."""
+    """Tasks of each node: while it has CPUs for them, and then again."""
     rooms: list[int] = []
     for at, n in enumerate(nodes):
-        cpus = held[n].cpus
+        threads = held[n].shape.threads
+        cpus, sized = held[n].cpus, max(each, 1)
+        if w.threads_per_core == 1:
+            cpus //= threads
+        elif w.tasks_per_core == 1:
+            sized = max(sized, w.threads_per_core or threads)
         for share in shares:
             count = _count(share, held[n])
             served = _room(share, count, each, first=at == 0, nodes_left=len(nodes) - at)
             cpus = cpus if served is None else min(cpus, served)
             if not cpus:
                 return None
-        fit = max(cpus // max(each, 1), 1)
-        rooms.append(min(fit, step.tasks_per_node or fit))
-    tasks, left, turn = [0] * len(nodes), step.tasks or 0, 0
-    crowded = False
+        fit = max(cpus // sized, 1)
+        if step.tasks_per_node and not request.plane:
+            fit = min(fit, step.tasks_per_node * sized)
+        rooms.append(fit)
+    tasks = step.tasks or 0
+    return _in_planes(tasks, rooms, request.plane) if request.plane else _in_turn(tasks, rooms)
+
+
+def _in_planes(left: int, rooms: list[int], plane: int) -> list[int]:
+    """--distribution=plane: so many tasks of each node at a time, but one on each first."""
+    tasks, first, crowded = [0] * len(rooms), True, False
+    for at in range(min(left, len(rooms))):
+        tasks[at], left = 1, left - 1
+    while left:
+        space = False
+        for at, fit in enumerate(rooms):
+            for _ in range(int(first), plane):
+                if left and (fit != tasks[at] or crowded):
+                    tasks[at] += 1
+                    left -= 1
+                    space = space or tasks[at] < fit
+        first = False
+        crowded = crowded or not space
+    return tasks
+
+
+def _in_turn(left: int, rooms: list[int]) -> list[int]:
+    tasks, turn, crowded = [0] * len(rooms), 0, False
     while left:
         space = False
         for at, fit in enumerate(rooms):

@@ -72,21 +72,21 @@ def single(
 
 def unbound_single(gpus: list[int], each: int, shape: NodeHardware, local: int) -> list[int]:
     """One GPU for a task that has all cores: GPUs that name their cores come first."""
-    first = sorted(gpus, key=lambda gpu: shape.socket_of(gpu) == EVERY_SOCKET)
+    first = sorted(gpus, key=lambda gpu: not shape.has_cores(gpu))
     free = local < each * len(gpus)
     return [first[local // each] if free else gpus[local % len(gpus)]]
 
 
 def _best(slots: list[int], cores: Cores, shape: NodeHardware) -> int | None:
     """A GPU all of whose cores the task has, else one of which it has some, else the first."""
-    beside = gpus_near(slots, cores, shape)
-    for gpu in beside:
+    named = [gpu for gpu in gpus_near(slots, cores, shape) if shape.has_cores(gpu)]
+    for gpu in named:
         at = shape.socket_of(gpu)
-        if at != EVERY_SOCKET and cores[at] == shape.cores_per_socket:
+        its = cores if at == EVERY_SOCKET else cores[at : at + 1]
+        if all(count == shape.cores_per_socket for count in its):
             return gpu
-    for gpu in beside:
-        if shape.socket_of(gpu) != EVERY_SOCKET:
-            return gpu
+    if named:
+        return named[0]
     return slots[0] if slots else None
 
 

@@ -8,6 +8,12 @@ from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._spread import Laid
 from podwright.slurm.gpus.requests._values import NodeHardware, TaskView
 
+_LATER = {
+    "begin": "it starts at the time of --begin, not before",
+    "dependency": "it starts when the jobs of --dependency have ended as that says, not before",
+    "array": "each task of the array is such a job by itself",
+}
+
 
 def notes(
     request: SlurmRequest,
@@ -21,6 +27,7 @@ def notes(
     return [
         text
         for text in (
+            *(text for name, text in _LATER.items() if request.option(name)),
             _contradiction(request),
             _fewer_nodes(request, held),
             _fewer_tasks(laid, placed),

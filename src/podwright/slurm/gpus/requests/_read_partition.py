@@ -25,6 +25,7 @@ def read_partitions(text: str, there: set[str]) -> tuple[tuple[SlurmPartition, .
 def _partition(name: str, fields: dict[str, str], there: set[str]) -> SlurmPartition:
     listed = fields.get("Nodes", "")
     nodes = there if listed == "ALL" else set(names(listed)) & there
+    state = fields.get("State", "UP")
     defaults = fields.get("JobDefaults", "")
     default_time = fields.get("DefaultTime", "NONE")
     return SlurmPartition(
@@ -42,7 +43,8 @@ def _partition(name: str, fields: dict[str, str], there: set[str]) -> SlurmParti
         least_loaded=fields.get("LLN", "NO") == "YES",
         cpus_per_gpu=_default(defaults, "DefCpuPerGPU"),
         memory_per_gpu=_default(defaults, "DefMemPerGPU") * MIB,
-        up=fields.get("State", "UP") in ("UP", "DRAIN"),
+        up=state in ("UP", "DRAIN"),
+        accepts=state in ("UP", "DOWN"),
         priority=_count(fields, "PriorityTier", 1),
         unmodelled=_unmodelled(fields),
         topology=fields.get("Topology", "").replace("(null)", ""),
@@ -53,6 +55,9 @@ def _unmodelled(fields: dict[str, str]) -> str:
     own = fields.get("SelectTypeParameters", "NONE")
     if own not in ("NONE", "(null)", "N/A"):
         return f"SelectTypeParameters={own} of a partition"
+    closed = fields.get("State", "UP") in ("DRAIN", "INACTIVE")
+    if closed and fields.get("Alternate", "NONE") not in ("NONE", "(null)"):
+        return "Alternate= of a partition"
     return ""
 
 

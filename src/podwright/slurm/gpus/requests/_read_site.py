@@ -90,12 +90,17 @@ def read_site(texts: Texts) -> SlurmCluster:
         topology=kind,
         unmodelled=_unmodelled(config, kind, leaves, several=bool(texts.topology_yaml)),
         assumed=frozenset(assumed),
+        gres_types=_gres_types(config.get("GresTypes", "")),
         hidden_shares=_hidden_shares(config.get("GresTypes", "")),
         cautions=_cautions(config),
     )
     if texts.topology_yaml:
         return with_topologies(found, read_topologies(texts.topology_yaml))
     return found
+
+
+def _gres_types(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",") if name not in ("", "(null)"))
 
 
 def _hidden_shares(types: str) -> frozenset[str]:
@@ -204,6 +209,7 @@ def _shape(
         confined=_yes(texts, "ConstrainDevices"),
         affinity="affinity" in config.get("TaskPlugin", ""),
         beside=beside,
+        names_cores=tuple(said.names_cores) if exact and len(set(said.names_cores)) > 1 else (),
         types=types,
         memory=memory * MIB,
         disk=int(fields.get("TmpDisk", "0")) * MIB,
@@ -214,9 +220,16 @@ def _shape(
         shards=_shares(said, gres, "shard", len(types)),
         mps=_shares(said, gres, "mps", len(types)),
         links=links,
-        reserved=frozenset(cpu // per_core for cpu in numbers(fields.get("CPUSpecList", ""))),
+        reserved=_reserved(fields, cpus, threads, per_core),
         other_gres=tuple((name, 1) for name in other),
     ), bool(types) and not exact and not _plain(gres, sockets)
+
+
+def _reserved(fields: dict[str, str], cpus: int, threads: int, per_core: int) -> frozenset[int]:
+    """The cores that no job gets. 22.05 numbers threads even where CPUs= counts cores."""
+    spec = numbers(fields.get("CPUSpecList", ""))
+    each = threads if any(cpu >= cpus for cpu in spec) else per_core
+    return frozenset(cpu // each for cpu in spec)
 
 
 def _plain(gres: str, sockets: int) -> bool:

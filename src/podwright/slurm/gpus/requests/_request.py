@@ -15,6 +15,8 @@ from podwright.slurm.gpus.requests._slurm_options import Given, parse_options
 from podwright.slurm.gpus.requests._units import is_number, memory
 
 SHARED = ("shard", "mps")
+LISTED_NODES = re.compile(r"\d+(-\d+)?(:\d+)?(,\d+(-\d+)?(:\d+)?)*(?<=[,:]\d)\d*")
+_TRES = re.compile(r"(cpu|license/[^:=]+|(gres[/:])[^:=]+)([:=]|$)")
 MULTIPLES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
@@ -64,6 +66,12 @@ class SlurmRequest(NamedTuple):
         """Whether any option names GPUs, or shares of them."""
         counted = self.per_job or self.per_node or self.per_socket or self.per_task
         return bool(counted or self.tasks_per_gpu or self.shares)
+
+    @property
+    def plane(self) -> int:
+        """Tasks at a time on a node by --distribution=plane, 0 without it."""
+        first, _, size = self.other.get("distribution", "").lower().partition("=")
+        return int(size) if first == "plane" and is_number(size) else 0
 
     def kind(self) -> str:
         """The GPU type asked for, the first of several, or empty."""
@@ -204,6 +212,12 @@ def _per_task(
 ) -> list[tuple[str, str, Gpus]]:
     """--tres-per-task: what --cpus-per-task and --gpus-per-task say as well; the shares in it."""
     for part in text.split(","):
+        if not _TRES.match(part):
+            raise InvalidRequest(
+                f"--tres-per-task={text}: {part!r} is not counted by task",
+                would_work="Write cpu=N, gres/NAME:N or license/NAME=N",
+                option="tres-per-task",
+            )
         if part.startswith(("cpu=", "cpu:")):
             if "cpus_per_task" in values:
                 raise InvalidRequest(
@@ -227,7 +241,10 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
     task_shares: list[tuple[str, str, Gpus]] = []
     for name, value, _ in given:
         if name == "nodes":
-            values["min_nodes"], values["max_nodes"] = parse_nodes(value)
+            values.pop("min_nodes", None), values.pop("max_nodes", None)
+            other[name] = value
+            if not LISTED_NODES.fullmatch(value):
+                values["min_nodes"], values["max_nodes"] = parse_nodes(value)
         elif name in _COUNTS:
             count = parse_count(value, name)
             if count < 1:
@@ -245,7 +262,8 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
             values["memory_per_gpu"] = memory(value, name)
             other[name] = value
         elif name in _WAYS:
-            gpus[name] = [parse_gpus(part, name) for part in value.split(",")]
+            counts = [parse_gpus(part, name) for part in value.split(",")]
+            gpus[name] = [one for one in counts if one.count]
         elif name == "gpu-bind":
             values["bind"] = value
         elif name == "tres-bind":
@@ -279,7 +297,12 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
     )
 
 
+def other_parts(rest: list[str]) -> list[Given]:
+    """`: …` behind the options: further parts of a heterogeneous job, as one option."""
+    return [Given("het-group", "", " ".join(rest))] if rest[:1] == [":"] else []
+
+
 def parse_request(words: list[str], command: str = "sbatch") -> SlurmRequest:
     """The request of a command line's options. What follows them is the program, and ignored."""
-    given, _ = parse_options(words, command)
-    return read_request(given, command)
+    given, rest = parse_options(words, command)
+    return read_request([*given, *other_parts(rest)], command)

@@ -5,6 +5,7 @@ Values are read as Slurm reads them; InvalidRequest where it would refuse the co
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from podwright.errors import InvalidRequest
@@ -76,10 +77,18 @@ _UNMODELLED = {
     "consolidate-segments": "segments",
     "spread-segments": "segments",
     "reboot": "nodes that are to be rebooted",
+    "batch": "the node of the script",
+    "external": "external jobs",
+    "resv-ports": "reserved ports",
+    "uid": "other users",
+    "gid": "other users",
     "relative": "--relative",
     "het-group": "heterogeneous jobs",
     "pack-group": "heterogeneous jobs",
 }
+
+_SPEED = r"(low|medium|highm1|high|\d+)"
+_FREQUENCY = re.compile(rf"(verbose|(memory=)?{_SPEED})(,(verbose|(memory=)?{_SPEED}))*")
 
 
 def _count(text: str, option: str) -> int:
@@ -156,6 +165,18 @@ def _one(said: RequestDetails, name: str, value: str, release: Release) -> None:
         said.share = "ok"
     elif name == "switches":
         said.switches = _count(value.partition("@")[0], name)
+        if not said.switches:
+            raise InvalidRequest(f"--switches={value}: must be 1 or more", option=name)
+    elif name == "gpu-freq" and not _FREQUENCY.fullmatch(value.lower()):
+        raise InvalidRequest(f"--gpu-freq={value}: unknown", option=name)
+    elif name == "nodes" and ("," in value or ":" in value):
+        if not release.takes_lists_of_nodes:
+            raise InvalidRequest(f"--nodes={value}: this release does not know it", option=name)
+        said.unmodelled.append(f"--nodes={value}")
+    elif name == "tres-per-task" and "license/" in value:
+        said.unmodelled.append(f"--tres-per-task={value}")
+    elif name == "priority" and value == "0":
+        said.held = True
     elif name == "distribution":
         _distribution(said, value)
     elif name == "gres-flags":
@@ -181,7 +202,7 @@ def _distribution(said: RequestDetails, value: str) -> None:
     first, _, rest = words[0].partition(":")
     if first.startswith("plane"):
         _, _, size = first.partition("=")
-        said.first, said.plane = "plane", _count(size or "0", "distribution")
+        said.first, said.plane = "plane", _count(size, "distribution")
         return
     if first not in _FIRST:
         raise InvalidRequest(f"--distribution={value}: {first!r} is no way to lay tasks")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from podwright.slurm.gpus.requests._search import Search
 
 Weight = tuple[int, int]
+_NO_WEIGHT: Weight = (0, 0)  # of a run begun by another weight: Slurm then forgets who was named
 
 
 @dataclass
@@ -94,7 +95,7 @@ def _runs(search: Search, count: int, required: set[int], offers: dict[int, int]
             if now.nodes:
                 now.end = n - 1
                 runs.append(now)
-                now = _Run(n)
+                now = _Run(n, weight=_NO_WEIGHT)
             else:
                 now.required = -1
         if not now.nodes:

@@ -20,6 +20,10 @@ def unsure_job(
     crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
     if crowded and release.counts_tasks_at_server:
         return "--overcommit with --ntasks-per-gpu and --cpus-per-task"
+    sized = "cpu" in request.other.get("tres-per-task", "")
+    whole = said.share == "none"
+    if said.overcommit and sized and request.tasks and (whole or not request.per_task):
+        return "--overcommit with CPUs in --tres-per-task"
     mixed = any(way == "node" for way, _, _ in request.shares) and request.by_gres
     if mixed and request.kind() and request.cpus_per_gpu:
         return "GPUs of a type beside shares of GPUs"
@@ -44,6 +48,20 @@ def unsure_nodes(
     held: what the model gives, None where the job waits.
     """
     sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
+    down = not release.keeps_jobs_of_down_partitions and not all(one.up for one in partitions)
+    if down and (len(partitions) > 1 or held is None):
+        return "a partition that is down"
+    lightly = "CR_LLN" in site.select or any(one.least_loaded for one in partitions)
+    bound = "enforce-binding" in said.flags and request.per_job
+    if lightly and bound and len(held or ()) > 1 and not release.compares_uncut_nodes:
+        return "--gpus bound to cores over the least loaded nodes"
+    single = said.tasks_per_core == 1 or said.threads == 1
+    default = site.cpus_per_gpu or any(one.cpus_per_gpu for one in partitions)
+    brings = request.cpus_per_gpu or default
+    uneven = len({len(one.gpus) for one in held or ()}) > 1 and request.per_job is not None
+    early = not release.compares_uncut_nodes
+    if early and single and brings and uneven and request.tasks_per_node:
+        return "--gpus, CPUs of a GPU and --ntasks-per-node on one thread of a core"
     counts = request.asks_for_gpus and not sized and any(one.memory for one in held or ())
     if counts and len({one.memory_per_gpu for one in partitions}) > 1:
         return "partitions with different defaults of memory of a GPU"
@@ -51,6 +69,14 @@ def unsure_nodes(
     several = len(partitions) > 1 and not release.judges_partitions_apart
     if several and 0 < tasks < (low or 1):
         return "fewer tasks than nodes in several partitions"
+    whole = request.option("gpus")
+    if whole and "," in whole.value and (low or 1) > 1:
+        return "--gpus of several types over several nodes"
+    by_node = request.per_node or any(way == "node" for way, _, _ in request.shares)
+    if by_node and len(said.named) > 1 and held is None:
+        return "GPUs of each of several named nodes that never fit"
+    if 0 < tasks < (low or 1) and any(one.max_nodes < (low or 1) for one in partitions):
+        return "fewer tasks than nodes, and more nodes than the partition takes"
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
@@ -68,15 +94,17 @@ def unsure_nodes(
     if said.spread and tasks and len(held or ()) > tasks:
         return "--spread-job over more nodes than tasks"
     few = any((said.threads or one.shape.threads) < one.shape.threads for one in held or ())
-    if few and any(word.startswith("CR_CPU") for word in site.select):
+    shapes = {one.shape for one in held or ()}
+    if few and any(one.threads > one.cpus_per_core for one in shapes):
+        return "fewer threads of a core where CPUs= counts cores"
+    by_cpu = any(word.startswith("CR_CPU") for word in site.select)
+    threaded = any(one.shape.threads > 1 for one in held or ())
+    if late and by_cpu and threaded and said.tasks_per_core == 1:
+        return "one task a core where CPUs are allocated, not cores (CR_CPU)"
+    if few and by_cpu:
         return "fewer threads of a core where CPUs are allocated, not cores (CR_CPU)"
-    unequal = len({one.shape for one in held or ()}) > 1
-    crowded = unequal and tasks > len(held or ())
-    if late and few and (crowded or (said.tasks_per_core and request.cpus_per_task)):
+    if late and few and said.tasks_per_core and request.cpus_per_task:
         return "tasks on fewer threads of a core"
-    mixed = len({one.shape.threads for one in held or ()}) > 1
-    if mixed and tasks and "CR_ONE_TASK_PER_CORE" in site.select and not release.steps_need_room:
-        return "one task a core over nodes with one thread and two"
     each = request.tasks_per_node or 1
     many = request.per_job and request.per_job.count > 2 * each and each > 1
     if late and many and low is None:
@@ -126,6 +154,9 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     whole = request.other.get("extra-node-info", "").count(":") == 2
     if release.gpus_bound_tasks and request.per_task and (per_core or whole):
         return "--gpus-per-task with threads of cores"
+    placed = request.option("ntasks-per-socket") and request.option("extra-node-info")
+    if not late and request.per_task and placed:
+        return "--gpus-per-task with --ntasks-per-socket and --extra-node-info"
     taken = bound or request.other.get("hint") == "nomultithread"
     threads = any(one.shape.threads > 1 for one in held)
     counted = request.cpus_per_task or "cores-per-socket" in request.other
@@ -136,11 +167,13 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return ""
     if bound and request.per_job and request.per_node and not late:
         return "--hint=memory_bound with --gpus and --gpus-per-node"
+    gpus = len({len(one.gpus) for one in held}) > 1
+    if request.tasks_per_gpu and gpus and request.option("ntasks-per-socket"):
+        return "--ntasks-per-gpu with --ntasks-per-socket over unequal counts of GPUs"
     if len({one.shape for one in held}) == 1 and held[0].shape.threads == 1:
         return ""
     if late and taken and threads and (request.cpus_per_task or 1) > 1 and request.tasks:
         return "--hint with --cpus-per-task over cores of several threads"
-    gpus = len({len(one.gpus) for one in held}) > 1
     cpus = len({one.cpus for one in held}) > 1
     if request.tasks_per_gpu and gpus:
         return "--ntasks-per-gpu over nodes with unequal counts of GPUs"
@@ -149,9 +182,6 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     full = any(one.memory + _per_cpu(request) > one.shape.memory for one in held)
     if release.tasks_bound_nodes and request.per_task and _per_cpu(request) and full:
         return "--gpus-per-task over unequal nodes whose memory is full"
-    first = request.other.get("distribution", "").partition(":")[0]
-    if first.startswith("plane") and cpus:
-        return "--distribution=plane over nodes with unequal counts of CPUs"
     ranged = request.max_nodes is not None and request.max_nodes != request.min_nodes
     busy = not release.steps_need_room and cpus and request.tasks and ranged
     if busy and not request.asks_for_gpus:

@@ -12,10 +12,11 @@ class NodeHardware:
     """The nodes that a request is laid over: equal and idle.
 
     `beside` is the socket of each GPU by number, EVERY_SOCKET where gres.conf names no cores for
-    it; empty, the GPUs sit evenly on the sockets, in the order of their numbers. `types` is the
-    type of each GPU by number; empty, all are of the first of `kinds`. `confined` says whether
-    the site confines devices (ConstrainDevices=yes in cgroup.conf): then programs number the GPUs
-    from zero, and see no others. `affinity`: tasks are bound to cores (task/affinity).
+    it, or those of all sockets; empty, the GPUs sit evenly on the sockets, in the order of their
+    numbers. `names_cores`: for which GPUs it names any; empty where that makes none first. `types`
+    is the type of each GPU by number; empty, all are of the first of `kinds`. `confined` says
+    whether the site confines devices (ConstrainDevices=yes in cgroup.conf): then programs number
+    the GPUs from zero, and see no others. `affinity`: tasks are bound to cores (task/affinity).
 
     `threads` are those of a core, `cpus` of a node as Slurm counts them (0: all threads). `memory`
     and `disk` are in bytes. `shards` is how many shards each GPU is shared in, by number; `mps`
@@ -32,6 +33,7 @@ class NodeHardware:
     confined: bool = True
     affinity: bool = False
     beside: tuple[int, ...] = ()
+    names_cores: tuple[bool, ...] = ()
     types: tuple[str, ...] = ()
     threads: int = 1
     cpus: int = 0
@@ -69,6 +71,10 @@ class NodeHardware:
         share, more = divmod(self.gpus, self.sockets)
         ahead = more * (share + 1)
         return gpu // (share + 1) if gpu < ahead else more + (gpu - ahead) // share
+
+    def has_cores(self, gpu: int) -> bool:
+        """Does gres.conf name cores for a GPU, be they all?"""
+        return self.names_cores[gpu] if self.names_cores else self.socket_of(gpu) != EVERY_SOCKET
 
     def units_of(self, name: str, kind: str = "") -> dict[int, int]:
         """Units of a GRES by number: 1 of each GPU (of a type), or the shards that it holds."""
@@ -112,6 +118,7 @@ class SlurmPartition:
     cpus_per_gpu: int = 0
     memory_per_gpu: int = 0
     up: bool = True
+    accepts: bool = True  # jobs may be submitted to it: neither DRAIN nor INACTIVE
     priority: int = 1
     unmodelled: str = ""
     topology: str = ""  # the name of one of several; empty: the cluster's
@@ -147,6 +154,7 @@ class SlurmCluster:
     topology: str = "flat"
     unmodelled: tuple[str, ...] = ()
     assumed: frozenset[str] = frozenset()
+    gres_types: frozenset[str] = frozenset()  # GresTypes; empty: not known
     hidden_shares: frozenset[str] = frozenset()  # whose CUDA_VISIBLE_DEVICES a plugin takes back
     cautions: tuple[str, ...] = ()  # what else may keep a job back, in sentences
     own: tuple[tuple[str, SlurmCluster], ...] = ()
@@ -209,10 +217,12 @@ class Grant:
 
 @dataclass(frozen=True)
 class SlurmRefusal:
-    """What Slurm does instead. `stage`: submit (refused at once), waits (accepted, never
-    starts), step (the job starts, its srun fails), hangs (it starts, its srun waits for ever),
-    nothing (no GPUs are asked for), unknown (this is not modelled: `reason` names what)."""
+    """What Slurm does instead. `stage`: submit (refused at once), waits (accepted, never starts,
+    or not before `until`), step (the job starts, its srun fails), hangs (it starts, its srun waits
+    for ever), nothing (no GPUs are asked for), unknown (this is not modelled: `reason` names
+    what)."""
 
     stage: str
     reason: str
     would_work: str = ""
+    until: str = ""

@@ -29,7 +29,7 @@ def sentence(request: SlurmRequest, answer: Grant | SlurmRefusal, shape: NodeHar
     if isinstance(answer, SlurmRefusal):
         how = {
             "submit": "Slurm refuses this",
-            "waits": "Slurm takes this job, and it waits for ever",
+            "waits": f"Slurm takes this job, and it waits {answer.until or 'for ever'}",
             "step": "The job starts, and its srun fails",
             "hangs": "The job starts, and its srun waits for ever",
             "nothing": "The job gets no GPUs",
@@ -167,6 +167,7 @@ def as_json(
             "stage": answer.stage,
             "reason": answer.reason,
             "would_work": answer.would_work,
+            "until": answer.until,
             "sentence": said,
         }
     return {
