@@ -29,6 +29,8 @@ JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "5", "SLURM_JOB_LICENSES": "matlab:
 
 pytestmark = [pytest.mark.outer]
 
+Hook = Callable[..., subprocess.CompletedProcess[str]]
+
 
 def build(out: Path, **settings: str) -> None:
     words = [f"{key}={value}" for key, value in settings.items()]
@@ -75,6 +77,9 @@ class Server:
             peer.close()
 
 
+Serve = Callable[[Path | None, bytes | None], Server]
+
+
 @pytest.fixture
 def serve() -> Iterator[Callable[[Path | None, bytes | None], Server]]:
     servers: list[Server] = []
@@ -96,16 +101,21 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hook(checked: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def hook(checked: Path, tmp_path: Path) -> Hook:
+    return hook_in(tmp_path, checked)
+
+
+def hook_in(folder: Path, checked: Path) -> Hook:
+    """The hook, set up in a folder."""
     for name in ("prolog-slurmctld", "epilog-slurmctld", "other"):
-        (tmp_path / name).symlink_to(checked)
+        (folder / name).symlink_to(checked)
 
     def run(
         conf: str, name: str = "prolog-slurmctld", **env: str
     ) -> subprocess.CompletedProcess[str]:
-        (tmp_path / "hook.conf").write_text(conf)
+        (folder / "hook.conf").write_text(conf)
         return subprocess.run(
-            [tmp_path / name],
+            [folder / name],
             env={"PATH": "/usr/bin:/bin", **JOB, **env},
             capture_output=True,
             text=True,
@@ -116,8 +126,6 @@ def hook(checked: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedPro
     return run
 
 
-Hook = Callable[..., subprocess.CompletedProcess[str]]
-Serve = Callable[[Path | None, bytes | None], Server]
 OK = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nKEY=value\n"
 
 
@@ -289,56 +297,81 @@ def test_over_tcp_a_munge_credential_carries_the_body(hook: Hook, serve: Serve) 
         lab.stop()
 
 
-@pytest.mark.slurm
-@pytest.mark.parametrize("lie", ["another's", "status", "text", "request", "spent", "not at all"])
-def test_an_answer_that_is_not_the_services_own_lets_nothing_begin(hook: Hook, lie: str) -> None:
-    """Somebody at its address, or between, who has MUNGE as well, but not as root."""
+LIES = ("another's", "status", "text", "request", "spent", "not at all")
+
+
+class Liar(Proofs):
+    """Somebody at the service's address, or between, who has MUNGE as well, but not as root."""
+
+    def __init__(self, munge_socket: str, lie: str) -> None:
+        self._munge_socket, self._lie = munge_socket, lie
+        self._own = Munge(munge_socket)
+        self.answered: list[int] = []
+        super().__init__(self._own, {0})
+
+    async def signed(self, reply: Reply, shown: str) -> Reply:
+        self.answered.append(reply.status)
+        good = await super().signed(reply, shown)
+        if self._lie == "status":
+            return good._replace(status=200 if reply.status != 200 else 201)
+        if self._lie == "text":
+            return good._replace(body=b"PARTITION=other\n")
+        if self._lie == "request":
+            return await super().signed(reply, f"MUNGE {self._own.encode(b'other')}")
+        if self._lie == "not at all":
+            return reply
+        if self._lie == "spent":
+            self._own.decode(good.headers[-1][1].decode().partition(" ")[2])
+            return good
+        assert isinstance(reply.body, bytes)
+        request = shown.partition(" ")[2].strip()
+        said = f"{reply.status}\n{request}\n".encode() + reply.body
+        made = await asyncio.to_thread(_by_alice, self._munge_socket, said)
+        word = (b"authentication-info", b"MUNGE " + made)
+        return reply._replace(headers=(*reply.headers, word))
+
+
+Ended = tuple[list[int], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def lied_to(checked: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ended]:
+    """By lie: what was answered, and how its hook ended. All at once, as each of them asks again
+    until its time is over."""
     lab = SlurmLab(nodes=1)
+    munge_socket = f"{lab.folder}/munge.socket"
+
+    async def asked(lie: str) -> Ended:
+        liar = Liar(munge_socket, lie)
+        front = Front(Heard(), liar)
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        await front.start_remote(listener)
+        hook = hook_in(tmp_path_factory.mktemp("lied"), checked)
+        conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge_socket}\n"
+        done = await asyncio.to_thread(hook, f"{conf}prolog-seconds 20\ntrust 64030\n")
+        await front.finish(5)
+        return liar.answered, done
+
+    async def all_asked() -> dict[str, Ended]:
+        return dict(zip(LIES, await asyncio.gather(*map(asked, LIES)), strict=True))
+
     try:
         lab._start_munged()
-        munge_socket = f"{lab.folder}/munge.socket"
-        munge = Munge(munge_socket)
-
-        answered = []
-
-        class Liar(Proofs):
-            async def signed(self, reply: Reply, shown: str) -> Reply:
-                answered.append(reply.status)
-                good = await super().signed(reply, shown)
-                if lie == "status":
-                    return good._replace(status=200 if reply.status != 200 else 201)
-                if lie == "text":
-                    return good._replace(body=b"PARTITION=other\n")
-                if lie == "request":
-                    return await super().signed(reply, f"MUNGE {munge.encode(b'other')}")
-                if lie == "not at all":
-                    return reply
-                if lie == "spent":
-                    munge.decode(good.headers[-1][1].decode().partition(" ")[2])
-                    return good
-                assert isinstance(reply.body, bytes)
-                request = shown.partition(" ")[2].strip()
-                said = f"{reply.status}\n{request}\n".encode() + reply.body
-                made = await asyncio.to_thread(_by_alice, munge_socket, said)
-                word = (b"authentication-info", b"MUNGE " + made)
-                return reply._replace(headers=(*reply.headers, word))
-
-        async def asked() -> subprocess.CompletedProcess[str]:
-            front = Front(Heard(), Liar(munge, {0}))
-            listener = socket.create_server(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
-            await front.start_remote(listener)
-            conf = f"server tcp:127.0.0.1:{port}\nmunge-socket {munge_socket}\n"
-            done = await asyncio.to_thread(hook, f"{conf}prolog-seconds 10\ntrust 64030\n")
-            await front.finish(5)
-            return done
-
-        done = asyncio.run(asked())
-        assert done.returncode == 75
-        assert 200 in answered
-        assert done.stdout == ""
+        return asyncio.run(all_asked())
     finally:
         lab.stop()
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("lie", LIES)
+def test_an_answer_that_is_not_the_services_own_lets_nothing_begin(
+    lied_to: dict[str, Ended], lie: str
+) -> None:
+    answered, done = lied_to[lie]
+    assert done.returncode == 75
+    assert 200 in answered
+    assert done.stdout == ""
 
 
 @pytest.mark.slurm

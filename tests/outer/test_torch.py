@@ -1,5 +1,5 @@
 """The example in torch under poprun, torchrun and alone; tensors in popdist's collectives; nodes
-measured by torch.
+measured by torch; DistributedDataParallel that moves with its own checkpoint.
 
 torch comes into an environment of its own: it is no dependency of Podwright. Its size makes this
 a test of the long ring (make soak).
@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_ports
+from tests.whole.conftest import Pod, make_pod, pod16  # noqa: F401
+from tests.whole.test_launch_moves import PATIENT, asked, moves
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -37,6 +39,50 @@ except popdist.BadUse as error:
     why = str(error)
 assert all(isinstance(values, torch.Tensor) for values in (total, every, sent))
 popdist.execute_on_instances({0}, print, total.tolist(), every.tolist(), sent.tolist(), why)
+"""
+#: Goes on from its checkpoint; told to wait, it stands still half-way until it is to move.
+DDP = """
+import os, sys, time
+import torch, torch.distributed as dist
+from torch import nn
+import popdist, popdist.torch
+
+rank, size = popdist.torch.init_process_group("gloo")
+popdist.init()
+popdist.onMove()
+torch.manual_seed(0)
+points = torch.rand(256, 2) * 2 - 1
+inside = (points.norm(dim=1) < 0.7).float()
+mine = slice(256 * rank // size, 256 * (rank + 1) // size)
+net = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+model = nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+step, there = 0, os.path.exists("checkpoint.pt")
+if there:
+    kept = torch.load("checkpoint.pt")
+    net.load_state_dict(kept["net"])
+    optimizer.load_state_dict(kept["optimizer"])
+    step = kept["step"]
+print("up from", step, flush=True)
+while step < 40:
+    if step >= 20 and popdist.mustMove():
+        if rank == 0:
+            kept = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+            torch.save(kept, "checkpoint.pt")
+        dist.destroy_process_group()
+        sys.exit(popdist.MOVED)
+    if step == 20 and "wait" in sys.argv and not there:
+        time.sleep(0.05)
+        continue
+    optimizer.zero_grad()
+    said = model(points[mine]).squeeze(1)
+    nn.functional.binary_cross_entropy_with_logits(said, inside[mine]).backward()
+    optimizer.step()
+    step += 1
+weights = torch.cat([weight.flatten() for weight in net.parameters()])
+if rank == 0:
+    print("ended with", weights.double().sum().item(), flush=True)
+dist.destroy_process_group()
 """
 #: One of two nodes, as a step of `podwright node bench` starts it.
 MEETS = """
@@ -100,3 +146,31 @@ def test_two_nodes_are_measured_by_gloo(python: str) -> None:
     rates = [float(end.communicate(timeout=600)[0]) for end in ends]
     assert [end.returncode for end in ends] == [0, 0]
     assert all(rate > 0 for rate in rates)
+
+
+def test_ddp_moves_with_its_own_checkpoint(
+    python: str,
+    pod16: Pod,  # noqa: F811
+) -> None:
+    """It ends with the very weights that it has where nothing moves."""
+    (pod16.folder / "ddp.py").write_text(DDP)
+    still = pod16.good("poprun", "--allow-run-as-root=yes", *TWO, python, "ddp.py")
+    words = [str(BIN / "poprun"), "--allow-run-as-root=yes", *PATIENT, python, "ddp.py", "wait"]
+    launch = subprocess.Popen(
+        words,
+        env={**pod16.environ, "OMP_NUM_THREADS": "1"},
+        cwd=pod16.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        asked(pod16, launch)
+        out, _ = launch.communicate(timeout=600)
+    finally:
+        launch.kill()
+    assert launch.returncode == 0, out
+    assert out.count("up from 20") == 2
+    ends = [text.partition("ended with ")[2].split()[0] for text in (still, out)]
+    assert ends[0] == ends[1]
+    assert moves(pod16)["done"] == 1

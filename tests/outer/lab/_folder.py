@@ -19,6 +19,8 @@ PARENT = Path("/var/tmp")
 PREFIX = "pwlab-"
 #: How much slower than its usual self a machine may be: no test here is about speed.
 BUSY = 6.0
+#: Seconds between two looks at what takes long.
+SELDOM = 0.3
 
 T = TypeVar("T")
 
@@ -32,16 +34,19 @@ def poll(
 ) -> T:
     """The first true answer of `probe`. Raises LabError, naming `what`.
 
-    seconds: on a machine that does nothing else; a busy one has BUSY times as many.
+    seconds: on a machine that does nothing else; a busy one has BUSY times as many. every: at
+    first; what takes long is asked for more seldom, since a probe is mostly a command, and takes
+    from what is waited for.
     """
-    deadline = time.monotonic() + BUSY * seconds
+    begun = time.monotonic()
     while True:
         answer = probe()
         if answer:
             return answer
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > BUSY * seconds:
             raise LabError(f"{what}: not within {BUSY * seconds:g} s (last answer: {answer!r})")
-        time.sleep(every)
+        time.sleep(max(every, min(waited / 20, SELDOM)))
 
 
 def new_folder() -> Path:

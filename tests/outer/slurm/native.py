@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from podwright.client import Client, UnixTransport
 from podwright.wire import PartitionInfo
 from tests.outer.lab import ALICE, LabError, Release, SlurmLab, poll
+from tests.outer.lab._folder import new_folder, remove
 from tests.outer.lab._places import Here, run
 from tests.ports import free_port
 
@@ -191,6 +194,10 @@ class NativeLab(SlurmLab):
         process.send_signal(how)
         process.wait()
 
+    def send(self, name: str, how: signal.Signals) -> None:
+        """A signal for "server" or "service"."""
+        self._processes[name].send_signal(how)
+
     def where(self, argv: Sequence[str]) -> list[str]:
         """What runs one of our processes: this machine, but for a lab of hosts."""
         return list(argv)
@@ -256,40 +263,35 @@ class NativeLab(SlurmLab):
         """A batch job of an ordinary user's, whose output is kept."""
         return self.submit(script, *options, user=user)
 
-    def start_again(self, job: int) -> None:
-        """A requeued job is released and starts, without the wait that Slurm has it sit out.
-
-        Never in the second of its last end: a node would take its new credential for the revoked
-        one, and Slurm ends the job as FAILED.
-        """
-        passing = ("COMPLETING", "CONFIGURING")
-        self.wait("its end on its nodes", lambda jobs: jobs[job].state not in passing)
-        ended = int(time.time())
-        poll("a later second", lambda: int(time.time()) > ended)
-        # By now it may have begun by itself.
-        self.run("scontrol", "release", str(job))
-        self.run("scontrol", "update", f"jobid={job}", "starttime=now")
-
     def output(self, job: int) -> str:
         path = self.folder / "out" / f"slurm-{job}.out"
         return path.read_text() if path.exists() else ""
 
 
 def build(release: Release, folder: Path) -> Path:
-    """The compiled pieces for a release, made once, in the lab's folder for all its users."""
+    """The compiled pieces for a release, in the lab's folder for all its users."""
     into = folder / "native"
-    include = ["--include", release.headers] if release.headers else []
     if not into.exists():
-        done = subprocess.run(
-            [*PODWRIGHT, "slurm", "build", "--into", str(into), *include],
-            capture_output=True,
-            text=True,
-            env={**os.environ},
-            check=False,
-        )
-        if done.returncode:
-            raise LabError(done.stderr)
+        shutil.copytree(_compiled(release.headers), into, symlinks=True)
     return into
+
+
+@cache
+def _compiled(headers: str) -> Path:
+    """Made once for all labs of this process, with whose end the folder goes."""
+    folder = new_folder()
+    atexit.register(remove, folder)
+    include = ["--include", headers] if headers else []
+    done = subprocess.run(
+        [*PODWRIGHT, "slurm", "build", "--into", f"{folder}/native", *include],
+        capture_output=True,
+        text=True,
+        env={**os.environ},
+        check=False,
+    )
+    if done.returncode:
+        raise LabError(done.stderr)
+    return folder / "native"
 
 
 def _reading_all(user: str, *more: str) -> list[str]:

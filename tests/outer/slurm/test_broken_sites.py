@@ -105,7 +105,9 @@ def no(lab: NativeLab, promise: str, *, site: str = "native.toml", wait: int = 3
     return why
 
 
+@pytest.mark.soak
 def test_a_sound_site_keeps_every_promise(lab: NativeLab) -> None:
+    """In soak alone: test_admin_page.py proves the same of the newest as user slurm."""
     assert check(lab, "") == {}
 
 

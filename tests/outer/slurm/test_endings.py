@@ -104,11 +104,7 @@ def quick_hooks(lab: NativeLab) -> None:
 
 
 def ended(lab: NativeLab, job: int) -> str:
-    """The job's last state; where it was requeued, it waits for its old credentials to be over.
-
-    Never sooner: a node that is told in the same second of the old start's end and of the new
-    start takes the new credential for the revoked one, and Slurm ends the job as FAILED.
-    """
+    """The job's last state; where it was requeued, it waits for its old credentials to be over."""
     return lab.wait_over(job)[job].state
 
 
@@ -172,6 +168,7 @@ def requeued(lab: NativeLab) -> str:
     job = begun(lab)
     lab.ok("scontrol", "requeue", str(job))
     poll("restart", lambda: lab.job(job).fields["Restarts"] == "1")
+    lab.start_again(job)
     lab.wait_state(job, "RUNNING")
     held = lab.holds(job)
     assert held == f"{job}/1"
@@ -325,6 +322,7 @@ def prolog_fails(lab: NativeLab) -> str:
     job = lab.batch("true", *lab.ask, "-o", "/dev/null")
     poll("a restart", lambda: lab.job(job).fields["Restarts"] != "0")
     quick_hooks(lab)
+    lab.start_again(job)
     return f"requeued, then {ended(lab, job)}"
 
 

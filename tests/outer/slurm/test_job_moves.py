@@ -16,11 +16,11 @@ from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
-#: Says where it is each time it starts; ends in order to move once it may.
+#: Says where it is each time it starts; ends in order to move once it may, or for good.
 PROGRAM = """
-trap 'while [ ! -e may-end ]; do sleep 0.1; done; exit 75' USR1
+trap '>asked; while [ ! -e may-end ]; do sleep 0.1; done; >ended; exit 75' USR1
 echo "$PODWRIGHT_RESTART $SLURM_JOB_ID $(uname -n)" >>ups.$SLURM_JOB_ID
-while :; do sleep 0.1; done
+until [ -e may-finish ]; do sleep 0.1; done
 """
 _WORDS = "--launcher=local --move-signal=USR1 --num-instances=1"
 

@@ -105,6 +105,28 @@ def test_nobody_overwrites_what_a_part_is_to_have(version: str, tmp_path: Path) 
     assert [one.job["admin_comment"] for one in said] == [right for _, _, right in COMMENTS]
 
 
+#: What somebody gives a submitted job, whose part of a heterogeneous job it is, and may he?
+COUNTS = [
+    ("ipu:12,podwright_job:2", 0, False),
+    ("podwright_het_wait:1", 0, False),
+    ("ipu:12,podwright_job:2", 7, True),
+    ("podwright_het_wait:1", 7, True),
+    ("ipu:1,podwright_job:1,ipu_x1:1", 0, True),
+    ("matlab:1", 0, True),
+    (None, 0, True),
+]
+
+
+def test_what_a_heterogeneous_job_counts_no_other_gets(version: str, tmp_path: Path) -> None:
+    """Not even of root: the service may mean a job that slurmctld has forgotten."""
+    submit(version, NATIVE, tmp_path)
+    rows = [{"jd": {"licenses": licences} if licences else {}, "job": {"het_job_id": leader}}
+            for licences, leader, _ in COUNTS]  # fmt: skip
+    script = tmp_path / "job_submit.lua"
+    said = run(version, script, "slurm_job_modify(job.jd, job.job, {}, 0.0)", rows)
+    assert [one.accepted for one in said] == [right for *_, right in COUNTS]
+
+
 @pytest.mark.parametrize(
     ("job", "words"),
     [

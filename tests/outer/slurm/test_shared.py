@@ -51,6 +51,22 @@ def test_parts_have_their_own_part_of_it_or_none(lab: SharedLab) -> None:
     lab.wait_free()
 
 
+def test_what_a_job_submits_has_its_own_part_or_none(lab: SharedLab) -> None:
+    """Slurm hands the job's environment on to it. A step has its job's, or nothing."""
+    plain = lab.write("out/plain.sh", f"#!/bin/sh\n{SHOW}\nsrun --ipus=4 true || {SHOW}\n")
+    submit = f"srun sbatch --parsable --ipus=0 {plain}\nsleep 600\n"
+    job = lab.batch(submit, "--ipus=4")
+    poll("its job", lambda: lab.output(job).strip().isdecimal())
+    none = int(lab.output(job))
+    assert lab.wait_over(none)[none].state == "COMPLETED"
+    poll("its words", lambda: len(lab.output(none).splitlines()) == 3)
+    first, refused, second = lab.output(none).splitlines()
+    assert (first, second) == ("lease gcd", "lease gcd")
+    assert "submit it with --ipus=4" in refused
+    lab.ok("scancel", str(job))
+    lab.wait_free()
+
+
 # A job that runs this machine's programs: there is no Python in the others.
 @pytest.mark.parametrize("release", ["oldest"], indirect=True)
 def test_launches_stay_in_the_jobs_part(lab: SharedLab) -> None:

@@ -282,18 +282,64 @@ def test_parts_of_an_srun_have_theirs(lab: NativeLab) -> None:
 
 
 def test_what_a_job_submits_asks_for_itself(lab: NativeLab) -> None:
-    """Slurm hands the job's own options on to that, where they count more than #SBATCH lines."""
-    asks = lab.write("out/asks.sh", f"#!/bin/sh\n#SBATCH --ipus=2\n{SHOW}\n")
-    plain = lab.write("out/plain.sh", f"#!/bin/sh\n{SHOW}\n")
-    submit = f"env -u IPUOF_VIPU_API_PARTITION_ID sbatch --parsable -n1 {asks}\n"
-    job = lab.batch(submit + submit.replace(str(asks), str(plain)) + "sleep 600\n", "--ipus=4")
-    poll("its jobs", lambda: len(lab.output(job).split()) == 2)
-    two, none = map(int, lab.output(job).split())
+    """Slurm hands the job's own options on to that, where they count more than #SBATCH lines, and
+    its environment."""
+    show = f"{SHOW}\necho $IPUOF_VIPU_API_GCD_ID.\nsrun -n1 sh -c '{SHOW}'\n"
+    asks = lab.write("out/asks.sh", f"#!/bin/sh\n#SBATCH --ipus=2\n{show}")
+    plain = lab.write("out/plain.sh", f"#!/bin/sh\n{show}")
+    submit = f"sbatch --parsable -n1 {asks}\nsbatch --parsable -n1 {plain}\n"
+    lab.write("out/submit.sh", f"{submit}salloc -Q -n1 sh -c '{SHOW} >shell; echo done'\n")
+    # From within a step, whose environment has its task's GCD as well.
+    job = lab.batch(f"srun -n1 sh {lab.folder}/out/submit.sh\nsleep 600\n", "--ipus=4", "-n1")
+    poll("its jobs", lambda: "done" in lab.output(job).split())
+    two, none = (int(word) for word in lab.output(job).split() if word.isdecimal())
+    assert (lab.folder / "out" / "shell").read_text() == "[]\n"
     done = lab.wait_over(two, none)
     assert (done[two].state, done[none].state) == ("COMPLETED", "COMPLETED")
     assert "ipu:2" in done[two].fields["Licenses"].replace("=", ":")
     assert "ipu" not in done[none].fields["Licenses"]
-    poll("their words", lambda: (lab.output(two), lab.output(none)) == (f"[slurm_{two}]\n", "[]\n"))
+    words = {two: [f"[slurm_{two}]", ".", f"[slurm_{two}]"], none: ["[]", ".", "[]"]}
+    for one, said in words.items():
+        poll("its words", partial(_said, lab, one, sorted(said)))
+
+
+@pytest.mark.parametrize("has", [0, 4])
+def test_a_step_that_asks_for_others_is_refused_and_its_job_goes_on(
+    lab: NativeLab, has: int
+) -> None:
+    script = "srun --ipus=2 touch never\necho says $?\n"
+    script += f"srun --ipus={has} sh -c '{SHOW}'\nsrun --ipus=0 sh -c '{SHOW}'\n"
+    job = lab.batch(script, "-n1", *([f"--ipus={has}"] if has else []))
+    done = lab.wait_over(job)[job]
+    assert (done.state, done.fields["Restarts"]) == ("COMPLETED", "0")
+    first, code, *shown = poll("its words", lambda: _lines(lab, job, 4))
+    assert ("leave --ipus out" if has else "submit it with --ipus=2") in first
+    assert (code, shown) == ("says 1", [f"[slurm_{job}]" if has else "[]", "[]"])
+    assert not (lab.folder / "out" / "never").exists()
+
+
+def _lines(lab: NativeLab, job: int, count: int) -> list[str]:
+    """What it said, once it is so much."""
+    found = lab.output(job).splitlines()
+    return found if len(found) >= count else []
+
+
+@pytest.mark.parametrize("how", ["--jobid", "SLURM_JOB_ID"])
+def test_a_step_from_outside_asks_where_the_licences_are_gone(lab: NativeLab, how: str) -> None:
+    job = without_shell(lab, "--ipus=4")
+    lab.ok("scontrol", "update", f"jobid={job}", "licenses=")
+    said = from_outside(lab, how, job)
+    assert said.stdout == f"[slurm_{job}]\n", said
+    with lab.client() as client:
+        client.remove_partition(f"slurm_{job}", force=True)
+    poll("the service knows", lambda: str(job) not in lab.state()["pods"]["pod64"]["held"])
+    said = from_outside(lab, how, job)
+    assert (said.returncode != 0, said.stdout) == (True, ""), said
+    # Where nobody can be asked, a job has none if that is all that Slurm says.
+    plain = without_shell(lab)
+    lab.end("service")
+    said = from_outside(lab, how, plain)
+    assert said.stdout == "[]\n", said
 
 
 def nothing_begins(lab: NativeLab) -> None:
@@ -376,6 +422,18 @@ def test_licences_that_an_administrator_changed_hold_the_job(lab: NativeLab) -> 
     lab.start_again(job)
     assert lab.wait_over(job)[job].state == "COMPLETED"
     assert began(lab, job)
+
+
+def test_what_a_heterogeneous_job_counts_no_other_gets(lab: NativeLab) -> None:
+    """slurmctld, killed, may have given its number to another while the service spoke of it."""
+    job = submitted(lab, "--hold")
+    before = lab.job(job).fields["Licenses"]
+    for licences in ("ipu:12,podwright_job:2", "podwright_het_wait:1"):
+        for name in (f"{job}", f"{job}+0"):
+            lab.run("scontrol", "update", f"jobid={name}", f"licenses={licences}")
+            assert lab.job(job).fields["Licenses"] == before
+    lab.ok("scontrol", "release", str(job))
+    assert lab.wait_over(job)[job].state == "COMPLETED"
 
 
 def test_what_salloc_started_without_devices_is_ended(lab: NativeLab) -> None:

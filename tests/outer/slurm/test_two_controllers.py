@@ -38,6 +38,8 @@ class TwoLab(NativeLab):
         conf = {
             "SlurmctldPidFile": "/run/slurmctld.pid",
             "SlurmctldTimeout": "10",
+            # How long each command waits for the host that is gone before it asks the other.
+            "TCPTimeout": "1",
         }
         super().__init__(hosts=hosts, controllers=2, conf=conf, **options)
         self.hosts, self.store = hosts, store

@@ -86,6 +86,9 @@ def test_newest_without_munge_a_job_has_its_devices(lab: KeyLab) -> None:
 
 def test_newest_with_another_key_nothing_starts(lab: KeyLab) -> None:
     right = lab.key.read_text()
+    conf = lab.folder / "podwright" / "hook.conf"
+    # It asks again until its time is over.
+    conf.write_text(conf.read_text().replace("prolog-seconds 60", "prolog-seconds 10"))
     lab.key.write_text("0" * 64 + "\n")  # hooks read it anew, the service has it since its start
     job = lab.submit("touch began", "--ipus=4", "-o", "/dev/null")
     poll("its refusal", lambda: "another key or request" in lab.service_log())

@@ -10,9 +10,8 @@ requests on it, and add a field here for what differs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from podwright.errors import InvalidRequest
 
@@ -22,16 +21,29 @@ OLDEST: Final[Version] = (22, 5)
 NEWEST: Final[Version] = (26, 5)
 
 
+class ReleaseRange(NamedTuple):
+    """The releases from `first` on, and before `until`."""
+
+    first: tuple[int, ...]
+    until: Version
+
+
 def _since(*first: int, until: Version = (99, 0)) -> Any:
     """A behaviour of the releases from `first` on, and before `until`."""
-    return field(metadata={"since": first, "until": until})
+    return ReleaseRange(first, until)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """The behaviours of one release; `version` is (22, 5) for 22.05."""
+    """The behaviours of one release; `version` is (22, 5) for 22.05.
 
-    version: Version
+    No dataclass: that module was a quarter of the time in which `podwright slurm lint` starts.
+    """
+
+    def __init__(self, version: Version) -> None:
+        self.version = version
+        for name, one in vars(Release).items():
+            if isinstance(one, ReleaseRange):
+                setattr(self, name, one.first <= version < one.until)
 
     # What sbatch, salloc and srun make of their options
     nodelist_is_pool: bool = _since(23, 2)  # more names than --nodes are those to choose from
@@ -39,6 +51,7 @@ class Release:
     sockets_override_hint: bool = _since(23, 2)  # --hint is ignored beside --sockets-per-node
     checks_option_conflicts: bool = _since(23, 2)  # --exclusive with --oversubscribe, and so on
     refuses_fewer_tasks_than_nodes: bool = _since(26, 5)
+    takes_lists_of_nodes: bool = _since(23, 2)  # --nodes=2,4 or 2-8:2
     last_mail_type_wins: bool = _since(25, 5)  # before, the types of all lines were put together
 
     # What slurmctld checks of counts
@@ -53,6 +66,7 @@ class Release:
     # Partitions and their limits
     judges_partitions_apart: bool = _since(23, 2)  # one partition's limit says nothing of others
     tests_jobs_over_limits: bool = _since(23, 2)  # whether they could ever run
+    keeps_jobs_of_down_partitions: bool = _since(23, 2)  # even those that could never run there
     skips_oversized_jobs: bool = _since(25, 5)  # but not those over a limit on nodes or CPUs
     exclusive_user_shares: bool = _since(23, 2)  # --exclusive=user is no whole node to limits
     limits_cpus_per_socket: bool = _since(23, 2)  # MaxCPUsPerSocket
@@ -99,6 +113,7 @@ class Release:
     packs_shards: bool = _since(23, 2)  # shares of GPUs by task, and on several GPUs
 
     # Steps: srun in a job
+    steps_follow_job_cores: bool = _since(22, 5, until=(23, 2))  # tasks of a core, of a socket
     srun_ignores_cpus_per_task: bool = _since(22, 5, until=(23, 11))  # its job's
     srun_reads_tres_per_task: bool = _since(23, 2, until=(25, 5))  # its job's -c as TRES
     counts_step_tasks_late: bool = _since(23, 2)  # --cpus-per-task and no --ntasks
@@ -114,6 +129,7 @@ class Release:
     bind_none_shows_all: bool = _since(23, 2)  # before, CUDA_VISIBLE_DEVICES was unset
     binds_typed_gpus_per_task: bool = _since(23, 2)  # --gpus-per-task=a100:2 binds as 2
     binds_by_free_cores: bool = _since(23, 2)  # single and per_task share nearest GPUs out
+    binds_by_short_names: bool = _since(25, 5)  # --gpu-bind=map:… beside map_gpu:…
     binds_single_task: bool = _since(25, 11)  # also a task that is alone on its node
 
     # Configuration files
@@ -130,10 +146,7 @@ class Release:
 @cache
 def release_of(version: Version) -> Release:
     """The behaviours of the release with this version: (22, 5) and its like."""
-    said = {one.name: one.metadata for one in fields(Release) if one.metadata}
-    return Release(
-        version, **{name: at["since"] <= version < at["until"] for name, at in said.items()}
-    )
+    return Release(version)
 
 
 def parse_version(text: str) -> Version:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from podwright.errors import InvalidRequest
 from podwright.slurm.pods.service import HookJob, Listed, Site, SlurmPod, parse_licences
 from podwright.slurm.pods.service._job_start import Life, life
-from podwright.slurm.pods.service._licence_check import Differs, licences_of, wanted
+from podwright.slurm.pods.service._licence_check import Differs, OtherStart, licences_of, wanted
 
 POD = SlurmPod(type="pod16", cluster="a", devices=16, largest=16, domain=16)
 OTHER = SlurmPod(type="big", cluster="b", devices=64, largest=64, domain=64, licence="big")
@@ -21,7 +20,7 @@ def listed(size: int, pod: SlurmPod = POD, separator: str = ",", also: str = "")
     return separator.join([*words, *([also] if also else [])])
 
 
-def asked(ipus: str, licences: str, **more: str) -> HookJob:
+def asked(ipus: str, licences: str, **more: str | int) -> HookJob:
     return msgspec.structs.replace(HookJob(job=7, uid=5, ipus=ipus, licences=licences), **more)
 
 
@@ -79,7 +78,7 @@ def test_a_part_gets_what_it_asked_for_itself(
     comment: str, ipus: str, found: tuple[SlurmPod, int, int] | None
 ) -> None:
     part = EMPTY._replace(het=6, comment=comment)
-    assert wanted(asked(ipus, "", het_job="6"), part, SITE) == found
+    assert wanted(asked(ipus, "", het_job=6), part, SITE) == found
 
 
 @pytest.mark.parametrize(
@@ -96,15 +95,19 @@ def test_a_part_whose_note_differs_gets_nothing(comment: str, ipus: str, words: 
     part = EMPTY._replace(het=6, comment=comment)
     for site in (SITE, Site(pods=(POD,))):
         with pytest.raises(Differs, match=words):
-            wanted(asked(ipus, "", het_job="6"), part, site)
+            wanted(asked(ipus, "", het_job=6), part, site)
 
 
 def test_another_users_job_and_an_earlier_start_get_nothing() -> None:
-    with pytest.raises(Differs, match="is of user 9"):
+    with pytest.raises(OtherStart, match="is of user 9"):
         wanted(asked("4", listed(4)), EMPTY._replace(uid=9), SITE)
-    with pytest.raises(InvalidRequest, match="start 0 of job 7, which is over") as error:
+    with pytest.raises(OtherStart, match="start 0 of job 7, which is over"):
         wanted(asked("4", listed(4)), EMPTY._replace(restart=1), SITE)
-    assert not isinstance(error.value, Differs), "the job itself goes on"
+    for het, leader, words in ((0, 6, "no part of another now"), (8, 0, "a part of job 8 now")):
+        with pytest.raises(OtherStart, match=words):
+            wanted(asked("4", listed(4), het_job=leader), EMPTY._replace(het=het), SITE)
+    with pytest.raises(OtherStart, match="slurmctld knows no job 7"):
+        wanted(asked("4", "", het_job=6), None, SITE)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ class Queue:
     def __init__(self) -> None:
         self.state, self.priority, self.licences = "PENDING", "9", "podwright_het_wait:1"
         self.notes = {20: "ipus=4 gcds=1 pod=pod16", 21: "ipus=4 gcds=1 pod=pod16"}
+        self.leader = "20"
         self.offered = asyncio.Event()
         self.back = asyncio.Event()
 
@@ -36,7 +37,7 @@ class Queue:
         return ""
 
     def _row(self, job: int) -> str:
-        words = [str(job), self.state, "0", "20", self.priority, "Resources", "", "1:00"]
+        words = [str(job), self.state, "0", self.leader, self.priority, "Resources", "", "1:00"]
         words += [self.licences if job == 20 else "", self.notes[job], "", ""]
         padded = (word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
         return "".join(padded) + "\n"
@@ -76,6 +77,15 @@ async def test_cancelled_it_holds_nothing(service: Service, queue: Queue) -> Non
 async def test_forgotten_it_holds_nothing(service: Service, queue: Queue) -> None:
     queue.state = ""
     await free_again(service)
+
+
+async def test_where_another_has_its_number_that_one_is_not_touched(
+    service: Service, queue: Queue
+) -> None:
+    """slurmctld was killed, has forgotten it, and gave its number to an ordinary job."""
+    queue.leader = "0"
+    await free_again(service)
+    assert not queue.back.is_set()
 
 
 async def test_held_it_holds_nothing_and_waits_again(service: Service, queue: Queue) -> None:

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from podwright.errors import NotFound
+from podwright.placement.buddy_blocks import soonest
 from podwright.placement.move_plans import plan_moves
 from podwright.slurm.pods.service import Service, Site
 from podwright.slurm.pods.service._job_mover import JobMover, _unheld
@@ -302,7 +303,7 @@ async def test_a_new_service_lets_go_on_what_the_old_one_asked(lab: Lab) -> None
 # -- the block rule ------------------------------------------------------------------------------
 
 N = 32
-ACTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 31), st.integers(0, 4)), max_size=120)
+ACTS = st.lists(st.tuples(st.integers(0, 10), st.integers(0, 31), st.integers(0, 4)), max_size=120)
 
 
 class Model:
@@ -361,6 +362,13 @@ class Model:
             book.empty(found.devices, 0, found.jobs)
             self.is_told = False
 
+    def room(self, order: int) -> None:
+        book = self.book
+        if not (book.moves or book.closed):
+            held = [(one.bits, job) for job, one in book.holdings.items()]
+            book.close(soonest(book.blocks.capacity, book.away, held, [order], first=-1), 0)
+            self.is_told = False
+
     def tell(self) -> None:
         self.told = self.book.hidden()
         self.is_told = True
@@ -368,7 +376,7 @@ class Model:
     def ask(self) -> None:
         """As `settled` says: Slurm counts no more than the book."""
         used = sum(1 << order for order in self.running.values())
-        if self.book.moves and self.is_told and used <= self.book.used(0):
+        if self.is_told and used <= self.book.used(0):
             self.book.unsettled = False
 
     def move(self, which: int) -> None:
@@ -392,7 +400,8 @@ class Model:
 
 @settings(deadline=None)
 @given(ACTS)
-def test_what_slurm_may_start_by_the_counts_fits_at_any_time_of_a_move(
+@example([(0, 0, 0), (3, 0, 0), (0, 0, 0), (9, 0, 4), (3, 0, 0)])  # a start around a closed block
+def test_what_slurm_may_start_by_the_counts_fits_at_any_time_of_a_move_and_of_room(
     acts: list[tuple[int, int, int]],
 ) -> None:
     model = Model()
@@ -411,6 +420,8 @@ def test_what_slurm_may_start_by_the_counts_fits_at_any_time_of_a_move(
             model.ask()
         elif act == 8:
             model.move(which)
+        elif act == 9:
+            model.room(order + 1)
         elif which % 4:
             model.book.away = 0  # what was left is reset
             model.book.count()

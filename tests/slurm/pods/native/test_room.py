@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pytest
@@ -79,6 +79,23 @@ async def test_the_block_that_is_free_soonest_is_emptied_and_then_counted_again(
     assert book.closed == 0
 
 
+async def test_without_time_limits_the_block_whose_jobs_are_young_is_emptied(
+    service: Service, clock: Clock
+) -> None:
+    """Who has run for long is taken to run as long again."""
+    book = service.books["pod16"]
+    jobs = await hold_all(service, "N/A", "N/A", "N/A", "N/A")
+    await service.ended(ask(2, 4))
+    del jobs[2]
+    for job, began in ((1, 1000.0), (3, 1990.0), (4, 1990.0)):
+        book.holdings[job].began = began
+    jobs[9] = listed(9, 8, "PENDING")
+    room = QueueRoom(service, wall=lambda: 2000.0)
+    for clock.now in (0, 60):
+        room.look(jobs)
+    assert book.closed == 0xFF00
+
+
 async def test_what_slurm_started_before_finds_its_place(service: Service, clock: Clock) -> None:
     for job in (1, 2, 3):
         await service.begins(ask(job, 4))
@@ -90,6 +107,57 @@ async def test_what_slurm_started_before_finds_its_place(service: Service, clock
     assert service.books["pod16"].closed
     await service.begins(ask(4, 4))
     assert service.figures.waited == 0
+
+
+async def test_what_slurm_started_before_is_not_placed_around_a_closed_block(
+    service: Service, clock: Clock
+) -> None:
+    """Slurm counts the two that are free in the block, and four elsewhere: it starts one of each,
+    and their hooks come once the block is closed."""
+    book = service.books["pod16"]
+    for job, size in ((1, 4), (2, 4), (3, 4), (4, 2)):
+        await service.begins(ask(job, size))
+    await service.ended(ask(1, 4))
+    ends = {2: "N/A", 3: "10", 4: "11"}
+    jobs = {job: listed(job, 4, "RUNNING", end=end) for job, end in ends.items()}
+    jobs[9] = listed(9, 8, "PENDING")
+    room = QueueRoom(service)
+    room.look(jobs)
+    clock.now = 60
+    room.look(jobs)
+    assert book.closed == 0xFF00
+    await service.give(ask(5, 2))
+    await service.give(ask(6, 4))  # raises Busy where it has to wait
+    assert (book.holdings[5].bits, book.holdings[6].bits) == (0xC000, 0x000F)
+
+
+async def test_a_closed_block_stays_closed_once_all_that_was_started_has_its_devices(
+    server: OnePod, clock: Clock
+) -> None:
+    used = 12
+
+    def slurm(argv: Sequence[str]) -> str:
+        return f"LicenseName=ipu_x1 Total=16 Used={used} Free=0" if "lic" in argv else ""
+
+    service = Service(Site(pods=(POD,), room_s=60), server, FakeSlurm(slurm), clock=clock)
+    await service.refresh()
+    telling = asyncio.create_task(service.counts.run())
+    book = service.books["pod16"]
+    jobs = await hold_all(service, "N/A", "12", "11")
+    jobs[9] = listed(9, 8, "PENDING")
+    room = QueueRoom(service)
+    await service.ended(ask(1, 4))
+    for clock.now in (0, 60):
+        room.look(jobs)
+    assert book.closed == 0xFF00
+    await room.settle()
+    assert book.unsettled  # Slurm counts 12, and the book has 8
+    used = 8
+    await room.settle()
+    assert not book.unsettled
+    assert book.take(5, 2) is not None
+    assert book.take(6, 2) is None
+    telling.cancel()
 
 
 async def test_a_queue_without_waiting_jobs_closes_nothing(service: Service, clock: Clock) -> None:
@@ -143,6 +211,7 @@ async def test_a_heterogeneous_job_gets_a_block_for_each_part_and_they_wait_for_
     clock.now = 60
     room.look(jobs)
     assert book.closed == 0xF0F0  # what 2 and 4 hold
+    book.unsettled = False  # Slurm has started nothing else before
     await service.ended(ask(2, 4))
     assert service.hidden()["ipu_x1"] == 4
     assert book.take(21, 2, leader=20) is not None  # a part of its own finds it

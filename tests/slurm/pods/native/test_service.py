@@ -13,7 +13,7 @@ from podwright.errors import InvalidRequest, NotFound, Unavailable
 from podwright.slurm.pods.service import HookJob, Service, Site, SlurmPod, Sweep
 from podwright.slurm.pods.service._bare import OLD_S
 from podwright.slurm.pods.service._job_request import hook_job
-from podwright.slurm.pods.service._licence_check import licences_of
+from podwright.slurm.pods.service._licence_check import OtherStart, licences_of
 from podwright.slurm.pods.service._queue import _WIDTHS, listed
 from podwright.slurm.site.commands import CommandResult, FakeSlurm
 from podwright.wire import (
@@ -103,22 +103,26 @@ class OnePod:
 
 
 class Queue:
-    """squeue's words. jobs: job -> (state, restarts). at: when they were submitted."""
+    """squeue's words. jobs: job -> (state, restarts). at: when they were submitted. no: what is
+    said of a requeue that cannot be."""
 
     def __init__(self) -> None:
-        self.at = ""
+        self.at = self.uid = self.no = ""
+        self.licences = "ipu:4"
         self.held = asyncio.Event()
         self.jobs: dict[int, tuple[str, int]] = {}
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[1] == "hold":
             self.held.set()
+        if self.no and argv[1].startswith("requeue"):
+            return CommandResult(1, "", self.no)
         if argv[0] != "squeue":
             return ""
         rows = []
         for job, (state, restarts) in self.jobs.items():
-            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", "ipu:4"]
-            words += ["", "", self.at]
+            words = [str(job), state, str(restarts), "0", "1", "None", "", "1:00", self.licences]
+            words += ["", self.uid, self.at]
             rows.append(
                 "".join(word.ljust(w) for word, w in zip(words, _WIDTHS.values(), strict=True))
             )
@@ -389,6 +393,60 @@ async def test_what_runs_without_devices_is_ended(
         await sweep.once()
     assert ("scontrol", "requeuehold", "8") in service.slurm.asked
     assert ("scontrol", "requeuehold", "7") not in service.slurm.asked
+
+
+@pytest.mark.parametrize(
+    ("no", "cancelled"),
+    [
+        ("Only batch jobs are accepted or processed for job 8", True),
+        ("Requested operation is presently disabled for job 8", True),
+        ("Unable to contact slurm controller (connect failure)", False),
+        ("Job is in transition state for job 8", False),
+    ],
+)
+async def test_what_is_not_requeued_at_once_is_not_cancelled(
+    service: Service, queue: Queue, no: str, cancelled: bool
+) -> None:
+    assert isinstance(service.slurm, FakeSlurm)
+    sweep = Sweep(service)
+    await sweep.once()
+    queue.jobs[8], queue.no = ("RUNNING", 0), no
+    for _ in range(2):
+        await sweep.once()
+    assert (("scancel", "8") in service.slurm.asked) == cancelled
+    queue.no = ""
+    service.slurm.asked.clear()
+    await sweep.once()
+    if not cancelled:
+        assert ("scontrol", "requeuehold", "8") in service.slurm.asked, "the next sweep does it"
+
+
+async def test_a_hook_of_a_job_that_slurmctld_forgot_costs_the_next_of_its_number_nothing(
+    service: Service, queue: Queue
+) -> None:
+    queue.jobs[7], queue.uid = ("PENDING", 0), "9"
+    assert isinstance(service.slurm, FakeSlurm)
+    with pytest.raises(OtherStart, match="job 7 is of user 9"):
+        await service.begins(ask(7, 4))
+    with pytest.raises(OtherStart, match="slurmctld knows no job 8"):
+        await service.begins(described({"job": "8", "het_job": "7", "ipus": "4"}))
+    told = {word for argv in service.slurm.asked for word in argv if argv[0] == "scontrol"}
+    assert not {"hold", "jobid=7", "jobid=8"} & told
+    assert (service.figures.held, service.retry_limit._holding) == (0, set())
+
+
+async def test_a_step_that_joins_a_job_without_licences_hears_what_it_holds(
+    service: Service, server: OnePod, queue: Queue
+) -> None:
+    await service.begins(ask(7, 4))
+    queue.licences, queue.jobs = "", {7: ("RUNNING", 0), 8: ("RUNNING", 0)}
+    joins = {"uid": "5", "restart": "0", "step": "step", "ipus": "0", "unread": "1"}
+    assert await service.proves(described({"job": "7"} | joins)) == "ipus=4\n"
+    assert await service.proves(described({"job": "8"} | joins)) == "ipus=0\n"
+    await server.remove("slurm_7", "7")
+    await service.refresh()
+    with pytest.raises(InvalidRequest, match="job 7 holds no devices"):
+        await service.proves(described({"job": "7"} | joins))
 
 
 async def test_what_slurm_only_believes_to_run_is_left_to_it_for_a_while(

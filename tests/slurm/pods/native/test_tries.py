@@ -17,14 +17,14 @@ class OneJob:
     """squeue and scontrol of job 7. leader: of the heterogeneous job that it is a part of."""
 
     def __init__(self, comment: str = "", leader: int = 0) -> None:
-        self.comment, self.leader = comment, leader
+        self.comment, self.leader, self.uid = comment, leader, "5"
         self.held: list[str] = []
         self.is_held = asyncio.Event()
 
     def __call__(self, argv: Sequence[str]) -> CommandResult | str:
         if argv[0] == "squeue":
             words = ["7", "PENDING", "0", str(self.leader), "1", "None", "", "1:00", "", "", "", ""]
-            words[9] = self.comment
+            words[9:11] = self.comment, self.uid
             return "".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True)) + "\n"
         if argv[1] == "hold":
             self.held.append(argv[2])
@@ -60,3 +60,22 @@ async def test_the_third_failure_holds_it_and_says_why(
     async with asyncio.timeout(120):
         await job.is_held.wait()
     assert job.held == [held]
+
+
+async def test_the_next_job_with_its_number_is_not_held() -> None:
+    """slurmctld, killed, has forgotten the job before it was back in the queue."""
+    job = OneJob()
+    tries = RetryLimit(FakeSlurm(job), 3)
+    await tries.refusal(HookJob(job=7, uid=5), InvalidRequest("no"), final=True)
+    job.uid = "9"
+    await asyncio.gather(*tries._holding)
+    assert job.held == []
+
+
+async def test_of_a_job_that_slurmctld_does_not_know_nothing_is_said() -> None:
+    slurm = FakeSlurm(lambda argv: "")
+    tries = RetryLimit(slurm, 3)
+    said = await tries.refusal(HookJob(job=7), InvalidRequest("no"), final=True)
+    assert "no" in str(said)
+    assert [argv[0] for argv in slurm.asked] == ["squeue"]
+    assert not tries._holding

@@ -3,19 +3,16 @@
  * asks each of the named clusters first, whether it counts the licence that every job with devices
  * takes.
  *
- * What -M said, the command itself knows, wherever it was said (the line, #SBATCH, SLURM_CLUSTERS):
- * its options lie in `opt`, which slurm_option_get() reads by name (src/common/slurm_opt.h, the same
- * in 22.05 to 26.05). Both are weak here: slurmstepd has no `opt`. */
+ * What -M said, the command itself knows, wherever it was said: the line, #SBATCH, SLURM_CLUSTERS. */
 #include "other_clusters.h"
+
+#include "command_option.h"
 
 #include <slurm/slurm.h>
 #include <slurm/slurmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern char opt[] __attribute__((weak));
-extern char *slurm_option_get(void *options, const char *name) __attribute__((weak));
 
 /* Every job with devices takes one: MARK in podwright/slurm/pods/service/_pods.py. */
 static const char *const mark = "podwright_job";
@@ -36,7 +33,7 @@ static int counts_devices(void)
 
 bool clusters_have_devices(char *why, size_t size)
 {
-	char *names = opt && slurm_option_get ? slurm_option_get(opt, "clusters") : NULL;
+	char *names = command_option("clusters");
 	slurmdb_cluster_rec_t *before = working_cluster_rec, *one;
 	void *clusters, *at;
 	int counts = -1;

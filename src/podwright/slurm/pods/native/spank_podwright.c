@@ -23,7 +23,9 @@
 #define _GNU_SOURCE
 /* slurm_load_job() and slurm_requeue() take a slurm_step_id_t since 26.05, which still has these. */
 #define SLURM_BACKWARD_COMPAT
+#include "command_option.h"
 #include "other_clusters.h"
+#include "others_environment.h"
 #include "step_proof.h"
 
 #include <errno.h>
@@ -43,7 +45,8 @@ static char ipus[16], replicas[16], movable[2], partitions[1024], leases[1024], 
 static const char *host = "localhost", *port = "8090", *socket_path = "";
 static int ask, no_options, prove_all, is_batch;
 /* In srun: the job around it, and what that was handed over. */
-static char own_job[16], own[16];
+static uint32_t own_job;
+static char own[16];
 /* What this part of a heterogeneous job asked for itself, as job_submit noted it. */
 static char part[16];
 /* Did it note that the job asked for devices? Where SPANK hands over nothing, licences would be all that
@@ -276,6 +279,9 @@ static int find_ipus(spank_t spank, uint32_t job, uint32_t step)
 		strcpy(claim.unread, "1");
 	else if (joins)
 		snprintf(ipus, sizeof ipus, "%s", counted());
+	/* Who took a running job's licences away took none of its devices: the service has the record. */
+	if (joins && !*claim.leader && strcmp(ipus, "0") == 0)
+		strcpy(claim.unread, "1");
 	return *claim.restart != '\0';
 }
 
@@ -318,7 +324,7 @@ static void begin_step(spank_t spank)
 			 "podwright: slurmctld does not say whether job %u has devices", job);
 		return;
 	}
-	if (doors.count == 0 && *claim.unread)
+	if (doors.count == 0 && *claim.unread && *claim.leader)
 		snprintf(unproven, sizeof unproven,
 			 "podwright: nobody is left to say what job %u is to have", job);
 	if (doors.count == 0 || !has_devices())
@@ -357,6 +363,11 @@ static void begin_step(spank_t spank)
 	/* What a batch script starts, its own step was proven for: a service that is away for a while
 	 * costs the job nothing. */
 	untold = untold && strstr(claim.licences, "podwright_");
+	/* By all that Slurm says this job has none. */
+	if (proof == UNKNOWN && *claim.unread && !*claim.leader && !noted) {
+		slurm_info("podwright: job %u is taken for one without devices: %s", job, said);
+		return;
+	}
 	if (proof == UNKNOWN && step != SLURM_BATCH_SCRIPT && !*claim.unread && !untold && read_job(job) &&
 	    is_batch) {
 		slurm_info("podwright: job %u goes on: %s", job, said);
@@ -405,18 +416,46 @@ static int attaches(void)
 	return 0;
 }
 
+static void read_own(void)
+{
+	const char *job = getenv("SLURM_JOBID"), *handed = getenv("SLURM_SPANK_IPUS");
+
+	snprintf(own, sizeof own, "%s", handed && strcmp(handed, JOINS) ? handed : "0");
+	own_job = job ? (uint32_t)strtoul(job, NULL, 10) : 0;
+}
+
 /* Does this srun join a job, without that job's environment around it? SLURM_JOB_ID alone joins as
  * well; a job's own environment has the older name beside it. */
 static int joins_job(void)
 {
-	const char *job = getenv("SLURM_JOB_ID"), *around = getenv("SLURM_JOBID"),
-		   *handed = getenv("SLURM_SPANK_IPUS");
+	const char *job = getenv("SLURM_JOB_ID"), *around = getenv("SLURM_JOBID");
 
-	if (handed && strcmp(handed, JOINS) != 0) {
-		snprintf(own, sizeof own, "%s", handed);
-		snprintf(own_job, sizeof own_job, "%s", around ? around : "");
-	}
-	return attaches() || (job && (!handed || !around || strcmp(job, around) != 0));
+	return attaches() ||
+	       (job && (!getenv("SLURM_SPANK_IPUS") || !around || strcmp(job, around) != 0));
+}
+
+/* Does this srun, which makes a step, ask for other devices than its job has? Asked before anything
+ * was made of the step. Of parts, and where slurmctld does not answer, the step's own proof decides. */
+static int asks_for_others(char *why, size_t size)
+{
+	const char *named = command_option("jobid"), *around = getenv("SLURM_JOB_ID"), *has;
+	uint32_t job = named ? (uint32_t)strtoul(named, NULL, 10) : 0;
+
+	if (!job || job >= MAX_JOB_ID)
+		job = around ? (uint32_t)strtoul(around, NULL, 10) : 0;
+	if (!job || getenv("SLURM_HET_SIZE"))
+		return 0;
+	read_job(job);
+	if (!*claim.restart || *claim.leader)
+		return 0;
+	has = strcmp(counted(), "0") == 0 && own_job == job ? own : counted();
+	if (strcmp(has, "0") == 0)
+		snprintf(why, size, "job %u was submitted without devices, and a step has what its job has: "
+			 "submit it with --ipus=%s", job, ipus);
+	else
+		snprintf(why, size, "job %u has %s devices, and each of its steps has all of them: "
+			 "leave --ipus out", job, has);
+	return strcmp(has, ipus) != 0;
 }
 
 /* What job_submit and the hooks see: SPANK_IPUS, SPANK_NUM_REPLICAS, SPANK_IPUS_MOVABLE. */
@@ -437,6 +476,15 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 		/* An error of an optional plugin's stops nothing; nothing was submitted yet. */
 		exit(EXIT_FAILURE);
 	}
+	if (where == S_CTX_LOCAL) {
+		read_own();
+		if (*ipus && strcmp(ipus, "0") != 0 && asks_for_others(why, sizeof why)) {
+			slurm_error("podwright: --ipus=%s: %s", ipus, why);
+			exit(EXIT_FAILURE);
+		}
+	} else {
+		forget_around();
+	}
 	if (hand_over(spank, "IPUS", "_SLURM_SPANK_OPTION_podwright_ipus", ipus) ||
 	    hand_over(spank, "NUM_REPLICAS", "_SLURM_SPANK_OPTION_podwright_num_replicas", replicas) ||
 	    hand_over(spank, "IPUS_MOVABLE", "_SLURM_SPANK_OPTION_podwright_ipus_movable", movable))
@@ -449,7 +497,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 }
 
 /* In srun, which knows by now of which job its step is; for the first part of a step alone, so what
- * is of one job only. slurmctld says what the job has; where it does not, the step asks it. */
+ * is of one job only. slurmctld says what the job has; where it does not, the step asks. */
 int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 {
 	uint32_t job = 0;
@@ -463,16 +511,16 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 	read_job(job);
 	if (!*claim.restart || *claim.leader)
 		return ESPANK_SUCCESS;
-	handed = counted();
-	/* Its own job, whose licences Slurm lost. */
-	if (strcmp(handed, "0") == 0 && *own && strtoul(own_job, NULL, 10) == job)
-		handed = own;
-	setenv("SLURM_SPANK_IPUS", handed, 1);
+	/* Slurm may have lost its own job's licences. Of another job without any the step asks. */
+	if (strcmp(counted(), "0") != 0)
+		setenv("SLURM_SPANK_IPUS", counted(), 1);
+	else if (own_job == job)
+		setenv("SLURM_SPANK_IPUS", own, 1);
 	return ESPANK_SUCCESS;
 }
 
 /* What was handed to the job: to its tasks in turn, where it is more than one. */
-static int set_handed(spank_t spank, int is_task, uint32_t rank)
+static int set_handed(spank_t spank, uint32_t job, int is_task, uint32_t rank)
 {
 	char text[128];
 	unsigned int count = 1, each = (unsigned int)atoi(gcds);
@@ -481,12 +529,8 @@ static int set_handed(spank_t spank, int is_task, uint32_t rank)
 		spank_setenv(spank, "PODWRIGHT_ALLOCATION", allocation, 1);
 		set_server(spank);
 	}
-	/* A part without devices: the script's own came over with its environment. */
-	if (!*partitions && *claim.leader) {
-		spank_unsetenv(spank, "IPUOF_VIPU_API_PARTITION_ID");
-		spank_unsetenv(spank, "IPUOF_VIPU_API_GCD_ID");
-		spank_unsetenv(spank, "PODWRIGHT_LEASE");
-	}
+	if (*allocation || *partitions)
+		note_whose(spank, job);
 	if (!*partitions)
 		return ESPANK_SUCCESS;
 	for (const char *at = partitions; *at; at++)
@@ -516,21 +560,6 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 	_exit(EXIT_UNPROVEN);
 }
 
-/* What has no devices has none of another part's or job's either, whose environment came over. */
-static int forget_others(spank_t spank, uint32_t job)
-{
-	char mine[64], found[64];
-
-	snprintf(mine, sizeof mine, "slurm_%u", job);
-	if (spank_getenv(spank, "IPUOF_VIPU_API_PARTITION_ID", found, sizeof found) ==
-		    ESPANK_SUCCESS &&
-	    strncmp(found, "slurm_", 6) == 0 && strcmp(found, mine) != 0) {
-		spank_unsetenv(spank, "IPUOF_VIPU_API_PARTITION_ID");
-		spank_unsetenv(spank, "IPUOF_VIPU_API_GCD_ID");
-	}
-	return ESPANK_SUCCESS;
-}
-
 /* In slurmstepd, before the task's exec. */
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
@@ -540,21 +569,22 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 
 	(void)argc;
 	(void)argv;
-	if (!spank_remote(spank))
+	if (!spank_remote(spank) || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
 		return ESPANK_SUCCESS;
 	/* The batch script is no task of a program: what it starts chooses its own GCDs. */
 	is_task = spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
 		  step < SLURM_MAX_NORMAL_STEP_ID &&
 		  spank_get_item(spank, S_TASK_GLOBAL_ID, &rank) == ESPANK_SUCCESS;
+	forget_others(spank, job);
 	if (ask)
-		return set_handed(spank, is_task, is_task ? rank : 0);
+		return set_handed(spank, job, is_task, is_task ? rank : 0);
 	/* A step of a batch job or of salloc was not given the option itself. */
 	if (!*ipus && spank_getenv(spank, "SLURM_SPANK_IPUS", ipus, sizeof ipus) != ESPANK_SUCCESS)
-		return ESPANK_SUCCESS;
-	if (!*ipus || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
-		return ESPANK_SUCCESS;
+		ipus[0] = '\0';
 	if (strcmp(ipus, "0") == 0)
-		return forget_others(spank, job);
+		forget_others(spank, 0);
+	if (!*ipus || strcmp(ipus, "0") == 0)
+		return ESPANK_SUCCESS;
 	snprintf(text, sizeof text, "slurm_%u", job);
 	spank_setenv(spank, "IPUOF_VIPU_API_PARTITION_ID", text, 1);
 	set_server(spank);

@@ -10,7 +10,8 @@ enum proof { PROVEN, REFUSED, UNKNOWN };
 
 /* What a step knows of its job, as text; empty: it does not know. restart: how often Slurm has
  * started the job anew; only slurmctld's own word, never what the job's environment says. unread: the
- * note of what its part of a heterogeneous job is to have is lost; the service says it then. */
+ * service says what it has, since the note of its part of a heterogeneous job is lost, or the licences
+ * of the job that it joined are gone. */
 struct claim {
 	char job[16], leader[16], offset[16], uid[16], restart[16], submitted[24], ipus[16], step[16];
 	char unread[8], cluster[64], host[256], licences[2048];

@@ -20,6 +20,9 @@ _log = logging.getLogger("podwright.slurm")
 #: Seconds in which slurmctld hears from its nodes what has ended. After that the job is requeued,
 #: as Slurm would requeue it, and not held.
 OLD_S = 120.0
+#: Why a job cannot be requeued: srun and salloc never are, nor what was submitted so
+#: (ESLURM_BATCH_ONLY, ESLURM_DISABLED).
+_NEVER = ("Only batch jobs are accepted", "operation is presently disabled")
 Start = tuple[int, int]
 
 
@@ -63,7 +66,10 @@ class Bare:
         whole = str(job.het or job.job)
         said = await slurm.run("scontrol", "requeuehold" if hold else "requeue", whole)
         became = "held" if hold else "back in the queue"
-        if said.code:  # srun and salloc cannot start again by themselves
+        if said.code and not any(words in said.text for words in _NEVER):
+            _log.warning("job %d is not requeued yet: %s", job.job, said.text)
+            return  # slurmctld may be away
+        if said.code:
             await slurm.run("scancel", whole)
             became = "cancelled"
         start = f"job {job.job}" + (f", start {job.restart}" if job.restart else "")

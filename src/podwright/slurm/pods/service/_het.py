@@ -151,12 +151,15 @@ class Heterogeneous:
         """It waits no more: it started, or else, held or cancelled, it holds nothing."""
         jobs = await listed(self._slurm)
         first = jobs.get(leader)
+        if first is not None and first.het != leader:
+            first = None  # another's number by now: slurmctld was killed and forgot this one
         if first is not None and not (first.waits or first.over):
             return
         if first is not None and first.waits:
             _log.info("job %d was held when it might have started", leader)
             await self._licences(leader, {HET_WAIT: 1})
-        gone = [job for job in parts if job not in jobs or jobs[job].waits or jobs[job].over]
+        there = {job for job in parts if job in jobs and jobs[job].het == leader}
+        gone = [job for job in parts if job not in there or jobs[job].waits or jobs[job].over]
         self._drop(job for job in gone if not self._made(job))
         self._counts.poke()
 

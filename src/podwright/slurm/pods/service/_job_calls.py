@@ -15,6 +15,7 @@ from collections.abc import Callable
 from podwright.errors import InvalidRequest, NotFound, PodwrightError, Unavailable
 from podwright.guests import Freed, Locks
 from podwright.slurm.pods.service._job_request import HookJob
+from podwright.slurm.pods.service._licence_check import OtherStart
 from podwright.slurm.pods.service._pods import Site
 from podwright.slurm.pods.service._queue import Listing
 from podwright.slurm.pods.service._retry_limit import RetryLimit
@@ -97,8 +98,8 @@ class JobCalls(ABC):
                     if not told:
                         _log.warning("job %d waits in its prolog: %s", job.job, error)
                         told = True
-                except Unavailable:
-                    raise  # the server is silent: the hook asks again, and no try is lost
+                except (Unavailable, OtherStart):
+                    raise  # the server is silent, or this start is over: no try is lost
                 except PodwrightError as error:
                     raise await self.refused(job, error) from None
                 self.look.set()  # a job that Slurm forgot may sit there

@@ -27,7 +27,13 @@ from podwright.errors import NotFound, PodwrightError
 from podwright.guests import Waits, first_in_line
 from podwright.placement.buddy_blocks import Blocks, fit
 from podwright.placement.move_plans import MovePlan, likely_end, plan_moves
-from podwright.slurm.pods.service._pod_book import JobHolding, PodBook, job_of, settled
+from podwright.slurm.pods.service._pod_book import (
+    SETTLE_S,
+    JobHolding,
+    PodBook,
+    job_of,
+    settled,
+)
 from podwright.slurm.pods.service._queue import Listed
 from podwright.wire import (
     AskToMoveRequest,
@@ -44,8 +50,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("podwright.slurm")
 _PAUSE: Final = 0.3
-#: Seconds in which what Slurm has started must have got its devices.
-_SETTLE_S: Final = 60.0
 #: Seconds after a plan that came to nothing until there is another for the same job.
 _REST_S: Final = 60.0
 
@@ -176,7 +180,7 @@ class JobMover:
         if not (book.emptied and book.moves):
             plan.over = "Slurm had started others before, or who was to move has ended"
             return False
-        if not all_placed and service.clock() - plan.since > _SETTLE_S:
+        if not all_placed and service.clock() - plan.since > SETTLE_S:
             plan.over = "Slurm has started jobs that got no devices yet"
         return all_placed
 

@@ -15,7 +15,8 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True):
     ipus: the request, as SPANK handed it over at submission; Slurm lets nobody change it later.
     What only a step says: step (`batch` or `step`), and, where it asked slurmctld, restart and
     submitted (seconds since 1970). None: it does not know. unread: it is of a part of a
-    heterogeneous job whose note is lost; ipus is then what was said for some part of it.
+    heterogeneous job whose note is lost, and ipus is what was said for some part of it; or of an
+    ordinary job that it joined, which has no licences of ours.
     """
 
     job: int

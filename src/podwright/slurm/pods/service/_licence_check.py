@@ -30,8 +30,13 @@ class Differs(InvalidRequest):
     """What the job asked for is not what Slurm counts for it: it is held."""
 
 
+class OtherStart(InvalidRequest):
+    """The start that a hook speaks of is none of Slurm's any more: it is over, or slurmctld was
+    killed and has forgotten it. What has its number now is not held or told anything for it."""
+
+
 def wanted(job: HookJob, known: Listed | None, site: Site) -> Wanted | None:
-    """What the job gets; None: nothing, as it asked for nothing. Raises Differs, InvalidRequest."""
+    """What the job gets; None: nothing, as it asked for nothing. Raises Differs, OtherStart."""
     found = _wanted(job, known, site)
     if found is not None:
         pod, size, _ = found
@@ -85,7 +90,9 @@ def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> W
                 asked=f"devices for job {job.job}",
             )
         return None
-    if known is None or not known.head:
+    if known is None:
+        raise OtherStart(f"slurmctld knows no job {job.job}")
+    if not known.head:
         raise Differs(
             "what its devices are to be is not noted in its AdminComment any more",
             asked=f"{asks} devices for job {job.job}",
@@ -102,11 +109,14 @@ def _part(job: HookJob, asks: int | None, known: Listed | None, site: Site) -> W
 
 
 def _same_job(job: HookJob, known: Listed) -> None:
-    """Raises InvalidRequest where Slurm's job of this number is another, or has moved on."""
+    """Raises OtherStart where Slurm's job of this number is another, or has moved on."""
     if known.uid != -1 and job.uid not in (None, known.uid):
-        raise Differs(f"job {job.job} is of user {known.uid}, and this is user {job.uid}'s")
+        raise OtherStart(f"job {job.job} is of user {known.uid}, and this is user {job.uid}'s")
+    if known.het != job.het_job:
+        whole = f"a part of job {known.het}" if known.het else "no part of another"
+        raise OtherStart(f"job {job.job} is {whole} now")
     if known.restart > (job.restart or 0):
-        raise InvalidRequest(
+        raise OtherStart(
             f"this is start {job.restart or 0} of job {job.job}, which is over: Slurm has "
             f"begun start {known.restart}"
         )

@@ -12,6 +12,8 @@ from podwright.slurm.pods.service._pods import SlurmPod
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionInfo
 
+#: Seconds in which what Slurm has started must have got its devices.
+SETTLE_S: Final = 60.0
 _NAME: Final = re.compile(r"slurm_(\d+)")
 
 
@@ -45,6 +47,8 @@ class JobHolding(Holding[int]):
 
 class PodBook(Book[int, JobHolding]):
     """All holdings of one pod."""
+
+    starts_by_counts = True
 
     def __init__(self, pod: SlurmPod) -> None:
         super().__init__(pod.cluster, pod.allocation)

@@ -62,6 +62,7 @@ class Sweep:
                     last = service.clock()
                     await self.once()
                 await self._fallen.look()
+                await self._room.settle()
             except PodwrightError as error:
                 _log.warning("sweep: %s", error)
             await asyncio.sleep(0.2)

@@ -36,27 +36,32 @@ class RetryLimit:
         final: trying anew cannot help, so it is held at once."""
         try:
             known = (await listed(self._slurm, job.job)).get(job.job)
-            before = tried(known) if known else 0
+            if known is None:  # killed, slurmctld has forgotten it: the next one with its number
+                return InvalidRequest(str(error))  # is not to suffer for it
+            before = tried(known)
             release = f"scontrol release {job.het_job or job.job}"
             attempt = failed(before, self._most, str(error), release, final=final)
-            await comment(self._slurm, job, (known.head if known else "") + attempt.words)
+            await comment(self._slurm, job, known.head + attempt.words)
         except Unavailable as silent:
             _log.warning("job %d: %s, and Slurm cannot be told: %s", job.job, error, silent)
             return InvalidRequest(str(error))
         _log.warning("job %d: %s", job.job, attempt.words)
         if attempt.held:
-            task = asyncio.create_task(self._hold_in_slurm(job))
+            task = asyncio.create_task(self._hold_in_slurm(job, known))
             self._holding.add(task)
             task.add_done_callback(self._holding.discard)
         return InvalidRequest(attempt.words)
 
-    async def _hold_in_slurm(self, job: HookJob) -> None:
-        """Hold it once it is back in the queue: one that still runs cannot be held."""
+    async def _hold_in_slurm(self, job: HookJob, before: Listed) -> None:
+        """Hold it once it is back in the queue: one that still runs cannot be held. before: as it
+        was when that was decided; one of another user, or of fewer starts, has but its number."""
         for _ in range(_LOOKS):
             await asyncio.sleep(_PAUSE)
             try:
                 known = (await listed(self._slurm, job.job)).get(job.job)
-                if known is None or known.over:
+                if known is None or known.over or known.uid != before.uid:
+                    return
+                if known.restart < before.restart:
                     return
                 if known.state == "PENDING":
                     # A heterogeneous job starts as a whole, and so is held as one.

@@ -119,7 +119,7 @@ class Service(JobCalls):
         """Why a step's job, or a part of it, does not hold its devices; empty: it does."""
         problem = self._unproven(job)
         if problem and job.unread:
-            return await self._unread(job)
+            return await self._unread(job, problem)
         if not problem and job.step == "batch" and job.het_job == job.job:
             problem = await self._parts_unproven(job.job)
         return problem
@@ -220,9 +220,12 @@ class Service(JobCalls):
                     return lost_note(job) if part.lost else problem
         return ""
 
-    async def _unread(self, job: HookJob) -> str:
-        """Why nobody can say that a part without devices is to have none; empty: its whole job
-        has none."""
+    async def _unread(self, job: HookJob, problem: str) -> str:
+        """Why nobody can say that a job or a part that does not hold what it should, is to have
+        none; empty: it is to have none."""
+        if not job.het_job:
+            holds = any(job.job in book.holdings for book in self.books.values())
+            return problem if holds or (job.job, job.restart or 0) in self.had else ""
         parts = (await listed(self.slurm, job.het_job)).values()
         held = {one.leader for book in self.books.values() for one in book.holdings.values()}
         said = job.ipus not in ("", "0") or job.het_job in held

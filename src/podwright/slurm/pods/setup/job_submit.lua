@@ -312,7 +312,22 @@ local function modified(jd, job)
    return slurm.SUCCESS
 end
 
+-- What heterogeneous jobs are counted with, or wait for. A slurmctld that was killed may have given
+-- the number of one to an ordinary job while the service spoke of it, and 26.05 takes N+0 for job N.
+local function of_all_parts(licences)
+   local counts, blocks = false, false
+   for _, name in ipairs(licence_names(licences)) do
+      if name == "podwright_het_wait" then return true end
+      counts = counts or name == "podwright_job"
+      blocks = blocks or string.find(name, "_x%d+$") ~= nil
+   end
+   return counts and not blocks
+end
+
 function slurm_job_modify(jd, job, parts, uid)
+   if job.het_job_id == 0 and of_all_parts(jd.licenses) then
+      return refuse("licences of a heterogeneous job, and this is none")
+   end
    local said = is_trusted(uid) and slurm.SUCCESS or modified(jd, job)
    if said ~= slurm.SUCCESS then return said end
    if site.modify then said = site.modify(jd, job, parts, uid) end
