@@ -41,9 +41,10 @@ check: $(VENV)/.dev  ## Layers, names, style and types
 test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four minutes
 	@$(BIN)/pytest -n auto -m "not outer and not slurm and not kubernetes and not soak"
 
+# Four files at once on two cores: most of their time labs wait.
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
-	@$(BIN)/pytest -n 3 --dist loadfile -m "(outer or slurm) and not soak"
+	@$(BIN)/pytest -n 4 --dist loadfile -m "(outer or slurm) and not soak"
 
 test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
 	@bash tests/outer/install.sh

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from podwright.errors import NotFound
+from podwright.store import Put
 from podwright.wire import AgentRequest, ReadyState
 from tests.controller.world import ROOT, World
 
@@ -72,3 +73,22 @@ async def test_a_change_that_fails_after_its_caller_is_gone_says_so(
     gc.collect()
     assert unheard == []
     assert ["after its caller had gone" in line for line in caplog.messages] == [True]
+
+
+async def test_what_was_killed_begins_nothing_more(world: World) -> None:
+    """Of the tests' own: a task that its timer began in another test's last moment was never
+    awaited."""
+    await world.create("p1", 4, caller=ROOT)
+    world.controller._core.journal.later(Put("meta", "seen", b"{}"))
+    await world.kill()
+    began: list[object] = []
+    loop = asyncio.get_running_loop()
+
+    def begin(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+        began.append(work)
+        return asyncio.Task(work, loop=loop, **more)
+
+    loop.set_task_factory(begin)
+    await asyncio.sleep(0.1)
+    loop.set_task_factory(None)
+    assert began == []

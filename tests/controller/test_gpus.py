@@ -37,6 +37,28 @@ async def test_sizes_that_are_no_power_of_two(row: World) -> None:
     await row.stop()
 
 
+async def test_a_rack_gives_no_more_than_is_asked_for() -> None:
+    """A partition that is no whole trays has GCDs as large as its last tray allows."""
+    world = World([preset("nvl72")])
+    await world.start()
+    made = [await world.create(f"p{size}", size) for size in (6, 7, 2, 13)]
+    assert [info.num_gcds for info in made] == [3, 7, 1, 13]
+    assert [{d.machine for gcd in info.gcds for d in gcd} for info in made[:3]] == [
+        {"gpu1", "gpu2"},
+        {"gpu3", "gpu4"},
+        {"gpu2"},
+    ]
+    await world.restart()
+    assert [await world.get(info.name) for info in made] == made
+    with pytest.raises(InvalidRequest, match="of 72 at most"):
+        await world.create("more", 74)
+    for info in made:
+        await world.remove(info.name)
+    assert (await world.create("all", 71)).size == 71
+    await world.check()
+    await world.stop()
+
+
 async def test_a_restart_finds_them_as_they_were(row: World) -> None:
     before = [await row.create("p1", 5, num_gcds=5), await row.create("p2", 16)]
     await row.restart()

@@ -15,6 +15,7 @@ from typing import Any
 
 from podwright.agents import Driver, MachineReport, SimulatedMachine
 from podwright.controller import Caller, Controller, Role
+from podwright.errors import Unavailable
 from podwright.fabric import Cluster, preset
 from podwright.store import Change, History, MemoryStore, Opened, Snapshot
 from podwright.wire import (
@@ -266,6 +267,7 @@ class World:
         """`kill -9`: whatever is under way never goes on."""
         self.running = False
         self.trigger.dead = True
+        self.controller._core.journal.failure = Unavailable("killed")  # its timer begins nothing
         current = asyncio.current_task()
         tasks = [t for t in asyncio.all_tasks() if t is not current]
         for task in tasks:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podwright.fabric import HGX8, NVL72, Cluster, gpu_family, preset, simulated_gpus
+from podwright.fabric import (
+    HGX8,
+    MACHINE_SUBSET_OR_WHOLE_MACHINES,
+    MACHINES_OF_A_SWITCH,
+    NVL72,
+    BlockRule,
+    Cluster,
+    gpu_family,
+    preset,
+    simulated_gpus,
+)
 from podwright.placement import Block, NodeIndex, Placement, Refusal, Request, index_of
 
 
@@ -190,25 +201,28 @@ def test_a_record_of_before_is_taken_as_it_was(row: NodeIndex) -> None:
 @given(
     st.sampled_from((4, 8)),
     st.lists(
-        st.tuples(st.integers(1, 40), st.sampled_from((1, 2, 3, 4, 8)), st.integers(0, 5)),
+        st.tuples(st.integers(1, 40), st.sampled_from((0, 1, 2, 3, 4, 8)), st.integers(0, 5)),
         max_size=25,
     ),
+    st.sampled_from((MACHINES_OF_A_SWITCH, MACHINE_SUBSET_OR_WHOLE_MACHINES)),
 )
 def test_refused_only_where_nothing_legal_is_free(
-    per: int, steps: list[tuple[int, int, int]]
+    per: int, steps: list[tuple[int, int, int]], rule: BlockRule
 ) -> None:
-    """Against a search of everything: 2 racks of 3 trays of 4 or 8 GPUs."""
-    index = NodeIndex(simulated_gpus("small", gpu_family("small", per, 3 * per), 2))
+    """Against a search of everything: 2 racks of 3 trays of 4 or 8 GPUs. Of GCDs, 0: one each."""
+    family = replace(gpu_family("small", per, 3 * per), block_rule=rule)
+    index = NodeIndex(simulated_gpus("small", family, 2))
     held: list[Placement] = []
     taken: set[tuple[int, int]] = set()
-    for size, gcds, let_go in steps:
+    for size, asked, let_go in steps:
+        gcds = asked or size
         if held and let_go < 2:
             gone = held.pop(let_go % len(held))
             index.release(gone)
             taken -= _devices(gone)
         answer = index.allocate(Request(size, gcds=gcds))
         if isinstance(answer, Refusal):
-            assert not _possible(taken, size, gcds, per), (size, gcds, taken)
+            assert not _possible(taken, size, gcds, per, rule), (size, gcds, taken)
             assert answer.largest <= answer.free == 6 * per - len(taken)
             continue
         mine = _devices(answer)
@@ -217,7 +231,8 @@ def test_refused_only_where_nothing_legal_is_free(
         assert len(answer.gcds) == gcds
         assert set(itertools.chain.from_iterable(_run(b) for b in answer.gcds)) == mine
         machines = {(d, o // per) for d, o in mine}
-        assert len(machines) == 1 or size == per * len(machines)
+        assert len(machines) == 1 or len(machines) == size // per + bool(size % per)
+        assert size < per or size % per == 0 or (rule.trims and len({d for d, _ in machines}) == 1)
         assert all(b.offset // per == (b.offset + b.size - 1) // per for b in answer.gcds)
         taken |= mine
         held.append(answer)
@@ -252,6 +267,50 @@ def test_no_more_is_taken_than_is_asked_for(per: int, sizes: list[int]) -> None:
         free -= _devices(one)
 
 
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from((4, 8)), st.lists(st.integers(1, 23), min_size=1, max_size=12))
+def test_of_the_last_machine_no_more_is_taken_than_is_asked_for(per: int, sizes: list[int]) -> None:
+    """Where a switch joins machines: the same answers each time, and what is left of the last
+    machine is for small requests."""
+    cluster = simulated_gpus("small", gpu_family("small", per, 3 * per), 2)
+    index, again = NodeIndex(cluster), NodeIndex(cluster)
+    free = {(d, at) for d in range(2) for at in range(3 * per)}
+    for size in sizes:
+        answer = index.allocate(Request(size, gcds=size))
+        assert answer == again.allocate(Request(size, gcds=size))
+        if isinstance(answer, Placement):
+            mine = _devices(answer)
+            broken = {(d, at // per) for d, at in mine if not _machine(d, at, per) <= mine}
+            assert len(mine) == size
+            assert len(broken) == bool(size % per)
+            assert mine <= free
+            free -= mine
+    for left in range(len(free), 0, -1):
+        one = index.allocate(Request(1))
+        assert isinstance(one, Placement), left
+        assert _devices(one) <= free
+        free -= _devices(one)
+
+
+def test_a_part_of_a_machine_beside_whole_ones() -> None:
+    index = index_of(preset("nvl72"))
+    assert isinstance(index, NodeIndex)
+    assert placed(index, Request(2)).blocks == (Block(0, 0, 2),)
+    assert placed(index, Request(6, gcds=3)).blocks == (Block(0, 2, 2), Block(0, 4, 4))
+    assert placed(index, Request(7, gcds=7)).blocks == (Block(0, 8, 4), Block(0, 12, 3))
+    assert placed(index, Request(1)).blocks == (Block(0, 15, 1),)
+    no = refused(index, Request(62, gcds=62))
+    assert (no.never, no.rule) == (False, "62 GPUs are asked for and 56 are free")
+    assert "one of 3 GPUs does not divide its 4" in refused(index, Request(6, gcds=2)).rule
+    no = refused(index, Request(73, gcds=73))
+    assert "they lie in one link domain, of 72 at most" in no.rule
+    assert no.nearest_sizes == (72,)
+
+
+def _machine(domain: int, at: int, per: int) -> set[tuple[int, int]]:
+    return {(domain, at // per * per + i) for i in range(per)}
+
+
 def _run(block: Block) -> list[tuple[int, int]]:
     return [(block.domain, block.offset + i) for i in range(block.size)]
 
@@ -260,22 +319,40 @@ def _devices(placement: Placement) -> set[tuple[int, int]]:
     return set(itertools.chain.from_iterable(_run(block) for block in placement.blocks))
 
 
-def _possible(taken: set[tuple[int, int]], size: int, gcds: int, per: int) -> bool:
+def _possible(taken: set[tuple[int, int]], size: int, gcds: int, per: int, rule: BlockRule) -> bool:
     if size % gcds:
         return False
     machines = [[(d, per * m + i) for i in range(per)] for d in range(2) for m in range(3)]
     free = [[device for device in machine if device not in taken] for machine in machines]
-    if size >= per:
-        whole = sum(len(machine) == per for machine in free)
-        return size % per == 0 and whole >= size // per and gcds % (size // per) == 0
     share = size // gcds
-    for machine in free:
+    count, rest = divmod(size, per)
+    if count and rest:
+        return (rule.trims and per % share == 0) and any(
+            _whole(rack, per) - (len(machine) == per) >= count
+            and _fits([machine], rest // share, share)
+            for rack in (free[:3], free[3:])
+            for machine in rack
+        )
+    if count:
+        return _whole(free, per) >= count and gcds % count == 0
+    return _fits(free, gcds, share)
+
+
+Free = list[list[tuple[int, int]]]
+
+
+def _whole(machines: Free, per: int) -> int:
+    return sum(len(machine) == per for machine in machines)
+
+
+def _fits(machines: Free, gcds: int, share: int) -> bool:
+    for machine in machines:
         runs = [
             {(d, o + i) for i in range(share)}
             for d, o in machine
             if all((d, o + i) in machine for i in range(share))
         ]
         for some in itertools.combinations(runs, gcds):
-            if len(set().union(*some)) == size:
+            if len(set().union(*some)) == gcds * share:
                 return True
     return False

@@ -87,6 +87,15 @@ def test_without_shape_room_is_made_as_well() -> None:
     assert roomy[large] == pytest.approx(190, abs=30)
 
 
+def test_without_limits_room_is_made_where_jobs_are_young() -> None:
+    """The old one goes on for long, and small ones take what comes free beside the others."""
+    old, young = [job(0, 10_000, 1), job(0, 55, 4)], [job(50, 150, 4), job(50, 200, 4)]
+    jobs = [*old, *young, job(60, 10, 8), job(130, 5000, 4)]
+    jobs = [one._replace(limit=math.nan) for one in jobs]
+    out = run(jobs, slurm=replace(PLAIN, room_s=60.0))
+    assert out.began[4] == pytest.approx(250, abs=1)
+
+
 def test_what_moves_is_in_the_way_of_the_first_that_fits_by_count() -> None:
     """One before it is too large, and stays where it is in the queue."""
     jobs = [job(0, 1000, 4), job(0, 50, 4), job(0, 1000, 4), job(0, 50, 4), job(55, 1, 16)]

@@ -6,6 +6,7 @@ protocol for defaults); where they are silent we choose, and say so beside the r
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -189,7 +190,10 @@ def fewest_gcds(spec: PartitionSpec, cluster: Cluster) -> int:
     and in one machine where devices sit inside hosts."""
     size, family = spec.size or len(spec.devices), cluster.family
     if family.attachment is Attachment.HOST:  # a process drives devices of its own host
-        return max(1, spec.num_ilds, -(-size // family.devices_per_machine))
+        per = family.devices_per_machine
+        if size > per and size % per:
+            return size // math.gcd(size, per)  # as large as its last machine allows
+        return max(1, spec.num_ilds, -(-size // per))
     domains = spec.num_ilds or len({domain for domain, _ in spec.devices})
     most = max(cluster.domain_size(domain) for domain in range(len(cluster.domains)))
     return max(1, domains, -(-size // most))

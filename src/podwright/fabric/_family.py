@@ -23,13 +23,14 @@ class BlockRule:
 
     index: the class that finds them, as `module:Class`; it has the methods of
     `podwright.placement.NodeIndex`. aligned: a part of `size` devices begins at a multiple of its
-    size; otherwise at any device of a machine, or with a machine.
+    size; otherwise at any device of a machine, or with a machine. trims: of the last of several
+    machines of a link domain no more is taken than is asked for.
     """
 
-    __slots__ = ("aligned", "index", "name")
+    __slots__ = ("aligned", "index", "name", "trims")
 
-    def __init__(self, name: str, index: str, aligned: bool = False) -> None:
-        self.name, self.index, self.aligned = name, index, aligned
+    def __init__(self, name: str, index: str, aligned: bool = False, trims: bool = False) -> None:
+        self.name, self.index, self.aligned, self.trims = name, index, aligned, trims
 
     def __repr__(self) -> str:
         return f"BlockRule({self.name!r})"
@@ -38,6 +39,8 @@ class BlockRule:
         """How many devices a partition may have, up to `most`, in ascending order."""
         if self.aligned:
             return tuple(1 << order for order in range(most.bit_length()))
+        if self.trims:
+            return tuple(range(1, most + 1))
         whole = range(2 * per_machine, most + 1, per_machine)
         return (*range(1, min(per_machine, most) + 1), *whole)
 
@@ -54,6 +57,12 @@ ALIGNED_POWER_OF_TWO = BlockRule("aligned-power-of-two", "podwright.placement:In
 MACHINE_SUBSET_OR_WHOLE_MACHINES = BlockRule(
     "machine-subset-or-whole-machines", "podwright.placement:NodeIndex"
 )
+#: Any devices of one machine, or whole machines and a part of one more, where a switch joins all
+#: devices of several machines alike.
+MACHINES_OF_A_SWITCH = BlockRule(
+    "machines-of-a-switch", "podwright.placement:NodeIndex", trims=True
+)
+_RULES = (ALIGNED_POWER_OF_TWO, MACHINE_SUBSET_OR_WHOLE_MACHINES, MACHINES_OF_A_SWITCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +111,12 @@ IPU = Family(
 def gpu_family(name: str, per_machine: int, per_domain: int) -> Family:
     """GPUs joined by NVLink: `per_machine` in a machine, up to `per_domain` in a link domain."""
     machines = per_domain // per_machine
+    rule = MACHINES_OF_A_SWITCH if machines > 1 else MACHINE_SUBSET_OR_WHOLE_MACHINES
     return Family(
         name=name,
         device_noun="GPU",
         attachment=Attachment.HOST,
-        block_rule=MACHINE_SUBSET_OR_WHOLE_MACHINES,
+        block_rule=rule,
         devices_per_machine=per_machine,
         max_domain_devices=per_domain,
         partition_sizes_in_domain=(),
@@ -151,8 +161,7 @@ def rule_name(value: object) -> str:
 def rule_of(kind: type, value: object) -> BlockRule:
     """The block rule of that name; a decoder's hook. Raises ValueError where no family has it, as
     when the package that brought it is gone."""
-    rules = [ALIGNED_POWER_OF_TWO, MACHINE_SUBSET_OR_WHOLE_MACHINES]
-    for rule in rules:
+    for rule in _RULES:
         if kind is BlockRule and value == rule.name:
             return rule
     for name in plugins.names(plugins.FAMILIES):

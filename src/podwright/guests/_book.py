@@ -62,6 +62,9 @@ H = TypeVar("H", bound=Holding[Any])
 class Book(ABC, Generic[K, H]):
     """All holdings of one pod. cluster, allocation: where its devices are."""
 
+    #: Does the guest start jobs by what it was told is free, and ask for their devices later.
+    starts_by_counts = False
+
     def __init__(self, cluster: str, allocation: str = "") -> None:
         self.cluster, self.allocation = cluster, allocation
         self.holdings: dict[K, H] = {}
@@ -97,14 +100,15 @@ class Book(ABC, Generic[K, H]):
 
         whole: what the job is a part of, to which blocks that are closed for that are free.
 
-        What was started before the guest knew of a block that is to be emptied finds its place as
-        if nothing were closed; where that is in the way, nobody moves.
+        What was started before the guest knew of a block that is closed finds its place as if
+        nothing were; where that is in the way, nobody moves, and nothing is closed.
         """
-        if self.unsettled:
+        if self.unsettled and whole is None:
             self.blocks.free = self.unheld()
             start = self.blocks.find(order)
             if start is not None and block(start, order) & self._kept():
-                self.stay()
+                self.moves = {}
+                self.close(0)
             else:
                 self.count()
             return start
@@ -134,7 +138,7 @@ class Book(ABC, Generic[K, H]):
         """Nobody gets these devices until all of them are free; alone: then that job's parts
         only. 0: none are closed."""
         self.closed, self.closed_for, self._alone = devices, job, alone
-        self._emptied = self.unsettled = False
+        self._emptied, self.unsettled = False, bool(devices) and self.starts_by_counts
         self.count()
 
     def empty(self, devices: int, job: K, moves: Iterable[tuple[K, int]]) -> None:

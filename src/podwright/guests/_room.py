@@ -85,7 +85,7 @@ class Room(Generic[K]):
                 for book in books:
                     if not book.emptied:
                         self._open(book)
-            elif not one.served and not all(book.closed for book in books):
+            elif not (one.served or any(b.moves for b in books) or all(b.closed for b in books)):
                 self._close(one, ends)
 
     def _close(self, one: Waits, ends: Mapping[K, str]) -> None:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podwright.endpoints import SOCKET_VARIABLE
 from podwright.errors import InvalidRequest
-from podwright.hosts import Cores, find_program, fold, job_workers
+from podwright.hosts import (
+    WORKER_VARIABLE,
+    WORKERS_VARIABLE,
+    Cores,
+    find_program,
+    fold,
+    shared_host,
+)
 from podwright.launcher._cache import CACHE_VARIABLE, TEMPORARY, cache_path
 from podwright.launcher._environment import (
     SERVER_TIMEOUT,
@@ -338,17 +345,30 @@ def make_plan(
         move=move,
         preparation=preparation(options, environ, where.hosts != (host,), where.by_slurm),
         trace=options.trace or "",
-        given=where.by_workers and not options.offline_mode and wanted.name == _granted(environ),
+        given=_in_pods(environ, where, host)
+        and not options.offline_mode
+        and wanted.name == _granted(environ),
     )
 
 
 def _launcher(told: str, environ: Mapping[str, str], where: HostChoice) -> str:
-    """mpirun, unless another is named; in the launcher of a Kubernetes job, where there is one."""
-    if told != "auto":
+    """mpirun, unless another is named; in pods of a Kubernetes job, where there is one."""
+    if told not in ("auto", "mpirun"):
         return told
-    if where.by_workers and find_program("mpirun", environ) is None:
+    in_pod = where.by_workers or WORKER_VARIABLE in environ
+    if told == "auto" and in_pod and find_program("mpirun", environ) is None:
         return "local"
+    if where.by_workers and (shared := shared_host(environ, where.hosts)):
+        raise InvalidRequest(
+            f"{shared}, and Open MPI would take them for one host",
+            would_work="--launcher=local, or keep them apart, by podAntiAffinity",
+        )
     return "mpirun"
+
+
+def _in_pods(environ: Mapping[str, str], where: HostChoice, host: str) -> bool:
+    """Whether all of it runs in pods of a Kubernetes job: in its workers, or in the one we are."""
+    return where.by_workers or (WORKER_VARIABLE in environ and where.hosts == (host,))
 
 
 def _move(options: Options, notes: list[str]) -> tuple[int, float] | None:
@@ -465,7 +485,7 @@ def _wanted(options: Options, environ: Mapping[str, str]) -> WantedPartition:
     name = options.vipu_partition or environ.get(PARTITION_VARIABLE, "")
     parent = environ.get(LEASE_VARIABLE, "")
     # What a scheduler granted is all there is: more would be taken behind its back.
-    in_job = "SLURM_JOB_ID" in environ or bool(job_workers(environ))
+    in_job = any(name in environ for name in ("SLURM_JOB_ID", WORKERS_VARIABLE, WORKER_VARIABLE))
     granted = bool(parent) or (in_job and name == _granted(environ))
     return WantedPartition(
         name=name,

@@ -1,8 +1,9 @@
 """Which devices are free where they sit in machines, and which of them a request gets.
 
 What `Index` is for aligned blocks this is for GPUs: any number inside one machine, whole machines
-beyond. A machine is a mask; machines are filed under how many of their devices are free, so that
-the fullest that has room is found first, and machines and link domains stay whole.
+beyond, and a part of one more where the family trims. A machine is a mask; machines are filed under
+how many of their devices are free, so that the fullest that has room is found first, and machines
+and link domains stay whole.
 """
 
 from __future__ import annotations
@@ -217,6 +218,8 @@ class NodeIndex:
     # Where a shape goes.
 
     def _search(self, pool: NodePool, shape: NodeShape) -> list[Block]:
+        if shape.rest:
+            return self._trimmed(pool, shape)
         if shape.machines:
             return self._whole_machines(pool, shape)
 
@@ -241,6 +244,31 @@ class NodeIndex:
         chosen = spread(by_domain, shape.machines, shape.domains)
         per = self._per
         return [Block(d, place * per, per) for d in sorted(chosen) for place in chosen[d]]
+
+    def _trimmed(self, pool: NodePool, shape: NodeShape) -> list[Block]:
+        """Whole machines of a link domain, and a part of one more, if it can of one that others
+        have a part of: so as few machines are broken as can be."""
+        per, by_domain = self._per, dict[int, list[tuple[int, int, str]]]()
+        for count, names in enumerate(pool.filed[shape.rest :], shape.rest):
+            for name in names:
+                domain, place = pool.places[name]
+                by_domain.setdefault(domain, []).append((count, place, name))
+        best: tuple[tuple[bool, int, int], list[Block]] | None = None
+        for domain, found in by_domain.items():
+            whole = sorted(place for count, place, _ in found if count == per)
+            if len(whole) < shape.machines:
+                continue
+            taken = whole[: shape.machines]
+            for count, place, name in sorted(found):
+                runs = best_runs(self._now[name], shape.rest, shape.gcd, per)
+                if runs and place not in taken:
+                    key = count == per, len(whole), domain
+                    parts = [(at * per, per) for at in taken]
+                    parts += [(place * per + at, n) for at, n in runs]
+                    blocks = [Block(domain, at, n) for at, n in sorted(parts)]
+                    best = min(best or (key, blocks), (key, blocks))
+                    break
+        return best[1] if best else []
 
     def _find_named(self, request: Request) -> Placement | None:
         bits, shape = self._named(request)
@@ -312,11 +340,17 @@ class NodeIndex:
             nearest = self._nearest(request.size, pools) if illegal.of_size else ()
             return Refusal(True, illegal.rule, free, largest, nearest)
         room = max(len(pool.places) for pool in pools)
-        if shape.machines > room:
-            rule = f"the largest allocation has {room} machines, not {shape.machines}"
+        machines = shape.machines + bool(shape.rest)
+        if machines > room:
+            rule = f"the largest allocation has {room} machines, not {machines}"
             return Refusal(True, rule, free, largest, self._nearest(request.size, pools))
         if free < request.size:
             rule = f"{request.size} {noun}s are asked for and {free} are free"
+        elif shape.rest:
+            rule = (
+                f"{free} {noun}s are free, but no {shape.machines} whole machines and "
+                f"{shape.rest} {noun}s of one more of their link domain are"
+            )
         elif shape.machines:
             rule = f"{free} {noun}s are free, but no {shape.machines} whole machines are"
         else:
@@ -327,10 +361,10 @@ class NodeIndex:
         """The largest request of the same kind that has a place now."""
         apart = self.cluster.topology is ClusterTopology.NONE
         whole = max(max(pool.whole) if apart else sum(pool.whole) for pool in pools)
-        for machines in range(whole, 0, -1):
-            as_many = replace(request, size=machines * self._per, blocks=None, gcds=machines)
-            if self.find(as_many):
-                return as_many.size
+        rests = range(self._per - 1 if self.cluster.family.block_rule.trims else 0, -1, -1)
+        for size in (self._per * n + rest for n in range(whole, 0, -1) for rest in rests):
+            if self.find(replace(request, size=size, blocks=None, gcds=size)):
+                return size
         gcds = request.gcds if request.size < self._per else 1
         for size in range(self._per - 1, 0, -1):
             if self.find(Request(size, request.allocation, None, gcds)):

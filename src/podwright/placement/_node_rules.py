@@ -1,6 +1,7 @@
 """Which devices of machines a request may get where links join the devices of a machine.
 
 Sources: that any number inside a machine, and whole machines beyond, is what NVLink allows; that a
+switch joins any GPUs of a rack, so that the last machine may be cut (`BlockRule.trims`); that a
 GCD is a run of neighbours in the order of their PCI addresses is our choice, for these share
 switches. Blind to allocations.
 """
@@ -17,13 +18,15 @@ from podwright.placement._values import Request
 class NodeShape(NamedTuple):
     """`machines` whole machines, or 0: `size` devices inside one. Cut into GCDs of `gcd`.
 
-    domains: over how many link domains, all with as many machines; None: as few as can be.
+    domains: over how many link domains, all with as many machines; None: as few as can be. rest:
+    devices of one more machine.
     """
 
     machines: int
     size: int
     gcd: int
     domains: int | None
+    rest: int = 0
 
 
 def node_shape(cluster: Cluster, request: Request) -> NodeShape:
@@ -41,6 +44,8 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
             raise Illegal(f"{size} {noun}s lie in one machine, so in one link domain")
         return NodeShape(0, size, size // gcds, 1)
     machines = size // per
+    if size % per and cluster.family.block_rule.trims:
+        return _trimmed(cluster, request)
     if size % per:
         raise Illegal(
             f"a partition has up to {per} {noun}s of one machine, or whole machines of {per}",
@@ -61,6 +66,25 @@ def node_shape(cluster: Cluster, request: Request) -> NodeShape:
             raise Illegal(f"no links join the link domains of cluster {cluster.name}", of_size=True)
         domains = 1
     return NodeShape(machines, size, size // gcds, domains)
+
+
+def _trimmed(cluster: Cluster, request: Request) -> NodeShape:
+    """Whole machines and a part of one more, in one link domain. Raises Illegal."""
+    per, noun = cluster.family.devices_per_machine, cluster.family.device_noun
+    machines, rest = divmod(request.size, per)
+    gcd = request.size // request.gcds
+    widest = max(len(domain.machines) for domain in cluster.domains)
+    if machines >= widest or request.domains not in (None, 1):
+        raise Illegal(
+            f"{request.size} {noun}s are no whole machines of {per}: they lie in one link domain, "
+            f"of {widest * per} at most",
+            of_size=machines >= widest,
+        )
+    if per % gcd or rest % gcd:
+        raise Illegal(
+            f"a GCD lies in one machine, and one of {gcd} {noun}s does not divide its {per}"
+        )
+    return NodeShape(machines, request.size, gcd, 1, rest)
 
 
 def best_runs(free: int, size: int, gcd: int, width: int) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from podwright.fabric import IPU
 from podwright.placement.buddy_blocks import Blocks, block, every, fit, soonest
@@ -93,10 +94,10 @@ class PodGround(Ground):
         """Is there a block for it now?"""
         return fit(self.blocks, [demand & 255])
 
-    def close(self, job: int, demand: int) -> None:
+    def close(self, job: int, demand: int, ends: Mapping[int, float]) -> None:
         """Empty the block whose jobs end soonest, for a job that small ones would else pass."""
         order = demand & 255
-        held = list(self.jobs.values())
+        held = [(taken, ends[one]) for one, (taken, _) in self.jobs.items()]
         held += [(bits, -math.inf) for bits in self._leaving.values()]
         self.closed = soonest(self.blocks.capacity, self.away, held, [order], first=-math.inf)
         self.closed_for = job if self.closed else -1
@@ -190,7 +191,7 @@ class Counted(Ground):
         """They are free."""
         self.taken -= self._jobs.pop(job)
 
-    def close(self, job: int, demand: int) -> None:
+    def close(self, job: int, demand: int, ends: Mapping[int, float]) -> None:
         """What is free, and comes free, is kept for a job until it is enough."""
         self.closed, self.closed_for = demand, job
 

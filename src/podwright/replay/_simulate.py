@@ -397,7 +397,7 @@ class _Run:
         if self.slurm.room_s <= 0 or pod.closed or now < self._due():
             return
         if not pod.fits(demand):
-            pod.close(job, demand)
+            pod.close(job, demand, self._likely_ends(now))
 
     def _due(self) -> float:
         """When room is made for the first in the queue: with a sweep of the service."""
@@ -427,10 +427,8 @@ class _Run:
             pod.open()
         elif pod.closed:
             return False
-        began, able = self.out.began, self._able(now)
-        held = {
-            one: (at, likely_end(end, began[one], now)[0]) for one, (at, end) in pod.jobs.items()
-        }
+        able, ends = self._able(now), self._likely_ends(now)
+        held = {one: (at, ends[one]) for one, (at, _) in pod.jobs.items()}
         plan = plan_moves(pod.blocks, demand, held, able, now=now, away=pod.away)
         if plan is None:
             return False
@@ -448,6 +446,11 @@ class _Run:
                 self.out.where.extend((other, first, count))
         self.moving = True
         return True
+
+    def _likely_ends(self, now: float) -> dict[int, float]:
+        """When those that run end, as far as Slurm can tell."""
+        began = self.out.began
+        return {job: likely_end(end, began[job], now)[0] for job, (end, _) in self.until.items()}
 
     def _able(self, now: float) -> dict[int, float]:
         """Who can be moved now, and what each loses."""
