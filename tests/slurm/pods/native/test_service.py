@@ -243,6 +243,27 @@ async def test_the_sweep_ends_what_is_over_and_touches_nothing_that_lives(
     assert ("slurm_7" in server.made) is left
 
 
+@pytest.mark.parametrize(
+    ("licences", "hidden"),
+    [
+        ("ipu:4,podwright_job:1,ipu_x1:4,ipu_x2:4,ipu_x4:4", [0, 0, 8]),
+        ("ipu:4,podwright_job:1,ipu_x1:1;ipu_x2:4", [3, 4, 8]),
+        ("", [4, 4, 8]),
+        ("ipu:8,podwright_job:1,ipu_x1:8,ipu_x2:8,ipu_x4:8,ipu_x8:8", [0, 0, 0]),
+    ],
+)
+async def test_what_an_administrator_changed_is_counted_as_slurm_counts_it(
+    service: Service, queue: Queue, licences: str, hidden: list[int]
+) -> None:
+    """Job 7 holds 4 of 16, and is listed with these licences; 12 are free, 8 of them together."""
+    await service.begins(ask(7, 4))
+    queue.jobs[7], queue.licences = ("RUNNING", 0), licences
+    await Sweep(service).once()
+    assert [service.hidden()[f"ipu_x{k}"] for k in (1, 4, 8)] == hidden
+    await service.ended(ask(7, 4))
+    assert set(service.hidden().values()) == {0, 1}
+
+
 async def test_a_silent_slurmctld_ends_nothing(service: Service, server: OnePod) -> None:
     await service.begins(ask(7, 4))
     service.slurm = FakeSlurm(

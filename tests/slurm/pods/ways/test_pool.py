@@ -59,6 +59,21 @@ async def test_the_right_free_ones_are_handed_over(static: Static, pod: Pod, slu
     assert await pod.leases() == []
 
 
+async def test_what_a_job_is_not_counted_with_any_more_is_not_free(
+    static: Static, slurm: Slurm
+) -> None:
+    slurm.add(7, licences="podwright_job:1,vipu_4:2")
+    assert await static.begins(asked(7, "podwright_job:1,vipu_4:2")) == "partition=a,b\n"
+    hidden = []
+    for licences in ("podwright_job:1,vipu_4:2", "podwright_job:1,vipu_4:1", "", "vipu_4:3"):
+        slurm.jobs[7][1] = licences
+        await static.sweep()
+        hidden.append(static.hidden())
+    assert hidden == [{"vipu_4": n, "vipu_2": 0} for n in (0, 1, 2, 0)]
+    await static.ended(asked(7))
+    assert static.hidden() == {"vipu_4": 0, "vipu_2": 0}
+
+
 async def test_what_cannot_be_used_is_not_counted(static: Static, pod: Pod, slurm: Slurm) -> None:
     assert static.hidden() == {"vipu_4": 0, "vipu_2": 0}
     await pod.make("x", 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from podwright.guests import Book, Holding
 from podwright.slurm.pods.service._job_start import Life, life
-from podwright.slurm.pods.service._pods import SlurmPod
+from podwright.slurm.pods.service._pods import SlurmPod, parse_licences
+from podwright.slurm.pods.service._queue import Listed
 from podwright.slurm.site.commands import Slurm
 from podwright.wire import PartitionInfo
 
@@ -24,6 +26,7 @@ class JobHolding(Holding[int]):
     leader: of the heterogeneous job that it is a component of; 0: an ordinary one, which holds
     block licences in Slurm. uid: whose job it is, -1 while that is not known. cluster, submitted:
     as `Life` has them. movable: it asked for that. began: when it got its devices, since 1970.
+    counted: the licences that Slurm counts for it, where its list has said so since.
     """
 
     restart: int = 0
@@ -33,6 +36,7 @@ class JobHolding(Holding[int]):
     submitted: int = 0
     movable: bool = False
     began: float = 0.0
+    counted: Mapping[str, int] | None = None
 
     @property
     def name(self) -> str:
@@ -67,8 +71,23 @@ class PodBook(Book[int, JobHolding]):
     # -- what Slurm is told ------------------------------------------------------------------
 
     def used(self, order: int) -> int:
-        """Devices that ordinary jobs of 2**order and more hold."""
-        return sum(h.size for h in self.holdings.values() if h.order >= order and not h.leader)
+        """What Slurm counts as used of blocks of 2**order, by the jobs here: the devices of
+        ordinary jobs of that size and more, unless an administrator changed their licences."""
+        name, out = self.pod.block_licence(order), 0
+        for one in self.holdings.values():
+            if one.counted is not None:
+                out += one.counted.get(name, 0)
+            elif one.order >= order and not one.leader:
+                out += one.size
+        return out
+
+    def count_as_listed(self, jobs: Mapping[int, Listed], since: int) -> None:
+        """Take over what Slurm counts for each job that it listed as running. since: by the
+        book's clock, when it was asked; what changed later has what it was given for."""
+        for one in self.holdings.values():
+            job = jobs.get(one.job)
+            if job and job.counts and job.restart == one.restart and one.changed < since:
+                one.counted = parse_licences(job.licences)
 
     def hidden(self) -> dict[str, int]:
         """How many of each block licence Slurm must not give out.

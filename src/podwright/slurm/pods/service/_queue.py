@@ -74,6 +74,11 @@ class Listed(NamedTuple):
         return self.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
 
     @property
+    def counts(self) -> bool:
+        """Does Slurm count its licences as used?"""
+        return not (self.waits or self.over)
+
+    @property
     def head(self) -> str:
         """What job_submit wrote before all other words of its comment, and a `; `."""
         said = (_COMMENT if self.het else _ASKED).match(self.comment)

@@ -72,8 +72,11 @@ class Sweep:
         slurmctld's host is down. Raises PodwrightError; then what is left over is the next one's.
         """
         service = self._service
+        since = [(book, book.tick()) for book in service.books.values()]
         jobs, ended = await sweep(self, service.books, service.lock)
         service.figures.swept += ended
+        for book, at in since:
+            book.count_as_listed(jobs, at)
         await self._bare.look(jobs)
         await self._heterogeneous(jobs)
         if self._mover is not None:

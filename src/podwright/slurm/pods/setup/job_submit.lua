@@ -319,7 +319,7 @@ local function of_all_parts(licences)
    for _, name in ipairs(licence_names(licences)) do
       if name == "podwright_het_wait" then return true end
       counts = counts or name == "podwright_job"
-      blocks = blocks or string.find(name, "_x%d+$") ~= nil
+      blocks = blocks or string.find(name, "_x%d+$") or string.find(name, "^vipu_%d+$")
    end
    return counts and not blocks
 end

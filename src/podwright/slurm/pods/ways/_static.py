@@ -43,6 +43,7 @@ class Static(Way):
         self.counts = Counts(self.slurm, self.hidden)
         self._seen: dict[str, PartitionInfo] = {}
         self._held: dict[str, tuple[Life, LeaseInfo]] = {}
+        self._counted: dict[Life, dict[str, int]] = {}  # by Slurm, as its list last said
         self._taking: set[str] = set()
         self._clock = 0
         self._changed: dict[str, int] = {}
@@ -106,9 +107,12 @@ class Static(Way):
         await self._refresh()
         held = dict(self._held)
         jobs = await listed(self.slurm)
+        counted = {}
         for name, (who, lease) in held.items():
             if not is_over(who.job, jobs):
                 await renew(self.server, lease)
+                if (job := jobs[who.job]).restart == who.restart:
+                    counted[who] = parse_licences(job.licences)
                 continue
             async with self.lock(who.job):
                 now = self._held.get(name)
@@ -117,6 +121,7 @@ class Static(Way):
                     await self._give_back([name])
                     self.swept += 1
                     await self.freed.tell()
+        self._counted = counted
         self.counts.poke()  # renews the reservation, and makes it anew if it is missing
         await self._comments(jobs)
 
@@ -153,12 +158,19 @@ class Static(Way):
         }
 
     def hidden(self) -> dict[str, int]:
-        """How many of each size Slurm must not give out: those that nobody could use now."""
+        """How many of each size Slurm must not give out: those that nobody could use now, and
+        those of jobs whose licences an administrator took away."""
         out: dict[str, int] = {}
+        held: Counter[tuple[Life, str]] = Counter()
         for one in self.site.partitions:
             away = one.name not in self._held and bool(self._why(one))
             away = away and one.name not in self._taking
             out[one.licence] = out.get(one.licence, 0) + (1 if away or self._closed else 0)
+            if one.name in self._held and not self._closed:
+                held[self._held[one.name][0], one.licence] += 1
+        for (who, licence), count in held.items():
+            if who in self._counted:
+                out[licence] += max(0, count - self._counted[who].get(licence, 0))
         return out
 
     # -- inside ------------------------------------------------------------------------------
