@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple, TypeVar
 
-from podwright.placement.buddy_blocks import Blocks, block, fit, soonest
+from podwright.placement.buddy_blocks import Blocks, block, every, fit, soonest
 
 MOST_PER_HOUR: Final = 2  #: times that one is asked to move
 HOUR: Final = 3600.0
@@ -83,21 +83,28 @@ def plan_moves(
     blocks: what is free. held: the devices of each job, and its `likely_end`. seconds: what a move
     loses, of those that can be moved now. away: devices that nobody can have.
     """
+    movers: list[tuple[int, int]] = []
+    usable = blocks.capacity & ~away
+    for job, (bits, _) in held.items():
+        if job in seconds:
+            movers.append((job, bits))
+        else:
+            usable &= ~bits
+    places = _whole(usable, order)
+    inside: dict[int, dict[int, int]] = {}
+    for job, bits in movers:
+        for at in range(_first(bits) >> order, (bits.bit_length() - 1 >> order) + 1):
+            if places >> (at << order) & 1:
+                inside.setdefault(at, {})[job] = (bits & block(at << order, order)).bit_count()
+    if not inside:
+        return None  # before it is asked what would be free soon, which takes longest
+    numbers = sorted(inside)
+    known = {job: InTheWay(bits.bit_count(), seconds[job]) for job, bits in movers}
     soon = soonest(blocks.capacity, away, held.values(), [order], first=now)
     free_at = max((end for bits, end in held.values() if bits & soon), default=now)
-    barred = ~blocks.capacity | away
-    inside: dict[int, dict[int, int]] = {}
-    for job, (bits, _) in held.items():
-        for at in range(_first(bits) >> order, (bits.bit_length() - 1 >> order) + 1):
-            inside.setdefault(at, {})[job] = (bits & block(at << order, order)).bit_count()
-    places = [at for at in sorted(inside) if not barred & block(at << order, order)]
-    known = {
-        job: InTheWay(bits.bit_count(), seconds.get(job, math.inf))
-        for job, (bits, _) in held.items()
-    }
     worth = (free_at - now) * (1 << order)
-    for number, jobs in cheapest([inside[at] for at in places], known, worth):
-        at = places[number]
+    for number, jobs in cheapest([inside[at] for at in numbers], known, worth):
+        at = numbers[number]
         devices = block(at << order, order)
         if (blocks.free & devices).bit_count() + sum(inside[at].values()) < 1 << order:
             continue  # what is neither free nor theirs is somebody's who is leaving
@@ -105,6 +112,13 @@ def plan_moves(
         if _placed(blocks, devices, orders):
             return MovePlan(devices, tuple(zip(jobs, orders, strict=True)))
     return None
+
+
+def _whole(bits: int, order: int) -> int:
+    """The starts of the blocks of 2**order that lie in these devices."""
+    for below in range(order):
+        bits &= bits >> (1 << below)
+    return bits & every(order, bits.bit_length())
 
 
 def _first(bits: int) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from podwright.placement.move_plans import likely_end, may_be_asked, plan_moves
+from podwright.placement.move_plans import MovePlan, likely_end, may_be_asked, plan_moves
 from podwright.replay._backfill import Profile
 from podwright.replay._ground import Ground, StartAnswer, Unfit
 from podwright.replay._host_resources import Hosts
@@ -410,28 +410,31 @@ class _Run:
         if not isinstance(pod, PodGround) or pod.policy != "moves" or self.moving or not self.freed:
             return False
         self.freed = False
-        heads = sorted(heap[0] for heap in self.queue.values() if heap)
-        for _, job in heads:
-            if self._move(job, pod.demand(self.trace.devices[job], 0, 0, 0), now):
+        able: dict[int, float] | None = None
+        held: dict[int, tuple[int, float]] = {}
+        for _, job in sorted(heap[0] for heap in self.queue.values() if heap):
+            demand = pod.demand(self.trace.devices[job], 0, 0, 0)
+            free = pod.free.bit_count() if pod.closed_for == job else pod.blocks.free.bit_count()
+            if free < 1 << demand or pod.fits(demand):
+                continue
+            if pod.closed_for == job:
+                pod.open()
+            elif pod.closed:
+                continue
+            if able is None:  # the same for all heads
+                able = self._able(now)
+                ends = self._likely_ends(now) if able else {}
+                held = {one: (pod.jobs[one][0], ends[one]) for one in pod.jobs} if able else {}
+            plan = plan_moves(pod.blocks, demand, held, able, now=now, away=pod.away)
+            if plan is not None:
+                self._move(job, plan, now)
                 return True
         return False
 
-    def _move(self, job: int, demand: int, now: float) -> bool:
-        """Move what stands in the way of the first in the queue, if it fits by count."""
+    def _move(self, job: int, plan: MovePlan, now: float) -> None:
+        """The moves of a plan begin: it is for the first in the queue."""
         pod = self.pod
         assert isinstance(pod, PodGround)
-        free = pod.free.bit_count() if pod.closed_for == job else pod.blocks.free.bit_count()
-        if free < 1 << demand or pod.fits(demand):
-            return False
-        if pod.closed_for == job:
-            pod.open()
-        elif pod.closed:
-            return False
-        able, ends = self._able(now), self._likely_ends(now)
-        held = {one: (at, ends[one]) for one, (at, _) in pod.jobs.items()}
-        plan = plan_moves(pod.blocks, demand, held, able, now=now, away=pod.away)
-        if plan is None:
-            return False
         pod.closed, pod.closed_for = plan.devices, job
         pod.blocks.free &= ~plan.devices
         lost = self.chances.move_s
@@ -445,7 +448,6 @@ class _Run:
             for first, count in pod.spans(other):
                 self.out.where.extend((other, first, count))
         self.moving = True
-        return True
 
     def _likely_ends(self, now: float) -> dict[int, float]:
         """When those that run end, as far as Slurm can tell."""
