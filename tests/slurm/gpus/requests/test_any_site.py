@@ -95,3 +95,11 @@ def test_the_record_has_every_outcome_and_mixed_nodes(release: str) -> None:
     assert all(len(record.site.shapes) > 1 for record in records(release)[:1])
     threads = {shape.threads for record in records(release) for shape in record.site.shapes}
     assert threads == {1, 2}
+
+
+def test_a_misspelt_closest_of_old_releases_gets_no_answer() -> None:
+    """22.05.8 took `clossest` for a way to bind, 26.05.5 refused it; both refuse other words."""
+    old, new = records("22.05.8")[0], records("26.05.5")[0]
+    assert told(old.site, "--gpus=1 --gpu-bind=clossest", old.version) == UNKNOWN
+    assert told(new.site, "--gpus=1 --gpu-bind=clossest", new.version) == "submit"
+    assert told(old.site, "--gpus=1 --gpu-bind=singel:1", old.version) == "submit"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from podwright.slurm.gpus.requests._choose import choose
+from podwright.slurm.gpus.requests._choose import choose, chosen_by_switches
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._eligible import (
     counted,
@@ -94,7 +94,7 @@ def allot(
             site.nodes[n][0]
             for n in eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         }
-        for wish in wishes
+        for wish in (preferred if said.prefer and site.prefers else wishes)
     ):
         names = ", ".join(sorted(away))
         return Tried(
@@ -342,7 +342,8 @@ def _start(
     rooms = _choose(job, site, up, wish, trial=False)
     if rooms is None:
         return None
-    if said.switches and site.leaves and leaves_of(site, {r.number for r in rooms}) > said.switches:
+    by_switch = said.switches and chosen_by_switches(job, site)
+    if by_switch and leaves_of(site, {r.number for r in rooms}) > said.switches:
         return None
     return _lay(job, rooms)
 

@@ -73,6 +73,16 @@ def _memory_first(job: JobCounts, site: SlurmCluster, some: list[int]) -> bool:
     return not any(site.nodes[n][0] in job.required for n in short)
 
 
+def chosen_by_switches(job: JobCounts, site: SlurmCluster) -> bool:
+    """Whether --switches counts: not where nodes are chosen in another way."""
+    tree = site.topology == "tree" and bool(site.leaves)
+    return tree and not (job.contiguous or job.spread or _least_loaded(job))
+
+
+def _least_loaded(job: JobCounts) -> bool:
+    return job.partition.least_loaded or "CR_LLN" in job.select
+
+
 def _try(search: Search, site: SlurmCluster) -> list[int] | None:
     job = search.job
     if len(search.left) < search.low:
@@ -82,9 +92,9 @@ def _try(search: Search, site: SlurmCluster) -> list[int] | None:
         return (spread_out if job.release.spreads_tasks_in_turn else spread_in_order)(
             search, len(site.nodes)
         )
-    if job.partition.least_loaded or "CR_LLN" in job.select:
+    if _least_loaded(job):
         return least_loaded(search, len(site.nodes))
-    if site.topology == "tree" and site.leaves and not job.contiguous:
+    if chosen_by_switches(job, site):
         return by_switches(search, site)
     return side_by_side(search, len(site.nodes))
 

@@ -71,7 +71,7 @@ def _explained(
     late = _times(said, partitions)
     if late:
         return late
-    unsure = unsure_job(request, said, partitions, release)
+    unsure = unsure_job(request, said, site, partitions, release)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     least = min(partition.min_nodes for partition in partitions)
@@ -89,6 +89,7 @@ def _explained(
         _names(wants, said, site, release, request.max_nodes)
         or _gres(request, said, site)
         or _unknown(said, site, partitions)
+        or _elsewhere(said, site, partitions)
     )
     if refused:
         return refused
@@ -136,6 +137,9 @@ def _tried(
         return SlurmRefusal("unknown", "not modelled: an exclusive partition beside another")
     if verdict == "takes" and start is not None:
         return start
+    shut = len(partitions) > 1 and not all(one.up for one in partitions)
+    if start is None and shut and release.keeps_jobs_of_down_partitions:
+        return SlurmRefusal("unknown", "this is not modelled: one of several partitions is down")
     several = len(set(said.partitions)) > 1  # before those that take no jobs were left out
     limited = limited or not all(one.up for one in partitions)
     if limited and several and not release.judges_partitions_apart:
@@ -143,6 +147,9 @@ def _tried(
     if said.switches and verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
     never = verdict == "never" and not said.held  # no node is looked at before it is released
+    odd = several or len(said.named) > 1
+    if never and said.spread and release.spreads_over_weights and odd:
+        return SlurmRefusal("unknown", "not modelled: --spread-job over nodes that never do")
     refused = never or (verdict == "limit" and site.enforce != "NO")
     return SlurmRefusal("submit" if refused else "waits", why, until="" if refused else until)
 
@@ -233,6 +240,8 @@ def _whole_by_type(request: SlurmRequest, held: list[HeldNode]) -> SlurmRefusal 
         for one in held if way == "node" else ():
             kinds = [kind for kind in one.shape.types if gpus.kind in ("", kind)]
             if len(set(kinds)) > 1 and gpus.count > kinds.count(kinds[0]):
+                if len({other.shape.types for other in held}) > 1:
+                    return SlurmRefusal("unknown", "this is not modelled: types of unequal nodes")
                 return SlurmRefusal(
                     "step",
                     f"the job counts its GPUs by type, {kinds.count(kinds[0])} of a node to one, "
@@ -268,6 +277,9 @@ def _options(request: SlurmRequest, said: RequestDetails, release: Release) -> S
     memory = [n for n in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(n)]
     if len(memory) > 1:
         return SlurmRefusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
+    if request.bind[:1].lower() == "c" and not _BIND.match(request.bind):
+        if not release.binds_by_short_names:  # sbatch looked at the first letter alone
+            return SlurmRefusal("unknown", f"not modelled: --gpu-bind={request.bind}")
     if request.min_nodes == 0:
         late = release.counts_tasks_at_server and (request.tasks or request.max_nodes)
         return SlurmRefusal("unknown" if late else "submit", "--nodes=0 is no count of nodes")
@@ -402,6 +414,16 @@ def _names(
                 f"no node has GPUs of type {ask.kind}",
                 "Types here: " + ", ".join(sorted(kinds)),
             )
+    return None
+
+
+def _elsewhere(
+    said: RequestDetails, site: SlurmCluster, partitions: list[SlurmPartition]
+) -> SlurmRefusal | None:
+    """Named nodes of another partition, with EnforcePartLimits: even where it is down."""
+    away = [one for one in partitions if one.nodes and not set(said.named) <= one.nodes]
+    if away and (site.enforce == "ALL" or (site.enforce == "ANY" and len(away) == len(partitions))):
+        return SlurmRefusal("submit", f"partition {away[0].name} lacks nodes that are named")
     return None
 
 

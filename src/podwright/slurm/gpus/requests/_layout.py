@@ -27,7 +27,7 @@ def lay(
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
-        hinted = w.threads_per_core if "hint" in request.other else 0
+        hinted = w.threads_per_core if {"hint", "threads-per-core"} & set(request.other) else 0
         step.tasks = max(sum(_of_threads(held[n], hinted) // each for n in chosen), 1)
         step.cpus = step.tasks * each
     nodes = _nodes(step, held, usable, shares, release)

@@ -238,6 +238,8 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
             said.cores = said.threads = 1
         elif word == "multithread":
             said.threads = said.tasks_per_core = None
+            if not release.sockets_override_hint:
+                said.sockets = said.cores = None
         elif word == "nomultithread":
             said.threads = 1
         else:

@@ -14,7 +14,11 @@ from podwright.slurm.site.releases import Release
 
 
 def unsure_job(
-    request: SlurmRequest, said: RequestDetails, partitions: list[SlurmPartition], release: Release
+    request: SlurmRequest,
+    said: RequestDetails,
+    site: SlurmCluster,
+    partitions: list[SlurmPartition],
+    release: Release,
 ) -> str:
     """What of this job is not modelled, empty where all of it is."""
     crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
@@ -32,6 +36,11 @@ def unsure_job(
     sockets = said.sockets and not said.whole_info and request.memory_per_gpu
     if release.tasks_bound_nodes and request.per_task and sockets and request.tasks:
         return "--gpus-per-task with --sockets-per-node and --mem-per-gpu"
+    lightly = "CR_LLN" in site.select or any(one.least_loaded for one in partitions)
+    by_gpus = request.tasks_per_gpu and request.per_job and request.min_nodes is None
+    several = any(one.max_nodes > 1 and len(one.nodes) != 1 for one in partitions)
+    if lightly and several and by_gpus and not release.tasks_per_gpu_is_range:
+        return "--ntasks-per-gpu and --gpus over the least loaded nodes"
     return ""
 
 
@@ -65,7 +74,33 @@ def unsure_nodes(
     counts = request.asks_for_gpus and not sized and any(one.memory for one in held or ())
     if counts and len({one.memory_per_gpu for one in partitions}) > 1:
         return "partitions with different defaults of memory of a GPU"
+    if early and request.memory_per_gpu and uneven and request.tasks_per_node:
+        return "--gpus, --mem-per-gpu and --ntasks-per-node over unequal counts of GPUs"
     tasks, low, high = request.tasks or 0, request.min_nodes, request.max_nodes
+    full = len(held or ()) > 1 and all(sum(one.cores) == one.shape.cores for one in held or ())
+    if lightly and not early and request.per_node and tasks and low is None and full:
+        return "GPUs of each node for tasks over the least loaded nodes"
+    ranged = low != high
+    if not early and request.tasks_per_gpu and request.per_node and ranged and tasks:
+        return "--ntasks-per-gpu with GPUs of each node over a range of nodes"
+    more = (request.tasks_per_node or 0) * max(len(said.named), low or 1) > tasks > 0
+    if not early and more and said.named and low is None and held is None:
+        return "--ntasks-per-node for more tasks than --ntasks on named nodes"
+    if not early and more and said.overcommit and ranged:
+        return "--overcommit with --ntasks-per-node over a range of nodes"
+    gpus = request.per_job is not None
+    if not early and said.overcommit and gpus and tasks and len(held or ()) > 1:
+        return "--overcommit with --gpus for tasks over several nodes"
+    if not early and lightly and gpus and held is None:
+        return "--gpus that never fit over the least loaded nodes"
+    if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
+        return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
+    if early and request.per_task and said.sockets and request.other.get("hint") == "memory_bound":
+        return "--hint=memory_bound with --gpus-per-task and --sockets-per-node"
+    if said.spread and said.plane and len(held or ()) > 1:
+        return "--spread-job with --distribution=plane"
+    if "*" in said.constraint and said.named and held is None:
+        return "features with counts beside --nodelist"
     several = len(partitions) > 1 and not release.judges_partitions_apart
     if several and 0 < tasks < (low or 1):
         return "fewer tasks than nodes in several partitions"
@@ -144,6 +179,9 @@ def _per_cpu(request: SlurmRequest) -> int:
 
 def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -> str:
     """What of this step is not modelled, empty where all of it is."""
+    each_gpu = request.tasks_per_gpu and request.cpus_per_gpu and request.by_gres
+    if each_gpu and release.step_cpus_follow_gpus:
+        return "--ntasks-per-gpu and --cpus-per-gpu with --gres"
     if request.shares and request.bind:
         return "--gpu-bind with shares of GPUs"
     if request.option("gpu-bind") and "gpu" in request.other.get("tres-bind", ""):
@@ -165,6 +203,11 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--hint with --gpus-per-task on cores of several threads"
     if len(held) < 2:
         return ""
+    own = request.per_task.count * (request.tasks or 0) if request.per_task else 0
+    mixed = any(len(set(one.shape.types)) > 1 for one in held)
+    more = 0 < own < sum(len(one.gpus) for one in held)
+    if not late and request.tasks_per_node and more and mixed:
+        return "--gpus-per-task with --ntasks-per-node where the job holds more GPUs"
     if bound and request.per_job and request.per_node and not late:
         return "--hint=memory_bound with --gpus and --gpus-per-node"
     gpus = len({len(one.gpus) for one in held}) > 1
