@@ -277,9 +277,9 @@ def _options(request: SlurmRequest, said: RequestDetails, release: Release) -> S
     memory = [n for n in ("mem", "mem-per-cpu", "mem-per-gpu") if request.option(n)]
     if len(memory) > 1:
         return SlurmRefusal("submit", f"--{memory[0]} and --{memory[1]} exclude each other")
-    if request.bind[:1].lower() == "c" and not _BIND.match(request.bind):
-        if not release.binds_by_short_names:  # sbatch looked at the first letter alone
-            return SlurmRefusal("unknown", f"not modelled: --gpu-bind={request.bind}")
+    misspelt = request.bind[:1].lower() == "c" and not _BIND.match(request.bind)
+    if misspelt and not release.binds_by_short_names:  # sbatch looked at the first letter alone
+        return SlurmRefusal("unknown", f"not modelled: --gpu-bind={request.bind}")
     if request.min_nodes == 0:
         late = release.counts_tasks_at_server and (request.tasks or request.max_nodes)
         return SlurmRefusal("unknown" if late else "submit", "--nodes=0 is no count of nodes")
