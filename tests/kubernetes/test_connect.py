@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import kopf
 import pytest
 
 from podwright.errors import InvalidRequest, Unavailable
@@ -42,6 +44,24 @@ async def test_an_account_that_has_no_name_watches(monkeypatch: pytest.MonkeyPat
     api: Any = None
     with pytest.raises(Unavailable, match="the watch of the API server ended"):
         await KubeApi(api).watch(lambda *_: None)
+
+
+async def test_in_a_cluster_without_dns_it_watches_by_the_address_of_its_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    async def spawned(*, registry: Any, settings: Any, **_: Any) -> None:
+        (handler,) = registry._activities.get_all_handlers()
+        asked.append((await handler.fn(settings=settings)).server)
+
+    monkeypatch.setattr("kopf.operator", spawned)
+    account = kopf.ConnectionInfo(server="https://kubernetes.default.svc", token="t")
+    monkeypatch.setattr("kopf.login_with_service_account", lambda **_: account)
+    api: Any = SimpleNamespace(configuration=SimpleNamespace(host="https://10.96.0.1:443"))
+    with pytest.raises(Unavailable, match="the watch of the API server ended"):
+        await KubeApi(api, inside=True).watch(lambda *_: None)
+    assert asked == ["https://10.96.0.1:443"]
 
 
 async def test_no_such_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -120,9 +121,11 @@ class KubeApi:
         registry = kopf.OperatorRegistry()
 
         async def login(**said: Any) -> kopf.ConnectionInfo | None:
-            if self.inside:
-                return kopf.login_with_service_account(**said)
-            return kopf.login_with_kubeconfig(**said)
+            if not self.inside:
+                return kopf.login_with_kubeconfig(**said)
+            # kopf asks for the name kubernetes.default.svc; a cluster need have no DNS.
+            found = kopf.login_with_service_account(**said)
+            return found and replace(found, server=str(self.api.configuration.host))
 
         kopf.on.login(registry=registry)(login)
 
