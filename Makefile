@@ -44,6 +44,7 @@ test: $(VENV)/.dev check docs  ## Everything that needs no root: at most four mi
 # Four files at once on two cores: most of their time labs wait.
 test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; installs what it needs)
 	@bash tests/outer/install.sh
+	@$(BIN)/python -m tests.outer.lab
 	@$(BIN)/pytest -n 4 --dist loadfile -m "(outer or slurm) and not soak"
 
 test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
@@ -53,6 +54,7 @@ test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one
 
 soak: $(VENV)/.dev  ## The large counts
 	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh
+	@PODWRIGHT_SOAK=1 $(BIN)/python -m tests.outer.lab
 	@PODWRIGHT_SOAK=1 $(BIN)/pytest -m "outer or slurm or kubernetes or soak or more" --timeout 3600
 
 docs: $(VENV)/.dev  ## Build the documentation into docs/_build
