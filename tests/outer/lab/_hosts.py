@@ -123,11 +123,19 @@ class HostsLab:
         return run(self.place(name), argv, env=env, user=user, timeout=timeout)
 
     def stopped(self, name: str, command: str) -> bool:
-        """Whether processes whose line begins so are there, and stand still with their groups."""
-        lines = self.exec(name, "ps", "-ww", "-eo", "pgid=,stat=,args=").stdout.splitlines()
-        rows = [line.split(None, 2) for line in lines]
-        groups = {row[0] for row in rows if row[2].startswith(command)}
-        return bool(groups) and all(row[1][0] in "TZ" for row in rows if row[0] in groups)
+        """Whether processes whose line begins so are there, and stand still with their groups.
+
+        One that was just starting another (vfork) waits in state D until that goes on.
+        """
+        lines = self.exec(name, "ps", "-ww", "-eo", "ppid=,pid=,pgid=,stat=,args=").stdout
+        rows = [line.split(None, 4) for line in lines.splitlines()]
+        groups = {row[2] for row in rows if row[4].startswith(command)}
+        parents = {row[0] for row in rows if row[3][0] == "T"}
+        return bool(groups) and all(
+            row[3][0] in "TZ" or (row[3][0] == "D" and row[1] in parents)
+            for row in rows
+            if row[2] in groups
+        )
 
     def is_up(self, name: str) -> bool:
         holder = self._holders.get(name)
