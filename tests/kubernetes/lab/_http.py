@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import select
 import ssl
 import threading
 from collections.abc import Iterator
@@ -53,6 +54,8 @@ class KubeHttp:
             line = http.client.HTTPSConnection(self._at, context=self._context, timeout=60)
             self._here.line = line
             self._lines.append(line)
+        elif line.sock is not None and select.select([line.sock], [], [], 0)[0]:
+            line.close()  # ended while it was idle: newer API servers do after 90 s
         headers = {"Content-Type": _MERGE if method == "PATCH" else "application/json"}
         try:
             line.request(method, path, None if body is None else json.dumps(body), headers)

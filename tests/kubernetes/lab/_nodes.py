@@ -224,9 +224,12 @@ class Node:
         self._lab.daemons.kill(self._daemon(name), how)
 
     def restart_daemon(self, name: str) -> None:
+        """Returns when it answers: a newer kubelet ends where containerd is away at its start."""
         self._lab.daemons.restart(self._daemon(name))
         if name == "containerd":
             self._await_containerd()
+        else:
+            self._await_kubelet()
 
     def daemon_pid(self, name: str) -> int:
         return self._lab.daemons.pid(self._daemon(name))
@@ -282,6 +285,18 @@ class Node:
                 return False
 
         poll(f"containerd of {self.name}", answers, every=0.2)
+
+    def _await_kubelet(self) -> None:
+        asking = [self._lab.binaries["busybox"], "wget", "-q", "-O-"]
+
+        def answers() -> bool:
+            self._lab.daemons.check(self._daemon("kubelet"))
+            try:
+                return self.exec(*asking, "http://127.0.0.1:10248/healthz") == "ok"
+            except LabError:
+                return False
+
+        poll(f"kubelet of {self.name}", answers, every=0.2)
 
     def _connect(self) -> None:
         """Its card on the lab's bridge, and the way to its pods."""
