@@ -30,11 +30,13 @@ from podwright.slurm.site.releases import Release
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of a partition that a job exceeds. of_size: on nodes or CPUs."""
+    """A limit of a partition that a job exceeds. of_size: on nodes or CPUs; late: of nodes that
+    --nodes does not say, which is found only where nodes are chosen."""
 
     text: str
     of_size: bool = True
     of_memory: bool = False
+    late: bool = False
 
 
 @dataclass
@@ -74,10 +76,16 @@ def allot(
         return wishes
     if isinstance(preferred, SlurmRefusal):
         return preferred
-    if not any(_named_match(job, site, wish) for wish in wishes):
-        return Tried(None, "never", _never(partition))
     if limit and site.enforce != "NO":
         return Tried(None, "limit", limit.text)
+    never = not any(_named_match(job, site, wish) for wish in wishes)
+    several = len(set(said.partitions)) > 1
+    if limit and not limit.late and limit.of_size and release.skips_oversized_jobs:
+        return Tried(None, "skips", limit.text)
+    if limit and not (limit.late or several or release.tests_jobs_over_limits):
+        return Tried(None, "limit", limit.text)
+    if never:
+        return Tried(None, "never", _never(partition))
     if limit and limit.of_size and release.skips_oversized_jobs:
         return Tried(None, "skips", limit.text)
     if limit and not release.tests_jobs_over_limits:
@@ -260,6 +268,8 @@ def _limit_memory(job: JobCounts, w: Wants, site: SlurmCluster, partition: Slurm
             job.cpus = -(-least * w.min_nodes // w.tasks)
             job.least = job.cpus * w.tasks // w.min_nodes
             job.min_cpus = max(job.min_cpus, job.least)
+        elif job.release.limits_cpus_of_tasks and not w.tasks:
+            job.cpus = max(job.cpus, least)  # one task of a node is taken
 
 
 def _first_shape(site: SlurmCluster, partition: SlurmPartition):  # type: ignore[no-untyped-def]
@@ -291,7 +301,7 @@ def _limits(
     if min(low, sent) < partition.min_nodes:
         return Limit(f"{where} takes jobs of {partition.min_nodes} nodes or more")
     if (high or low) > partition.max_nodes:
-        return Limit(f"{where} takes jobs of {partition.max_nodes} nodes at most")
+        return Limit(f"{where} takes jobs of {partition.max_nodes} nodes at most", late=not high)
     time = said.time_min if said.time_min is not None else said.time
     if time is not None and time > partition.max_time:
         return Limit(

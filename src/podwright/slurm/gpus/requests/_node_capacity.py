@@ -103,7 +103,7 @@ def room(
     if found is None or not found.cpus:
         return None
     tasks = job.tasks_per_node or (
-        1 if job.overcommit else job.tasks if job.max_nodes == 1 and job.tasks else 1
+        1 if job.overcommit else job.tasks if job.most_said == 1 and job.tasks else 1
     )
     if found.cpus < tasks * job.cpus:
         return None

@@ -107,9 +107,6 @@ def unsure_nodes(
     whole = request.option("gpus")
     if whole and "," in whole.value and (low or 1) > 1:
         return "--gpus of several types over several nodes"
-    by_node = request.per_node or any(way == "node" for way, _, _ in request.shares)
-    if by_node and len(said.named) > 1 and held is None:
-        return "GPUs of each of several named nodes that never fit"
     if 0 < tasks < (low or 1) and any(one.max_nodes < (low or 1) for one in partitions):
         return "fewer tasks than nodes, and more nodes than the partition takes"
     least = max((one.min_nodes for one in partitions), default=0)
@@ -117,6 +114,12 @@ def unsure_nodes(
         return "fewer tasks and nodes than the partition takes"
     if said.spread and low is None and any(p.max_nodes < len(p.nodes) for p in partitions):
         return "--spread-job in a partition with MaxNodes"
+    short = said.memory_per_cpu and any(
+        said.memory_per_cpu * max(said.mincpus or 1, request.cpus_per_task or 1) > one.shape.memory
+        for one in held or ()
+    )
+    if short and not any(word.endswith("MEMORY") for word in site.select):
+        return "memory that nodes lack where it is not allocated: backfill alone looks at it"
     if said.core_spec and said.switches:
         return "--core-spec with --switches"
     if said.tasks_per_socket and (said.tasks_per_core or 1) > 1 and request.asks_for_gpus:
@@ -192,9 +195,9 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     whole = request.other.get("extra-node-info", "").count(":") == 2
     if release.gpus_bound_tasks and request.per_task and (per_core or whole):
         return "--gpus-per-task with threads of cores"
-    placed = request.option("ntasks-per-socket") and request.option("extra-node-info")
-    if not late and request.per_task and placed:
-        return "--gpus-per-task with --ntasks-per-socket and --extra-node-info"
+    sockets = request.option("extra-node-info") or request.option("sockets-per-node")
+    if not late and request.per_task and request.option("ntasks-per-socket") and sockets:
+        return "--gpus-per-task with --ntasks-per-socket and counts of sockets"
     taken = bound or request.other.get("hint") == "nomultithread"
     threads = any(one.shape.threads > 1 for one in held)
     counted = request.cpus_per_task or "cores-per-socket" in request.other
