@@ -94,6 +94,13 @@ def test_digits_are_trained_over_two_workers(jobs: LauncherWorld) -> None:
     words = ["--epochs", "5"]
     program = ["python3", "/opt/python/train_digits.py", *words]
     jobs.launch("digits", *program, image=DIGITS_IMAGE)
+
+    def nodes() -> set[str]:
+        pods = [one for one in jobs.lab.get("pods")["items"] if "worker" in one["metadata"]["name"]]
+        return {pod["spec"].get("nodeName", "") for pod in pods}
+
+    # Workers go once the launcher has ended.
+    jobs.until("a worker on each node", lambda: nodes() == {"n1", "n2"})
     said = jobs.ended("digits", "Completed", "All instances done")
     alone = subprocess.run(
         [sys.executable, EXAMPLE, *words], capture_output=True, text=True, check=True
@@ -101,8 +108,6 @@ def test_digits_are_trained_over_two_workers(jobs: LauncherWorld) -> None:
     assert "replicas: 2, instances: 2" in said
     for line in alone.splitlines()[1:]:  # epochs with their losses, and the accuracy
         assert line in said, said
-    pods = [one for one in jobs.lab.get("pods")["items"] if "worker" in one["metadata"]["name"]]
-    assert {pod["spec"]["nodeName"] for pod in pods} == {"n1", "n2"}
     jobs.until("no partitions", lambda: not jobs.partitions())
     jobs.nothing_is_left()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -100,3 +102,17 @@ def test_the_kernel_says_whose_a_connection_is(family: socket.AddressFamily) -> 
             ours.shutdown(socket.SHUT_WR)
             assert theirs.recv(1) == b""
             assert tcp_owner(theirs) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_thread_that_asked_the_kernel_leaves_nothing_open() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()[:2]) as ours,
+    ):
+        before = len(os.listdir("/proc/self/fd"))
+        thread = threading.Thread(target=tcp_owner, args=(ours,))
+        thread.start()
+        thread.join()
+        gc.collect()  # pytest tells of a socket that was forgotten
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -11,7 +11,17 @@ if TYPE_CHECKING:
     import socket
 
 
-#: A line to the kernel, of each thread: to close one takes longer than to ask.
+class _Line:
+    """A line to the kernel, which ends with the thread that it is of."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+
+    def __del__(self) -> None:
+        self.socket.close()
+
+
+#: Of each thread: to close one takes longer than to ask.
 _kernel = threading.local()
 
 
@@ -49,11 +59,10 @@ def tcp_owner(connection: socket.socket) -> int | None:
         asked += struct.pack(">HH", theirs[1], ours[1]) + ends + struct.pack("=III", 0, *_ANY)
         head = struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, _REQUEST, 1, 0)
         if not hasattr(_kernel, "line"):
-            line = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
-            line.settimeout(0.1)
-            _kernel.line = line
-        _kernel.line.send(head + asked)
-        said = _kernel.line.recv(4096)
+            _kernel.line = _Line(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG))
+            _kernel.line.socket.settimeout(0.1)
+        _kernel.line.socket.send(head + asked)
+        said = _kernel.line.socket.recv(4096)
     except OSError:
         vars(_kernel).pop("line", None)  # a late answer would be taken for the next one's
         return None
