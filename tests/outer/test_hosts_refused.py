@@ -25,7 +25,7 @@ case "$*" in
     export PYTHONPATH=/srv:/opt PYTHONDONTWRITEBYTECODE=1
     exec unshare -m --propagation private bash -euc '
         mount --rbind {ours} {root}/srv; mount --rbind {needs} {root}/opt
-        for each in dev proc tmp; do mount --rbind /$each {root}/$each; done
+        for each in dev proc sys tmp; do mount --rbind /$each {root}/$each; done
         exec chroot {root} /usr/bin/python3 "$@"
     ' - "$@"
 esac

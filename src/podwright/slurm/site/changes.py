@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,7 +70,9 @@ def carry_out(plan: FileChanges) -> None:
                 path.unlink()
             path.symlink_to(target)
         for source, target in plan.moves:
+            before = _second(target)
             os.replace(source, target)
+            _in_a_later_second(target, before)
         for path, text in plan.texts.items():
             if text is None:
                 path.unlink(missing_ok=True)
@@ -104,6 +107,18 @@ def _make_key(path: Path, uid: int) -> None:
             file.write(secrets.token_hex(32) + "\n")
 
 
+def _second(path: Path) -> int:
+    """In which it was last written; -1: there is none."""
+    return int(path.stat().st_mtime) if path.exists() else -1
+
+
+def _in_a_later_second(path: Path | str, than: int) -> None:
+    """slurmctld reads a script again where its time, in whole seconds, is after the last one's."""
+    if than >= 0 and os.stat(path).st_mtime < than + 1:
+        at = max(time.time(), than + 1)
+        os.utime(path, (at, at))
+
+
 def _replace(path: Path, text: str) -> None:
     data = text.encode("utf-8", "surrogateescape")
     if path.exists() and path.read_bytes() == data:
@@ -119,6 +134,7 @@ def _replace(path: Path, text: str) -> None:
             there = path.stat()
             os.chown(name, there.st_uid, there.st_gid)
             os.utime(name)
+            _in_a_later_second(name, int(there.st_mtime))
         else:
             os.chmod(name, 0o755 if data.startswith(b"#!") else 0o644)
         os.replace(name, path)

@@ -133,5 +133,5 @@ def inventories(path: str) -> list[Inventory]:
         raise InvalidRequest(
             f"{path}: {getattr(error, 'strerror', None) or error}",
             asked="read what the node should have",
-            would_work="srun podwright inventory --json, on nodes that are well, writes it",
+            would_work="podwright inventory --json, on nodes that are well, prints it, a line each",
         ) from None
