@@ -17,8 +17,8 @@ def add_parser(verbs: Any, _words: Sequence[str] = ()) -> None:
         help="show the GPUs of this machine, and what lies around them",
         description="Show the GPUs of this machine: links, near cores, memory node, and the "
         "network adapters nearest to each. With --json it is one line. Of several nodes: `srun -N4 "
-        "--ntasks-per-node=1 --output=node-%N.json podwright inventory --json`, then "
-        "`cat node-*.json > nodes.json` (srun mixes long lines of several nodes in one file).",
+        "--ntasks-per-node=1 sh -c 'podwright inventory --json > node-$SLURMD_NODENAME.json'`, "
+        "then `cat node-*.json > nodes.json` (srun mixes long lines that several nodes print).",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, one line")
 
