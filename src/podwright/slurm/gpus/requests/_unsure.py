@@ -24,6 +24,9 @@ def unsure_job(
     crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
     if crowded and release.counts_tasks_at_server:
         return "--overcommit with --ntasks-per-gpu and --cpus-per-task"
+    threads = "threads-per-core" in request.other and request.cpus_per_task
+    if said.overcommit and threads and release.counts_tasks_at_server:
+        return "--overcommit with --cpus-per-task and --threads-per-core"
     sized = "cpu" in request.other.get("tres-per-task", "")
     whole = said.share == "none"
     if said.overcommit and sized and request.tasks and (whole or not request.per_task):
