@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from podwright.slurm.pods.service import Fixed, HookJob, Site
 from podwright.slurm.pods.service import SlurmPod as Kind
 from podwright.slurm.pods.service._licence_check import licences_of
 from podwright.slurm.pods.ways import SharedService, Static
+from podwright.slurm.site.command_result import CommandResult
 from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec
 from tests.slurm.pods.ways.world import ROOT, Pod, Slurm, asked
 
@@ -57,6 +59,28 @@ async def test_the_right_free_ones_are_handed_over(static: Static, pod: Pod, slu
         for _ in range(2):
             await static.ended(asked(job))
     assert await pod.leases() == []
+
+
+async def test_a_job_that_began_since_it_was_listed_keeps_what_its_tasks_are_told(
+    static: Static, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep says what waiting jobs wait for; one of them begins between its two looks."""
+    slurm.add(7, "PENDING", "vipu_4:1")
+    ask, begun = slurm.run, False
+
+    async def run(*argv: str, **options: Any) -> CommandResult:
+        nonlocal begun
+        said = await ask(*argv, **options)
+        if argv[0] == "squeue" and not begun:
+            begun = True
+            slurm.jobs[7][0] = "RUNNING"
+            await static.begins(asked(7, "vipu_4:1"))
+        return said
+
+    monkeypatch.setattr(slurm, "run", run)
+    await static.sweep()
+    assert begun
+    assert slurm.comment(7).startswith("podwright: partition=a lease=")
 
 
 async def test_what_a_job_is_not_counted_with_any_more_is_not_free(

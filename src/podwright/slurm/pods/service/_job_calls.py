@@ -17,7 +17,7 @@ from podwright.guests import Freed, Locks
 from podwright.slurm.pods.service._job_request import HookJob
 from podwright.slurm.pods.service._licence_check import OtherStart
 from podwright.slurm.pods.service._pods import Site
-from podwright.slurm.pods.service._queue import Listing
+from podwright.slurm.pods.service._queue import Listed, Listing
 from podwright.slurm.pods.service._retry_limit import RetryLimit
 from podwright.slurm.site.commands import Slurm
 
@@ -104,6 +104,18 @@ class JobCalls(ABC):
                     raise await self.refused(job, error) from None
                 self.look.set()  # a job that Slurm forgot may sit there
                 await self.freed.wait(min(left, LOOK_S))
+
+    async def comment_waiting(self, job: Listed, words: str, holds: Callable[[int], bool]) -> None:
+        """Say in a waiting job's AdminComment what it waits for, unless it has begun since it was
+        listed: there stands what its tasks are told. holds: has it got its devices?"""
+        lock = self.lock(job.job)
+        if lock.locked():
+            return  # its hook is under way, and may wait for what a sweep gives back
+        async with lock:
+            if not holds(job.job):
+                await self.slurm.run(
+                    "scontrol", "update", f"jobid={job.alone}", f"admincomment={words}"
+                )
 
     async def ended(self, job: HookJob) -> str:
         """The job holds nothing, and Slurm knows. Raises PodwrightError."""

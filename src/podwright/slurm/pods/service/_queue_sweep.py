@@ -170,13 +170,14 @@ class Sweep:
             if text is None or text == job.comment or self._said.get(job.job) == text:
                 continue
             self._said[job.job] = text
-            await self._service.slurm.run(
-                "scontrol", "update", f"jobid={job.alone}", f"admincomment={text}"
-            )
+            await self._service.comment_waiting(job, text, self._holds)
             left -= 1
             if not left:
                 break
         self._said = {job: text for job, text in self._said.items() if job in jobs}
+
+    def _holds(self, job: int) -> bool:
+        return any(job in book.holdings for book in self._service.books.values())
 
     def _sentence(self, job: Listed, whole: Mapping[tuple[int, str], int]) -> str | None:
         wants = job.wants(self._service.site.pods)

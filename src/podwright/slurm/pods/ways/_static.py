@@ -265,9 +265,7 @@ class Static(Way):
             text = self.sentence(job) if waits else ""
             if text and job.head + text != job.comment and left:
                 left -= 1
-                await self.slurm.run(
-                    "scontrol", "update", f"jobid={job.job}", f"admincomment={job.head}{text}"
-                )
+                await self.comment_waiting(job, job.head + text, lambda n: bool(self._of(n)))
 
     def sentence(self, job: Listed) -> str:
         """What a waiting job waits for, in words; empty for what is none of ours."""
