@@ -14,6 +14,7 @@ from podwright.errors import InvalidRequest, Unavailable
 from podwright.slurm.pods.service import Fixed, HookJob, Site
 from podwright.slurm.pods.service import SlurmPod as Kind
 from podwright.slurm.pods.service._licence_check import licences_of
+from podwright.slurm.pods.service._queue_sweep import Sweep
 from podwright.slurm.pods.ways import SharedService, Static
 from podwright.slurm.site.command_result import CommandResult
 from podwright.wire import AcquireRequest, LeaseRequest, PartitionSpec
@@ -182,6 +183,29 @@ async def test_each_job_holds_a_part_of_the_shared_one(
     await shared.ended(part(8, 4))
     assert await pod.leases() == []
     assert shared.hidden()["ipu_x16"] == 0
+
+
+async def test_a_part_that_was_given_since_its_job_was_listed_keeps_its_words(
+    shared: SharedService, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with static partitions: the sweep's list is older than the start."""
+    job = part(7, 4)
+    slurm.add(7, "PENDING", job.licences)
+    ask, begun = slurm.run, False
+
+    async def run(*argv: str, **options: Any) -> CommandResult:
+        nonlocal begun
+        said = await ask(*argv, **options)
+        if argv[0] == "squeue" and not begun:
+            begun = True
+            slurm.jobs[7][0] = "RUNNING"
+            await shared.begins(job)
+        return said
+
+    monkeypatch.setattr(slurm, "run", run)
+    await Sweep(shared).once()
+    assert begun
+    assert "partition=all lease=" in slurm.comment(7)
 
 
 async def test_a_part_is_not_passed_on_with_a_forgotten_jobs_number(

@@ -105,17 +105,20 @@ class JobCalls(ABC):
                 self.look.set()  # a job that Slurm forgot may sit there
                 await self.freed.wait(min(left, LOOK_S))
 
-    async def comment_waiting(self, job: Listed, words: str, holds: Callable[[int], bool]) -> None:
+    async def comment_waiting(self, job: Listed, words: str, holds: Callable[[int], bool]) -> bool:
         """Say in a waiting job's AdminComment what it waits for, unless it has begun since it was
-        listed: there stands what its tasks are told. holds: has it got its devices?"""
+        listed: there stands what its tasks are told. holds: has it got its devices? False: nothing
+        was written."""
         lock = self.lock(job.job)
         if lock.locked():
-            return  # its hook is under way, and may wait for what a sweep gives back
+            return False  # its hook is under way, and may wait for what a sweep gives back
         async with lock:
-            if not holds(job.job):
-                await self.slurm.run(
-                    "scontrol", "update", f"jobid={job.alone}", f"admincomment={words}"
-                )
+            if holds(job.job):
+                return False
+            await self.slurm.run(
+                "scontrol", "update", f"jobid={job.alone}", f"admincomment={words}"
+            )
+        return True
 
     async def ended(self, job: HookJob) -> str:
         """The job holds nothing, and Slurm knows. Raises PodwrightError."""

@@ -169,8 +169,9 @@ class Sweep:
             text = self._sentence(job, whole)
             if text is None or text == job.comment or self._said.get(job.job) == text:
                 continue
+            if not await self._service.comment_waiting(job, text, self._holds):
+                continue
             self._said[job.job] = text
-            await self._service.comment_waiting(job, text, self._holds)
             left -= 1
             if not left:
                 break
