@@ -89,3 +89,28 @@ def test_what_is_piped_is_the_same_everywhere() -> None:
     environ = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environ)
     assert done.stdout.decode() == "…\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("utf-8", b"\xe2\x80\x93 \xc3\xbc \xe9\n"),
+        ("latin-1", b"- \xfc \xe9\n"),
+        ("ascii", b"- ? \xe9\n"),
+    ],
+)
+def test_whatever_there_is_to_be_said_is_written(encoding: str, said: bytes) -> None:
+    """A script in Latin-1 under a locale of UTF-8, which Python's own way out refuses to write."""
+    code = (
+        "from podwright.cli._running import run\n"
+        "raise SystemExit(run(lambda: print('\\u2013 \\u00fc \\udce9') or 0, prog='x'))"
+    )
+    environ = {**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environ)
+    assert (done.stdout, done.stderr, done.returncode) == (said, b"", 0)
+
+
+def test_a_closed_standard_output_is_no_fault_of_ours() -> None:
+    code = "from podwright.cli._running import run; raise SystemExit(run(lambda: 3, prog='x'))"
+    done = subprocess.run(["sh", "-c", f'{sys.executable} -c "{code}" >&-'], capture_output=True)
+    assert (done.returncode, done.stderr) == (3, b"")

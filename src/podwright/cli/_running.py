@@ -42,7 +42,8 @@ def run(
         try:
             return body()
         finally:
-            sys.stdout.flush()  # here, where a closed pipe or a full disk still gets its words
+            if sys.stdout:  # None where it was closed before the start
+                sys.stdout.flush()  # here, where a closed pipe or a full disk gets its words
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:

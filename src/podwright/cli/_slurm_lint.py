@@ -161,6 +161,8 @@ def _read(path: str) -> str:
     import sys
 
     try:
+        if path == "-" and not sys.stdin:
+            raise OSError(0, "standard input is closed")
         if path == "-":
             return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
         with open(path, encoding="utf-8", errors="surrogateescape", newline="") as script:

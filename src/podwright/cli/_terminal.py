@@ -48,15 +48,19 @@ def state(cell: str) -> str:
 
 
 def fit_locale(environ: Mapping[str, str] | None = None) -> None:
-    """On terminals whose locale is not UTF-8, write other characters as ASCII has them."""
-    if utf8(os.environ if environ is None else environ):
-        return
+    """Write whatever there is to be said: bytes of a file that are no text as they are, and what
+    the locale has no letters for as ASCII has it; on terminals, unless they are of UTF-8."""
     import codecs
 
     codecs.register_error("podwright", _replaced)
+    plain = not utf8(os.environ if environ is None else environ)
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure") and stream.isatty():
+        if not hasattr(stream, "reconfigure"):
+            continue
+        if plain and stream.isatty():
             stream.reconfigure(encoding="ascii", errors="podwright")
+        elif stream.errors == "strict":
+            stream.reconfigure(errors="podwright")
 
 
 def utf8(environ: Mapping[str, str]) -> bool:
@@ -65,7 +69,9 @@ def utf8(environ: Mapping[str, str]) -> bool:
     return said.lower().replace("-", "").partition("@")[0].endswith(".utf8")
 
 
-def _replaced(error: UnicodeError) -> tuple[str, int]:
+def _replaced(error: UnicodeError) -> tuple[str | bytes, int]:
     assert isinstance(error, UnicodeEncodeError)
-    letters = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(letter, "?") for letter in letters), error.end
+    letter = error.object[error.start]
+    if "\udc80" <= letter <= "\udcff":  # a byte that was read as it is
+        return bytes([ord(letter) - 0xDC00]), error.start + 1
+    return _PLAIN.get(letter, "?"), error.start + 1

@@ -126,8 +126,8 @@ def test_seed_examples_of_the_question_how_to_give_each_task_its_gpu() -> None:
     ]
 
 
-def test_an_empty_file_and_a_binary_one_are_no_trouble() -> None:
-    assert findings("") == []
+def test_an_empty_file_and_a_binary_one_are_no_scripts() -> None:
+    assert [f.rule for f in findings("")] == ["no-shebang"]
     assert [f.rule for f in findings("\x00\x01\ufffd" * 50)] == ["no-shebang"]
     unclosed = "#!/bin/sh\n#SBATCH '--job-name=unclosed\n"
     assert [f.rule for f in findings(unclosed)] == ["bad-value"]

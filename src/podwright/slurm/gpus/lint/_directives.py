@@ -32,6 +32,11 @@ _LEFT_OPEN = re.compile(
 )
 _TO_COME = re.compile(r"\s*(\{\{.*\}\}|\{%.*%\}|@\w+@|<[A-Z_]+>)\s*$")  # a template's own line
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
+_BLANKS = " \t\n\v\f\r"  # of the C library: a web page's blank (U+00A0) is a letter to it
+# Such a blank where one word should end: before an option, or at an end of the word.
+ODD_BLANK = re.compile(
+    r"^[\u00a0\u2002-\u200b\u202f\ufeff]+|[\u00a0\u2002-\u200b\u202f\ufeff]+(?=-|$)"
+)
 _FAR = 3  # changed letters from which on a word is no misspelling
 
 
@@ -104,7 +109,7 @@ def words_of(line: str) -> list[str] | None:
             continue
         elif letter == "#":
             break
-        elif letter.isspace():
+        elif letter in _BLANKS:
             if word is not None:
                 words.append("".join(word))
             word = None
@@ -153,7 +158,10 @@ def _read(words: list[tuple[int, str]], found: Directives) -> None:
     while at < len(words):
         line, word = words[at]
         at += 1
-        if word[:1] in _DASHES:
+        if ODD_BLANK.search(word):
+            reason = "a blank as web pages have it, which is a letter to sbatch"
+            found.problems.append(Problem("typographic-dash", line, word, reason))
+        elif word[:1] in _DASHES:
             reason = f"{word[0]!r} is a typographic dash, no hyphen: sbatch refuses the script"
             found.problems.append(Problem("typographic-dash", line, word, reason))
         elif word == "--" or not word.startswith("-") or word == "-":
@@ -174,6 +182,15 @@ def _is_known(word: str, table: dict[str, SlurmOption]) -> bool:
     return name in table or sum(key.startswith(name) for key in table) == 1
 
 
+def _is_option(word: str) -> bool:
+    """Whether it reads as an option of its own, and not as a value."""
+    return (
+        word.startswith("-")
+        and not word[1:2].isdigit()
+        and (not word.startswith("--") or _is_known(word, known("sbatch")))
+    )
+
+
 def _option(line: int, word: str, after: tuple[int, str] | None, found: Directives) -> int:
     """Read one option; the count of words behind it that belong to it."""
     taken = 0
@@ -185,6 +202,10 @@ def _option(line: int, word: str, after: tuple[int, str] | None, found: Directiv
                 raise
             given, _ = parse_options([word, after[1]], "sbatch")
             taken = 1
+            if after[0] != line and _is_option(after[1]):
+                reason = f"{word} has no value: sbatch takes {after[1]} of line {after[0]} for it"
+                found.problems.append(Problem("bad-value", line, word, reason))
+                return 0
     except InvalidRequest as error:
         kind = "bad-value" if "value" in error.problem else "unknown-option"
         near = f"-{word}" if _is_known(f"-{word}", known("sbatch")) else ""

@@ -14,9 +14,13 @@ from podwright.slurm.gpus.requests import Given, is_number, known, parse_options
 # Words in front of a program, and how many words of their own they take.
 _PREFIXES = {"time": 0, "exec": 0, "nohup": 0, "command": 0, "sudo": 0, "then": 0, "!": 0}
 _NO_PROGRAM = re.compile(
-    r"(\S*/)?(echo|printf|which|type|pip3?|conda|mamba|ls|cd|cat|grep|sed|awk|module|ml|source|\.|"
-    r"export|mkdir|cp|mv|rm|ps|kill|pkill|wget|curl|git|chmod|tee|true|false|:|set|alias|test|\[)"
+    r"(\S*/)?(echo|printf|which|type|pip3?|ls|cd|cat|grep|sed|awk|module|ml|source|\.|export|mkdir|"
+    r"cp|mv|rm|ps|kill|pkill|wget|curl|git|chmod|tee|true|false|:|set|alias|test|\[|exit|return|"
+    r"break|continue|shift|unset|trap|ulimit|umask|declare|typeset|local|readonly|shopt|date|"
+    r"hostname|uname|pwd|pushd|popd|nvidia-smi|rocm-smi|amd-smi|lscpu|free|df|du|head|wc|sort|find|"
+    r"touch|ln|rsync|tar|unzip|printenv|squeue|sinfo|scontrol|sacct|seff)"
 )
+_CONDA = re.compile(r"(\S*/)?(conda|(micro)?mamba)")
 _REMOTE = re.compile(r"(\S*/)?(ssh|pdsh|clush|parallel|xargs|parallel-ssh|ibrun|aprun|jsrun|flux)")
 _MPI = re.compile(r"(\S*/)?mpi(run|exec)(\.\w+)?")
 _PYTHON = re.compile(r"(\S*/)?python[\d.]*")
@@ -124,6 +128,8 @@ def launch_of(command: ShellCommand) -> Launch | None:
             break
     if not words or (not by and _NO_PROGRAM.fullmatch(words[0])):
         return None
+    if _CONDA.fullmatch(words[0]) and "run" not in words[1:]:
+        return None
     kind, options, program, whole = _launcher(words)
     if not by and kind != "other" and not _STARTS.fullmatch(words[0]):
         by = "unknown"  # a wrapper of the site
@@ -131,6 +137,11 @@ def launch_of(command: ShellCommand) -> Launch | None:
         kind, by, command.line, command.last, command.place, tuple(step), options,
         tuple(program), tuple(words), whole, foreign,
     )  # fmt: skip
+
+
+def starts(launch: Launch) -> bool:
+    """Whether its first word is known to start what follows as it is."""
+    return bool(launch.words) and bool(_STARTS.fullmatch(launch.words[0]))
 
 
 def ranks(words: tuple[str, ...]) -> int | None:
@@ -159,9 +170,11 @@ def read_step(words: list[str]) -> tuple[list[Given], list[str], bool]:
             return given, rest[1:], foreign
         name = word[2:].partition("=")[0] if word.startswith("--") else ""
         if name and name not in table and sum(k.startswith(name) for k in table) != 1:
-            foreign = True
             rest = rest[1:]
-            if "=" not in word and name not in _FLAGS and rest and not rest[0].startswith("-"):
+            if "=" in word or name in _FLAGS:
+                continue  # a plugin's, and surely no more than this word
+            foreign = True
+            if rest and not rest[0].startswith("-"):
                 rest = rest[1:]
             continue
         taken = 1

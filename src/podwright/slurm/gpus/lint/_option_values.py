@@ -15,6 +15,31 @@ _ENDLESS = re.compile(r"-1|infinite|unlimited", re.I)
 _MEMORY = re.compile(rf"{_N}([kmgt]b?)?", re.I)
 _ARRAY = re.compile(rf"\[?{_N}\]?(-{_N}\]?(:{_N}\]?)?)?(%.*)?")
 
+# Options that take words of a list alone, in small or capital letters, and what sbatch needs of
+# the words of one value: all of them known, or one.
+_WORDS: dict[str, tuple[str, bool]] = {
+    "exclusive": ("exclusive allocation oversubscribe user mcs topo", True),
+    "gres-flags": (
+        "disable-binding enforce-binding one-task-per-sharing multiple-tasks-per-sharing",
+        True,
+    ),
+    "kill-on-invalid-dep": ("yes no", True),
+    "mail-type": (
+        "none begin end fail requeue all invalid_depend stage_out time_limit time_limit_90 "
+        "time_limit_80 time_limit_50 array_tasks",
+        False,
+    ),
+}
+FIXED_WORDS = {*_WORDS, "signal", "open-mode", "dependency"}
+_SIGNAL = re.compile(
+    rf"[RB]{{0,2}}:?({_N}|(SIG)?(HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|CHLD|USR1|USR2|PIPE|URG|CONT|STOP|TSTP"
+    rf"|TTIN|TTOU|XCPU))(@({_N})?)?",
+    re.I,
+)
+_DEPENDS = {"after", "afterany", "afterok", "afternotok", "aftercorr", "afterburstbuffer", "expand"}
+# GRES that are no GPUs, though somebody meant them: the site would have to name its own so.
+_NO_GRES = re.compile(r"(gpus|GPUs?)(:.*)?|gpu\d+|\d+|gpu:-\d+", re.A)
+
 
 def problem_of_value(given: Given) -> str:
     """What sbatch or slurmctld finds wrong with the value, or nothing."""
@@ -25,6 +50,34 @@ def problem_of_value(given: Given) -> str:
         return f"--{name}={value} is no size: write a whole number and K, M, G or T"
     if name == "array":
         return _array(value)
+    if name in _WORDS and value:
+        return _words(name, value)
+    if name == "signal" and not _SIGNAL.fullmatch(value):
+        return f"--signal={value}: write the signal and the seconds before the end: B:USR1@300"
+    if name == "open-mode" and value[:1].lower() not in ("a", "t"):
+        return f"--open-mode={value} is neither append nor truncate"
+    if name == "dependency":
+        return _dependency(value)
+    if name == "gres" and (wrong := next(filter(_NO_GRES.fullmatch, value.split(",")), "")):
+        return f"--gres={wrong}: GPUs are gpu:COUNT or gpu:TYPE:COUNT"
+    return ""
+
+
+def _words(name: str, value: str) -> str:
+    known, all_of_them = _WORDS[name]
+    words = [word for word in value.lower().split(",") if word]
+    good = [word in known.split() for word in words]
+    if all(good) if all_of_them else any(good):
+        return ""
+    return f"--{name}={value} is none that sbatch knows: {', '.join(known.split()[:6])}"
+
+
+def _dependency(value: str) -> str:
+    for term in re.split("[,?]", value):
+        kind, colon, _ = term.partition(":")
+        if term.isdigit() or term.lower() == "singleton" or (colon and kind.lower() in _DEPENDS):
+            continue
+        return f"--dependency={value}: write afterok:JOB, afterany:JOB, singleton"
     return ""
 
 

@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 
 from podwright.slurm.gpus.lint._facts import number, step_of
-from podwright.slurm.gpus.lint._launchers import Launch, ranks
+from podwright.slurm.gpus.lint._launchers import Launch, launch_of, ranks, starts
 from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._rules_counts import line_of_option, processes
 from podwright.slurm.gpus.lint._script_addresses import FREE_ADDRESS, is_local
 from podwright.slurm.gpus.lint._shell import holes
-from podwright.slurm.gpus.requests import is_number
 
 _SHOWN = "tests/outer/gpu/test_lint_shown.py"
 _OLD = "tests/outer/gpu/test_lint.py"
 _TORCHRUN = "https://docs.pytorch.org/docs/stable/elastic/run.html"
 _ACCELERATE = "https://huggingface.co/docs/accelerate/package_reference/cli"
 _RANKS = ("SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID")
+_RAW_RANK = re.compile(r"\$(SLURM_\w+|\{SLURM_\w+\})")
 _MACHINES = ("nnodes", "num-machines", "num-nodes")
 
 
@@ -124,6 +124,11 @@ def rank_of_batch_shell(case: Case) -> Iterator[Found]:
             if value is None:
                 continue
             taken = [one for one in holes(value) if one in _RANKS]
+            if _RAW_RANK.fullmatch(value) and not launch.place.quoted and starts(launch):
+                reason = f"no shell is left to put {value} in: {launch.kind} gets it as it stands; "
+                reason += f"srun bash -c '… --{name.replace('-', '_')}={value} …' has one"
+                yield Found(line_of_option(case, launch, name), reason)
+                continue
             if taken or value == "0":
                 what = f"${taken[0]} is put in before srun starts: it is 0" if taken else "it is 0"
                 reason = f"{what} on every node; single quotes leave it to the task: "
@@ -286,16 +291,29 @@ def master_addr(case: Case) -> Iterator[Found]:
 )
 def world_size(case: Case) -> Iterator[Found]:
     shell = case.script.shell
-    value = shell.value("WORLD_SIZE")
-    if value is None or not is_number(value) or not shell.exported("WORLD_SIZE"):
+    said = [(one.line, value, launch_of(one)) for one in shell.commands
+            for name, value in one.set_before if name == "WORLD_SIZE"]  # fmt: skip
+    for line, value, launch in said:
+        if launch and launch.by == "srun" and launch.kind == "python":
+            yield from _wrong_size(case, line, value, [launch])
+    value = shell.value("WORLD_SIZE") or ""
+    if said or not shell.exported("WORLD_SIZE"):
         return
     steps = [one for one in case.script.launches if one.by == "srun" and one.kind == "python"]
     if not steps or len(steps) != len([one for one in case.script.launches if one.kind != "other"]):
         return
-    counts = {step_of(one, case.facts).tasks for one in steps}
     line = next(one.line for one in shell.assignments if one.name == "WORLD_SIZE")
-    if len(counts) == 1 and (count := counts.pop()) and count > 1 and count != int(value):
-        reason = f"srun starts {count} tasks: WORLD_SIZE={value} is wrong; $SLURM_NTASKS says it"
+    yield from _wrong_size(case, line, value, steps)
+
+
+def _wrong_size(case: Case, line: int, value: str, steps: list[Launch]) -> Iterator[Found]:
+    size = number(value, case.facts)
+    counts = {step_of(one, case.facts).tasks for one in steps}
+    several = all((step_of(one, case.facts).tasks_per_node or 1) > 1 for one in steps)
+    if size is None or len(counts) != 1 or not (count := counts.pop()) or count < 2:
+        return
+    if size < count or (size > count and several):  # one task of a node may start more itself
+        reason = f"srun starts {count} tasks: WORLD_SIZE={size} is wrong; $SLURM_NTASKS says it"
         yield Found(line, reason)
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from podwright.slurm.gpus.lint._directives import (
     LOST_SHEBANG,
     MAGIC,
+    ODD_BLANK,
     Problem,
     left_open,
     read_directives,
     words_of,
 )
+from podwright.slurm.gpus.lint._option_values import FIXED_WORDS
 from podwright.slurm.gpus.lint._rule import Case, Found, Level, rule
 from podwright.slurm.gpus.requests import is_number
 
@@ -54,7 +56,16 @@ def dos_line_breaks(case: Case) -> Iterator[Found]:
 )
 def no_shebang(case: Case) -> Iterator[Found]:
     script = case.script
-    if script.text.startswith("#!") or not script.text.strip():
+    if not script.text.strip():
+        yield Found(1, "there is nothing in the script: sbatch refuses it")
+        return
+    if "\0" in script.text:
+        line = script.text[: script.text.index("\0")].count("\n") + 1
+        wide = "#\0" in script.text[:6] or script.text.startswith(("\udcff\udcfe", "\udcfe\udcff"))
+        what = "this is text in UTF-16" if wide else "a NUL character is in this line"
+        yield Found(line, f"{what}: sbatch refuses the script")
+        return
+    if script.text.startswith("#!"):
         return
     reason = "the script does not begin with #!: sbatch refuses it"
     if script.text.startswith(_BOM + "#!"):
@@ -124,6 +135,8 @@ def _ordered(text: str) -> tuple[str, bool] | None:
     if not match or len(counts) != 1 or not kinds or len(counts) + len(kinds) != len(words):
         return None
     right = f"{match[1]}{match[2] or ''}{kinds[-1]}:{counts[0]}"
+    if right == match[0]:
+        return None
     return text[: match.start()] + right + text[match.end() :], len(kinds) == 1
 
 
@@ -169,7 +182,8 @@ def bad_value(case: Case) -> Iterator[Found]:
         near = problem.near.partition("=")[0]
         right = text.replace(problem.word, f"-{problem.word}", 1) if near else ""
         hint = f" ({near} has two dashes)" if near else ""
-        left = problem.word.startswith("-") and _TO_FILL.search(problem.word)
+        named = problem.word.lstrip("-").partition("=")[0] in FIXED_WORDS
+        left = not named and problem.word.startswith("-") and _TO_FILL.search(problem.word)
         level: Level = "better" if left else "mistake"
         yield Found(problem.line, problem.reason + hint, right, level=level)
 
@@ -182,20 +196,24 @@ def bad_value(case: Case) -> Iterator[Found]:
 )
 def stray_word(case: Case) -> Iterator[Found]:
     for problem in _problem("stray-word", case):
-        left = re.fullmatch(r"\W*[A-Z_]{2,}\W*", problem.word)
+        left = re.fullmatch(r"\W*(?![KMGT]i?B?$)[A-Z_]{2,}\W*", problem.word)
         yield Found(problem.line, problem.reason, level="better" if left else "mistake")
 
 
 @rule(
     "typographic-dash",
     "mistake",
-    "a dash as a word processor writes it, in place of -",
+    "a dash or a blank as word processors and web pages write it, in place of the keyboard's",
     _SHOWN,
-    "writes hyphens",
+    "writes hyphens and blanks",
 )
 def typographic_dash(case: Case) -> Iterator[Found]:
     for problem in _problem("typographic-dash", case):
         text = case.script.at(problem.line)
+        if ODD_BLANK.search(problem.word):
+            right = text.replace(problem.word, ODD_BLANK.sub(" ", problem.word), 1)
+            yield Found(problem.line, problem.reason, right, sure=_reads(right))
+            continue
         bare = problem.word.lstrip("-\u2010\u2011\u2012\u2013\u2014\u2212")
         right = text.replace(problem.word, f"--{bare}", 1)
         yield Found(problem.line, problem.reason, right, sure=len(bare) > 1 and _reads(right))
@@ -288,6 +306,22 @@ def no_directive(case: Case) -> Iterator[Found]:
         else:
             reason = f"#{match[1]} is not #SBATCH: the line does nothing"
         yield Found(number, reason, right)
+    yield from _lost_marks(case)
+
+
+def _lost_marks(case: Case) -> Iterator[Found]:
+    """Options without #SBATCH before them: a shell takes their lines for commands."""
+    script = case.script
+    first = script.first_command
+    lost = {one.line for one in script.shell.commands if one.words[:1] == ("SBATCH",)}
+    if script.at(first).lstrip().startswith("-") and script.at(first - 1).startswith(MAGIC):
+        lost.add(first)
+    for number in sorted(lost):
+        said = script.at(number).strip()
+        right = f"{MAGIC} {said.removeprefix('SBATCH').strip()}"
+        if _reads(right):
+            reason = f"without #SBATCH before it this is a command: there is no {said.split()[0]}"
+            yield Found(number, reason, right)
 
 
 #: How a comment shows the way to submit the script: # sbatch --array=1-4 \

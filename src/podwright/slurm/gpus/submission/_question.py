@@ -21,6 +21,8 @@ def answer(question: str, site: CachedSite) -> str:
     """The answer to a question."""
     head, _, text = question.partition("\n\n")
     said = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
+    if not text.strip():
+        return "clean\n"  # no script of a user's
     script = read_script(text)
     if overridden(script.request, said):
         script.open.add("nodes")  # no count of the script's is the job's
