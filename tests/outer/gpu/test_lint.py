@@ -10,6 +10,7 @@ from podwright.slurm.gpus.lint import fix, lint, read_script
 from tests.outer.gpu.truth import gpu_lab
 from tests.outer.lab import poll, release
 from tests.slurm.gpus.requests.test_lint import BAD, GOOD, expectation
+from tests.slurm.gpus.requests.test_lint_wordings import REFUSED as WORDINGS
 from tests.slurm.gpus.requests.wordings import MISTAKES, script
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -29,6 +30,7 @@ UNREADABLE = (
     "does not look like a batch script",
     "fatal",
 )
+REFUSALS = ("empty", "only whitespace", "NULL character", "ambiguous", "dependency problem")
 REFUSED = {
     "blanks-around-equals", "bad-value", "dos-line-breaks", "gres-order", "no-shebang", "refused",
     "stray-word", "typographic-dash", "unknown-option",
@@ -66,6 +68,10 @@ def test_slurm_refuses_what_lint_says_it_refuses(name: str) -> None:
                 words = said(script(text))
                 if not any(word in words for word in (*UNREADABLE, "array specification")):
                     wrong[f"{kind}-{number}"] = words
+        for rule, _, text in WORDINGS:
+            words = said(text)
+            if not any(word in words for word in (*UNREADABLE, *REFUSALS)):
+                wrong[f"{rule}: {text}"] = words
         assert wrong == {}
 
 
@@ -120,6 +126,11 @@ def test_what_the_silent_mistakes_do(name: str) -> None:
         knows = "-v true 2>&1 | grep -c 'because -c/--cpus-per-task given'"
         assert output(*wide, f"srun {knows}") == ["0" if name == "oldest" else "1"]
         assert output(*wide, f'srun --cpus-per-task="$SLURM_CPUS_PER_TASK" {knows}') == ["1"]
+        # bad-value: --mail-user takes the next line for its value
+        took = ("#SBATCH --mail-user", "#SBATCH --gpus=1", "#SBATCH --mail-type=NONE", see)
+        assert output(*took) == ["none"]
+        # no-directive: the shell looks for a program of that name
+        assert output("#SBATCH -n1 \\", "  --gpus=1", see) == ["none"]
         # hidden-peers: each task sees only its own
         own = output("#SBATCH --ntasks=4", "#SBATCH --gpus-per-task=1", see)
         assert sorted(own) == ["0", "1", "2", "3"]

@@ -6,6 +6,7 @@ import pytest
 
 from podwright.slurm.gpus.lint import lint, read_script
 from tests.outer.gpu.truth import gpu_lab
+from tests.outer.lab import release
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -20,19 +21,33 @@ VALUES = {
         "1:10 a-b -3 1-5-7 0-9:0 1;5 1-4x"
     ),
     "ntasks": "1 4 four 4; 4,",
+    "mail-type": "ALL all BEGIN,END END,NEVER FINISH NONE TIME_LIMIT_80 ON_FAIL Invalid_Depend",
+    "exclusive": "user mcs exclusive oversubscribe yes node true User",
+    "gres-flags": "disable-binding enforce-binding Enforce-Binding enforce bind",
+    "kill-on-invalid-dep": "yes no YES maybe true",
+    "open-mode": "append truncate a T new write",
+    "signal": (
+        "USR1 SIGUSR1@60 usr1@ B:10@300 R:TERM RB:INT@5 BR:INT@5 10 90@SIGUSR1 SAVE@90 USR1@5m "
+        "USR1:60 @60 sigusr2 B:SIGUSR1@120s XCPU@60 0@60 RTMIN"
+    ),
+    "dependency": (
+        "singleton afterok:1 afterany:1:2 after:1+5 afterokk:1 ok:1 1 afterok afterok:1,singleton "
+        "afterok:1?afternotok:2 previous"
+    ),
+    "gres": "gpu:1 gpu:a100:1 gpus:1 gpu GPU:1 gpu4 1 gpu:-1 none",
 }
+REFUSALS = ("Invalid", "invalid", "array specification", "fatal", "dependency problem")
 
 
-def test_values_are_read_as_sbatch_reads_them() -> None:
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_values_are_read_as_sbatch_reads_them(name: str) -> None:
     wrong = {}
-    with gpu_lab() as lab:
+    with gpu_lab(release(name)) as lab:
         for option, values in VALUES.items():
             for value in values.split():
                 text = f"#!/bin/sh\n#SBATCH --{option}={value}\ntrue\n"
                 done = lab.run("sbatch", "--test-only", stdin=text)
-                refused = any(
-                    word in done.stderr for word in ("Invalid", "array specification", "fatal")
-                )
+                refused = any(word in done.stderr for word in REFUSALS)
                 called = bool(lint(read_script(text), better=True))
                 if refused != called:
                     wrong[f"{option}={value}"] = done.stderr.strip()

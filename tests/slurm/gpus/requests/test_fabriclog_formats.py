@@ -392,3 +392,47 @@ def test_the_head_does_not_put_all_ranks_on_the_one_host_that_wrote(
     path.write_text(line(0, "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA", each=8))
     assert main(["slurm", "check-fabric", str(path)]) == 0
     assert "9 ranks; 1 host wrote" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [
+        ("2.3.7", "export NCCL_IB_GDR_LEVEL=5"),
+        ("2.4.8", "export NCCL_NET_GDR_LEVEL=5"),
+        ("2.5.7", "export NCCL_NET_GDR_LEVEL=5"),
+        ("2.6.4", "export NCCL_NET_GDR_LEVEL=SYS"),
+        ("2.30.4", "export NCCL_NET_GDR_LEVEL=SYS"),
+    ],
+)
+def test_a_remedy_is_one_that_this_release_reads(version: str, remedy: str) -> None:
+    """Before 2.6 the level was a number, and SYS was read as 0: never."""
+    log = [
+        f"NCCL version {version}+cuda10.1",
+        line(0, "Ring 00 : 0 -> 2 [send] via NET/IB/0"),
+        line(2, "Ring 00 : 0 -> 2 [receive] via NET/IB/0"),
+    ]
+    far = line(0, "NET/IB : GPU Direct RDMA Disabled for GPU 0[0] / HCA 0 (distance 4 >= 2)")
+    for lines in (log, [*log, far]):
+        (found,) = judge(read_log(lines))
+        assert found.remedy.startswith(remedy)
+
+
+def test_the_oldest_say_of_each_gpu_that_the_driver_lacks_a_module() -> None:
+    log = [
+        "NCCL version 2.3.7+cuda9.2",
+        line(0, "NET/IB : GPU Direct RDMA Disabled for GPU 0 / HCA mlx5_0 (no module)"),
+        line(2, "Ring 00 : 0 -> 2 via NET/IB/0"),
+    ]
+    (found,) = judge(read_log(log))
+    assert "none of mlx5_0" in found.problem
+    assert "nvidia_peermem" in found.remedy
+
+
+def test_a_level_that_nccl_2_6_took_is_told() -> None:
+    log = [
+        "NCCL version 2.6.4+cuda10.2",
+        line(0, "NCCL_NET_GDR_LEVEL set from environment to LOC"),
+        line(0, "Ring 00 : 0[1a000] -> 2[1a000] [send] via NET/IB/0"),
+    ]
+    (found,) = judge(read_log(log))
+    assert "NCCL_NET_GDR_LEVEL=LOC" in found.problem

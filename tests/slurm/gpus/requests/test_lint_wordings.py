@@ -32,6 +32,8 @@ REFUSED = [
     ("bad-value", 2, HEAD + "#SBATCH --gres=gpu4\nsrun ./a\n"),
     ("bad-value", 2, HEAD + "#SBATCH --gres=1\nsrun ./a\n"),
     ("bad-value", 2, HEAD + "#SBATCH --gres=gpu:-1\nsrun ./a\n"),
+    ("unknown-option", 2, HEAD + "#SBATCH --gpu=2\nsrun ./a\n"),
+    ("unknown-option", 2, HEAD + "#SBATCH --ntasks-per=2\nsrun ./a\n"),
 ]
 #: What it takes without a word.
 SILENT = [
@@ -52,6 +54,16 @@ SILENT = [
         "--master_addr $H t.py\"\nsrun $CMD\n"),
     ("rank-of-batch-shell", 3, TWO + "srun accelerate launch --num_machines 2 --num_processes 16 "
         "--machine_rank '${SLURM_PROCID}' --main_process_ip $H t.py\n"),
+    ("rank-of-batch-shell", 4, TWO + "R=${SLURM_NODEID:-0}\nsrun torchrun --nnodes=2 "
+        "--nproc-per-node=8 --node_rank=$R --master_addr=$H t.py\n"),
+    ("more-processes-than-gpus", 3, HEAD + "#SBATCH --gpus=1\n"
+        "accelerate launch --num_processes 2 t.py\n"),
+    ("no-wait", 4, HEAD + "#SBATCH -N1 --gres=gpu:2\nfor f in a b; do\n  python $f &\n  sleep 2\n"
+        "done\n"),
+    ("gpu-variable", 3, WORLD.replace("gpus-per-node=4", "gres=gpu:4")
+        + "export WORLD_SIZE=$(expr $SLURM_NNODES \\* $SLURM_GPUS_PER_NODE)\nsrun python t.py\n"),
+    ("gpu-variable", 3, HEAD + "#SBATCH --gres=gpu:4\n"
+        "N=$(echo \"2 * $SLURM_GPUS_PER_NODE\" | bc)\nsrun ./a $N\n"),
     ("one-process-of-many", 5, TWO + "hostname\nnvidia-smi\npython train.py\n"),
 ]  # fmt: skip
 
@@ -75,6 +87,8 @@ RIGHT = [
     "--master_addr=a t.py'\n",
     TWO + "C='torchrun --nnodes=2 --nproc-per-node=8 --node_rank=$SLURM_NODEID --master_addr=a "
     't.py\'\nsrun bash -c "$C"\n',
+    HEAD + "#SBATCH --gpus=4\ntorchrun --standalone --nproc-per-node=4 t.py\n",
+    HEAD + "#SBATCH --gpus=1 --ntasks=1\nN=$(expr $SLURM_GPUS + 1)\nsrun ./a $N\n",
     HEAD + "#SBATCH -N1\nconda activate x\npython a.py & wait\n",
 ]  # fmt: skip
 

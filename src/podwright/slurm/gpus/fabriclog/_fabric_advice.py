@@ -210,13 +210,23 @@ def _no_gpudirect(report: FabricReport, pairs: list[Pair], *, said: bool) -> Fab
         remedy = "load nvidia_peermem on the nodes (modprobe nvidia_peermem), or use DMA-BUF"
     elif level is not None and level.upper() in ("0", "LOC", "1", "2", "PIX", "PXB"):
         problem += f", because NCCL_NET_GDR_LEVEL={level} allows it only at that distance"
-        remedy = "export NCCL_NET_GDR_LEVEL=SYS (PHB where GPU and adapter share a root)"
+        remedy = f"export {_at_any_distance(report)}"
+        remedy += " (PHB where GPU and adapter share a root)" * remedy.endswith("SYS")
     elif report.gpudirect_far:
         problem += ", because GPU and adapter are too far apart for NCCL's default"
-        remedy = "export NCCL_NET_GDR_LEVEL=SYS, and NCCL_IB_HCA=the adapters near the GPUs"
+        remedy = f"export {_at_any_distance(report)}, and NCCL_IB_HCA=the adapters near the GPUs"
     else:
-        remedy = "export NCCL_NET_GDR_LEVEL=SYS and see that nvidia_peermem is loaded"
+        remedy = f"export {_at_any_distance(report)} and see that nvidia_peermem is loaded"
     return FabricFinding("no-gpudirect", problem, remedy, len(pairs))
+
+
+def _at_any_distance(report: FabricReport) -> str:
+    """The setting that allows GPUDirect RDMA however far GPU and adapter are apart. Before 2.6
+    the distance was a number, and SYS was read as 0, which switches it off (NCCL's param.h)."""
+    numbers = [int(one) for one in report.version.split(".") if one]
+    if numbers[:1] != [2] or numbers >= [2, 6]:
+        return "NCCL_NET_GDR_LEVEL=SYS"
+    return "NCCL_IB_GDR_LEVEL=5" if numbers < [2, 4] else "NCCL_NET_GDR_LEVEL=5"
 
 
 def _near_network(report: FabricReport, pairs: list[Pair]) -> FabricFinding | None:

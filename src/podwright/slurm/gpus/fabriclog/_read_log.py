@@ -30,12 +30,15 @@ _RANK = re.compile(r"comm 0x[0-9a-f]+ rank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+
 _NODES = re.compile(r"\bnNodes (\d+)")
 _VERSION = re.compile(r"(NCCL|RCCL) version\s*:?\s*(\d+\.\d+(?:\.\d+)?)")
 _REPEATED = re.compile(r"\s*\[repeated \d+x across cluster\].*$")
-_SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set by environment to (.*?)\.?\s*$")
+_SETTING = re.compile(r"(NCCL_[A-Z0-9_]+) set (?:by|from) environment to (.*?)\.?\s*$")
 _NETWORK = re.compile(r"Using (?:internal )?[nN]etwork (.+?)\s*$")
 _ADAPTERS = re.compile(r"\[\d+\] ?([A-Za-z][\w.+-]*):\d+/(?:IB|RoCE)")
 #: Several ports that are one to NCCL: `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.
 _JOINED = re.compile(r"\[\d+\]=\{")
-_OFF = re.compile(r"GPU Direct RDMA Disabled for HCA \d+ '?([\w.-]+)'?")
+_OFF = re.compile(
+    r"GPU Direct RDMA Disabled for (?:HCA \d+ '?([\w.-]+)'?"
+    r"|GPU \S+ / HCA (\w+) \((?:no module|not supported))"
+)
 _FABRIC = re.compile(r"MNNVL busId (\S+) .*\bstate (\d+) healthMask 0x([0-9a-fA-F]+)")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;-]+)")
 _PLATFORM = re.compile(r"NET/OFI .*(?:Running on|for platform :) ([a-z][\w-]*\.[\w-]+)")
@@ -249,9 +252,9 @@ def _note(report: FabricReport, text: str, host: str, level: str) -> int | None:
         report.cards = max(report.cards, len(_JOINED.findall(text)))
         report.adapters += [a for a in _ADAPTERS.findall(text) if a not in report.adapters]
     off = _OFF.search(text)
-    if off and off[1] not in report.gpudirect_off:
-        report.gpudirect_off.append(off[1])
-    report.gpudirect_far |= bool(_PLACED.search(text))
+    if off and (adapter := off[1] or off[2]) not in report.gpudirect_off:
+        report.gpudirect_off.append(adapter)
+    report.gpudirect_far |= not off and bool(_PLACED.search(text))
     report.no_adapter |= "NET/IB : No device found" in text
     report.peers_disabled |= "P2P is disabled between" in text
     if level == "WARN" and text not in report.warnings:

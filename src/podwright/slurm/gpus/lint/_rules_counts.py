@@ -109,6 +109,8 @@ def more_processes_than_gpus(case: Case) -> Iterator[Found]:
     for launch in case.script.launches:
         count = processes(launch, case) if launch.distributed else None
         held = step_of(launch, case.facts).gpus_per_node
+        if held is None and not any("gpu" in given.text for given in launch.step):
+            held = case.facts.gpus  # of the whole job: no node has more
         if count is None or held is None or held == 0 or count <= held or _on_cpus(launch):
             continue
         if case.script.request.per_job and case.facts.nodes_said and (case.facts.nodes or 0) > 1:

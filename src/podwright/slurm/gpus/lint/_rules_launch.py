@@ -123,14 +123,18 @@ def rank_of_batch_shell(case: Case) -> Iterator[Found]:
             value = launch.given(name)
             if value is None:
                 continue
-            taken = [one for one in holes(value) if one in _RANKS]
+            taken = [one for one in holes(value) if one.removesuffix(":-") in _RANKS]
             if _RAW_RANK.fullmatch(value) and not launch.place.quoted and starts(launch):
                 reason = f"no shell is left to put {value} in: {launch.kind} gets it as it stands; "
                 reason += f"srun bash -c '… --{name.replace('-', '_')}={value} …' has one"
                 yield Found(line_of_option(case, launch, name), reason)
                 continue
             if taken or value == "0":
-                what = f"${taken[0]} is put in before srun starts: it is 0" if taken else "it is 0"
+                what = (
+                    f"${taken[0].removesuffix(':-')} is put in before srun starts: it is 0"
+                    if taken
+                    else "it is 0"
+                )
                 reason = f"{what} on every node; single quotes leave it to the task: "
                 reason += "srun bash -c 'torchrun --node_rank=$SLURM_NODEID …'"
                 yield Found(line_of_option(case, launch, name), reason)

@@ -16,7 +16,7 @@ from podwright.slurm.gpus.lint._directives import (
 )
 from podwright.slurm.gpus.lint._option_values import FIXED_WORDS
 from podwright.slurm.gpus.lint._rule import Case, Found, Level, rule
-from podwright.slurm.gpus.requests import is_number
+from podwright.slurm.gpus.requests import is_number, known
 
 _SHOWN = "tests/outer/gpu/test_lint.py::test_slurm_refuses_what_lint_says_it_refuses"
 _MAN = "https://slurm.schedmd.com/sbatch.html"
@@ -159,8 +159,13 @@ def unknown_option(case: Case) -> Iterator[Found]:
         old = problem.word.partition("=")[0]
         right = text.replace(old, near, 1) if near else ""
         sure = bool(near) and "--" + name.replace("_", "-") == near and "_" in name
-        certain = problem.word[1:2] != "-" or bool(near) or bool(options)
-        reason = problem.reason + (f": {near} is meant?" if near else "")
+        several = [one for one in known("sbatch") if one.startswith(name)]
+        if len(several) > 1 and len(name) > 1:
+            right = ""
+            reason = f"--{name} may be " + " or ".join(f"--{one}" for one in several[:4])
+        else:
+            reason = problem.reason + (f": {near} is meant?" if near else "")
+        certain = problem.word[1:2] != "-" or bool(near or options or len(several) > 1)
         if not certain:
             reason += "; a plugin of the site may have it"
         yield Found(

@@ -49,12 +49,14 @@ def no_wait(case: Case) -> Iterator[Found]:
     for command in shell.commands:
         if command.line <= last.last or command.place.behind:
             continue
+        if last.place.loop and command.place.loop == last.place.loop:
+            continue  # between one start and the next
         if command.words and command.words[0] == "sleep":
             return
     if any(
         one.line >= end and not one.place.behind and (one.kind != "other" or one.by or one.program)
         for one in case.script.launches
-        if one.line > last.last
+        if one.line > last.last and one.words[0] != "sleep"
     ):
         return  # something runs on before them
     if last.place.function or last.place.choice:

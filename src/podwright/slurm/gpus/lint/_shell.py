@@ -19,6 +19,7 @@ OPEN, CLOSE = "\u27e6", "\u27e7"
 UNKNOWN = OPEN + CLOSE
 _MAX_DEPTH = 4
 _HOLE = re.compile(OPEN + r"([^" + CLOSE + r"]*)" + CLOSE)
+_BC = re.compile(r"\|\s*bc(\s+-l)?\s*\)$")
 _SUM = re.compile(r"\s*\d{1,9}\s*([+*]\s*\d{1,9}\s*){0,9}")
 _ELSEWHERE = re.compile(r"(\S*/)?(srun|ssh|pdsh|clush|mpirun|mpiexec)")
 _BODIES = {
@@ -322,6 +323,9 @@ class _Reader:
         if kind == "arithmetic_expansion":
             return self._sum(node)
         if kind in ("command_substitution", "process_substitution"):
+            if re.match(r"\$\(\s*expr\b", text := self._text(node)) or _BC.search(text):
+                names = re.findall(r"\$\{?([A-Za-z_]\w*)\b(?!:?[-=])", text)
+                self.found.sums += [(self._line(node), name) for name in names]
             return OPEN + re.sub(f"[{OPEN}{CLOSE}]", "", self._text(node)) + CLOSE
         return self._text(node)
 
