@@ -99,7 +99,12 @@ def _fit(arguments: argparse.Namespace, wishes: TemplateWishes) -> Fit:
         from podwright.slurm.gpus.configure import read_inventory
 
         return templates.of_inventory(read_inventory(arguments.inventory), wishes, version)
-    shape, _ = requests.site(partition=arguments.partition) if config else (None, None)
+    nodes = ask_slurm(["scontrol", "--oneliner", "show", "node"]) if config else ""
+    if wishes.type and nodes:
+        nodes = "\n".join(templates.nodes_with(wishes.type, nodes))
+    shape = requests.read_shape(nodes, config, arguments.partition) if nodes else None
     features = ask_slurm(["sinfo", "-h", "-o", "%f"]) if config else ""
     network = ask_slurm(["scontrol", "show", "topology"]) if config else ""
-    return templates.of_slurm(shape, config, features, network)._replace(version=version)
+    named = [f"--partition={arguments.partition}"] if arguments.partition else []
+    gres = ask_slurm(["sinfo", "-h", "-N", "-o", "%N %G", *named]) if network else ""
+    return templates.of_slurm(shape, config, features, network, gres)._replace(version=version)

@@ -19,6 +19,7 @@ from podwright.slurm.gpus.templates import (
     TEMPLATES,
     Fit,
     TemplateWishes,
+    nodes_with,
     of_inventory,
     of_slurm,
     render,
@@ -128,6 +129,11 @@ def test_segments_are_what_a_rack_holds() -> None:
         assert network(count, (24, 11), nodes=racks) == [f"--segment={segment}"]
     assert network(37, (24, 11), nodes=racks) == []  # a prime number fits in no equal parts
     assert network(4, (22, 5), nodes=racks) == []
+    # A part that one rack holds alone is too large, where the others hold none.
+    uneven = [{**racks[0], "names": "r0-[1-5]"}, {**racks[1], "names": "r1-[1-3]"}]
+    assert network(8, (24, 11), nodes=uneven) == []
+    assert network(6, (24, 11), nodes=uneven) == ["--segment=3"]
+    assert network(5, (24, 11), nodes=uneven) == ["--segment=5"]
     # Beside other nodes only a partition of the racks alone has blocks.
     mixed = {
         "nodes": [*racks, {**H100, "names": "gpu[1-80]"}],
@@ -150,9 +156,30 @@ def test_slurms_own_leaves_are_counted() -> None:
     fit = of_slurm(None, "TopologyPlugin = topology/tree\n", "", said)
     assert fit.groups == (2, 1)
     assert "--switches=2@01:00:00" in render("torchrun", fit, TemplateWishes(nodes=3))
+    # Nodes without GPUs, or of another kind, are of no use to the job.
+    gres = "n1 gpu:h100:8(S:0-1)\nn2 (null)\nn3 gpu:8,shard:4\n"
+    fit = of_slurm(NodeHardware(gpus=8), "TopologyPlugin = topology/tree\n", "", said, gres)
+    assert fit.groups == (1, 1)
+    assert "--switches=2@01:00:00" in render("torchrun", fit, TemplateWishes(nodes=2))
     said = "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"
     fit = of_slurm(None, "TopologyPlugin = topology/block\n", "", said)
     assert fit.groups == (4,)
+
+
+@pytest.mark.parametrize("name", [one for one in TEMPLATES if one != "pipeline"])
+def test_every_script_looks_at_the_memory_that_was_asked_for(name: str) -> None:
+    text = render(name, Fit(sizes=(80 << 30,)), TemplateWishes(memory=80 << 30))
+    assert "nvidia-smi --query-gpu=memory.total" in text
+
+
+def test_a_type_that_is_wished_for_says_which_nodes_fit() -> None:
+    rows = [f"NodeName=a{n} Sockets=2 CoresPerSocket=8 Gres=gpu:a100:4(S:0-1)" for n in range(3)]
+    rows.append("NodeName=h0 Sockets=2 CoresPerSocket=48 Gres=gpu:h100:8,shard:h100:16 Weight=1")
+    text = "\n".join(rows)
+    assert nodes_with("h100", text) == rows[3:]
+    assert nodes_with("a100", text) == rows[:3]
+    with pytest.raises(InvalidRequest, match=r"--gpu-type=b200.*have: a100, h100"):
+        nodes_with("b200", text)
 
 
 def test_more_nodes_than_there_are_is_refused() -> None:

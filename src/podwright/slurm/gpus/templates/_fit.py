@@ -99,12 +99,21 @@ def _network(
     return kind, tuple(sorted((count for count in counts if count), reverse=True))
 
 
-def of_slurm(shape: NodeHardware | None, config: str, features: str, network: str = "") -> Fit:
-    """From what this site's Slurm says: scontrol's configuration and topology, sinfo's features."""
+def of_slurm(
+    shape: NodeHardware | None, config: str, features: str, network: str = "", gres: str = ""
+) -> Fit:
+    """From what this site's Slurm says: scontrol's configuration and topology, sinfo's features.
+
+    gres: `sinfo -N` with name and GRES of each node; without it all nodes of a switch count.
+    """
     found = re.search(r"^TopologyPlugin\s*=\s*topology/(tree|block)", config, re.M)
     sizes = {int(size) << 30 for size in re.findall(r"\bgpumem(\d+)g\b", features)}
     leaf = r"^SwitchName=\S+ Level=0 .*?Nodes=(\S+)|^BlockName=\S+ .*?Nodes=(\S+)"
-    groups = [len(expand(tree or block)) for tree, block in re.findall(leaf, network, re.M)]
+    members = [expand(tree or block) for tree, block in re.findall(leaf, network, re.M)]
+    if gres:
+        there = _alike(gres, shape.gpus if shape else 0)
+        members = [tuple(name for name in names if name in there) for names in members]
+    groups = [len(names) for names in members if names]
     common = Fit(
         topology=found[1] if found else "",
         sizes=tuple(sorted(sizes)),
@@ -113,6 +122,37 @@ def of_slurm(shape: NodeHardware | None, config: str, features: str, network: st
     if shape is None:
         return common
     return common._replace(gpus=shape.gpus, cores=shape.cores, nodes=shape.nodes)
+
+
+def nodes_with(type: str, nodes: str) -> list[str]:
+    """The lines of `scontrol --oneliner show node` whose nodes have GPUs of this type. Raises
+    InvalidRequest where none has."""
+    lines = nodes.splitlines()
+    gpus = {line: set(re.findall(r"\bgpu:([A-Za-z][\w.-]*)", _gres(line))) for line in lines}
+    if found := [line for line in lines if type in gpus[line]]:
+        return found
+    there = ", ".join(sorted(set().union(*gpus.values()))) or "none with a type"
+    raise InvalidRequest(
+        "no node of this Slurm has such GPUs",
+        asked=f"--gpu-type={type}",
+        would_work=f"have: {there}",
+    )
+
+
+def _gres(line: str) -> str:
+    found = re.search(r"\bGres=(\S+)", line)
+    return found[1] if found else ""
+
+
+def _alike(gres: str, gpus: int) -> set[str]:
+    """The nodes that have so many GPUs, or any where that is not known."""
+    found = set()
+    for line in gres.splitlines():
+        name, _, said = line.partition(" ")
+        count = sum(map(int, re.findall(r"\bgpu(?::[A-Za-z][\w.-]*)?:(\d+)", said)))
+        if count and count == (gpus or count):
+            found.add(name)
+    return found
 
 
 def _asked(wishes: TemplateWishes) -> str:

@@ -97,8 +97,9 @@ def _head(fit: Fit, wishes: TemplateWishes, nodes: int) -> str:
 def _together(fit: Fit, nodes: int) -> list[str]:
     """What keeps a job's nodes close: as few switches as hold it, or parts that a block holds."""
     if fit.topology == "block" and release_of(fit.version or OLDEST).has_segments:
-        most = fit.groups[0] if fit.groups else nodes
-        part = max(size for size in range(1, nodes + 1) if nodes % size == 0 and size <= most)
+        part = next(
+            size for size in range(nodes, 0, -1) if nodes % size == 0 and _hold(fit, nodes, size)
+        )
         if part == 1:
             return []
         inside = "in one block" if part == nodes else f"{part} and {part} in a block"
@@ -115,6 +116,12 @@ def _together(fit: Fit, nodes: int) -> list[str]:
         f"# Under {where}; after an hour of waiting, wherever there is room.",
         f"#SBATCH --switches={least}@01:00:00",
     ]
+
+
+def _hold(fit: Fit, nodes: int, size: int) -> bool:
+    """Whether the blocks together hold so many nodes in parts of this size."""
+    parts = sum(group // size for group in fit.groups)
+    return size == 1 or not fit.groups or parts * size >= nodes
 
 
 def _constraint(fit: Fit, wishes: TemplateWishes) -> list[str]:

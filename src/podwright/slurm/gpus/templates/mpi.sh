@@ -17,6 +17,7 @@
 set -euo pipefail
 [ $# -gt 0 ] || set -- ./solver
 @FABRIC@
+@MEMORY@
 export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 export OMP_NUM_THREADS="$SLURM_CPUS_PER_TASK"
 

@@ -16,4 +16,5 @@
 set -euo pipefail
 [ $# -gt 0 ] || set -- python program.py
 @FABRIC@
+@MEMORY@
 @RAY@
