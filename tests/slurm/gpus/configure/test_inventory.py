@@ -56,6 +56,13 @@ def test_counted_gpus_are_spread_over_the_numa_nodes(tmp_path: Path) -> None:
     assert len(found.kinds()) == 2
 
 
+@pytest.mark.parametrize("type_", ["mi300x", "MI250", "amd_instinct_mi210"])
+def test_amds_gpus_have_render_nodes(type_: str) -> None:
+    found = make_inventory({"nodes": [{**NODE, "gpus": {"type": type_, "count": 2}}]})
+    (kind,) = set(found.nodes.values())
+    assert [gpu.file for gpu in kind.gpus] == ["/dev/dri/renderD128", "/dev/dri/renderD129"]
+
+
 def test_json_says_the_same(tmp_path: Path) -> None:
     path = tmp_path / "site.json"
     each = [{**NODE, "names": f"gpu{n:02}"} for n in range(1, 5)]

@@ -114,6 +114,12 @@ def _alike(value: Any) -> Any:
     return value
 
 
+def _device(table: Mapping[str, Any], index: int) -> str:
+    """The device file that the driver of such a GPU makes: AMD's have render nodes."""
+    amd = re.match(r"(amd_?)?(instinct_?)?mi\d", str(table.get("type", "")), re.I)
+    return f"/dev/dri/renderD{128 + index}" if amd else f"/dev/nvidia{index}"
+
+
 class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file
@@ -207,7 +213,7 @@ class _Reader:
             found.append(
                 NodeGpu(
                     type=self._word(f"{here}.type", one.get("type")),
-                    file=self._file(f"{here}.file", one.get("file", f"/dev/nvidia{index}")),
+                    file=self._file(f"{here}.file", one.get("file", _device(one, index))),
                     memory=self._number(f"{here}.memory", one.get("memory", 0), least=0) << 30,
                     numa=near,
                     cores=mine or tuple(range(near * beside, (near + 1) * beside)),
@@ -225,7 +231,8 @@ class _Reader:
         """Equal GPUs, spread evenly over the NUMA nodes unless told otherwise."""
         self._keys(at, value, _COUNT)
         count = self._number(f"{at}.count", value.get("count"))
-        files = self._files(f"{at}.files", value.get("files", f"/dev/nvidia[0-{count - 1}]"))
+        usual = [_device(value, index) for index in range(count)]
+        files = self._files(f"{at}.files", value["files"]) if "files" in value else usual
         near = value.get("numa", [index * numa // count for index in range(count)])
         links = value.get("links", [])
         for key, found in (("files", files), ("numa", near), ("links", links or files)):
