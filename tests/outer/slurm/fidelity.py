@@ -24,6 +24,8 @@ from tests.outer.slurm.native import NativeLab
 from tests.outer.slurm.ways import WayLab
 
 FASTER = 60.0
+#: Its multiples are spread evenly over every second.
+GOLDEN = (5**0.5 - 1) / 2
 #: What `native.SCHEDULER` sets, and room after five seconds, as 300 are divided by 60.
 SLURM = SlurmModel(bf_interval=1.0, room_s=5.0, sweep_s=1.0)
 STOCK = "static:8x4+2x16"
@@ -112,18 +114,25 @@ class _Way(_Fast, WayLab):
     pass
 
 
-def turnaround(lab: NativeLab, way: str, rounds: int = 6) -> float:
+def turnaround(lab: NativeLab, way: str, count: int = 96) -> float:
     """Seconds for which a job's devices are nobody's, at its end and the next one's beginning:
     what hooks and slurmctld need on this machine. As many jobs as fit at once, each of 2 to 6 s,
-    in turn; so at all times until the last begins, devices are in use or between two jobs."""
+    in turn; so from when all devices are in use until the last begins, they are in use or between
+    two jobs.
+
+    slurmctld starts jobs once a second: jobs of whole seconds would all end just after it looked.
+    So theirs end at all times of a second alike.
+    """
     size, wide = {"native": (8, 8), "static": (4, 8), "host-mapping": (16, 4)}[way]
     ask = ["-o", "/dev/null", *_options(way, size)]
-    jobs = [lab.batch(f"sleep {2 + at * 7 % 5}", *ask, user=ALICE) for at in range(rounds * wide)]
+    lengths = [2 + 4 * (at * GOLDEN % 1) for at in range(count)]
+    jobs = [lab.batch(f"sleep {one:.2f}", *ask, user=ALICE) for one in lengths]
     found = lab.wait_over(*jobs, seconds=600)
     times = [(_at(found[j].fields["StartTime"]), _at(found[j].fields["EndTime"])) for j in jobs]
-    first, last = min(times)[0], max(times)[0]
-    busy = sum(max(0.0, min(end, last) - start) for start, end in times)
-    return max(0.0, (wide * (last - first) - busy) / (len(jobs) - wide))
+    starts = sorted(start for start, _ in times)
+    full, last = starts[wide - 1], starts[-1]
+    busy = sum(max(0.0, min(end, last) - max(start, full)) for start, end in times)
+    return max(0.0, (wide * (last - full) - busy) / (count - wide))
 
 
 def _options(way: str, devices: int) -> list[str]:
@@ -135,9 +144,9 @@ def _options(way: str, devices: int) -> list[str]:
     return [f"-N{hosts}", f"-n{hosts}"]
 
 
-def record(lab: NativeLab, way: str, jobs: Sequence[TraceJob], *, rounds: int = 6) -> Run:
+def record(lab: NativeLab, way: str, jobs: Sequence[TraceJob], *, count: int = 96) -> Run:
     """What a real Slurm makes of the jobs: when it began each, and how long they ran."""
-    overhead = turnaround(lab, way, rounds)
+    overhead = turnaround(lab, way, count)
     lab.write("out/wait.sh", "#!/bin/sh\nsleep $1\n")
     known: dict[int, TraceJob] = {}
     lock = threading.Lock()

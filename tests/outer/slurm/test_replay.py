@@ -35,7 +35,7 @@ def test_a_short_run_can_be_held_against_the_simulation() -> None:
     alike their orders are is said by the 200 jobs below, and by three runs of Slurm beside them."""
     jobs = workload(SEED, 24, "native", longest=7.0)
     with lab_of("native", find_release("oldest")) as lab:
-        run = record(lab, "native", jobs, rounds=2)
+        run = record(lab, "native", jobs, count=16)
     found = compare("native", [run])
     assert found["jobs"] == 24
     assert found["tau_itself"] == tau(run.jobs, run.jobs) == 1.0
