@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import math
 from datetime import UTC
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from podwright.errors import InvalidRequest
-from podwright.replay import SACCT_COMMAND, Status, Trace, example, read_lines, write_anonymous
+from podwright.replay import (
+    SACCT_COMMAND,
+    Status,
+    Trace,
+    example,
+    read_lines,
+    read_trace,
+    write_anonymous,
+)
 from podwright.replay._sacct import FIELDS
 from podwright.replay._tres import duration, memory, when
 
@@ -206,6 +216,89 @@ def test_swf() -> None:
     assert trace.skipped.reasons == {"jobs that were cancelled before they began": 1}
 
 
+@pytest.mark.parametrize("elapsed", ["-60", "nan", "inf", "1e15"])
+def test_a_line_of_sacct_with_no_time_that_a_job_has_is_bad(elapsed: str) -> None:
+    trace = sacct(row(), row("8", ElapsedRaw=elapsed))
+    assert (len(trace), trace.skipped.bad) == (1, 1)
+    assert "a run time of" in trace.skipped.shown[0].problem
+
+
+def test_times_that_no_job_has_make_bad_lines_of_csv_and_swf() -> None:
+    text = """\
+submit_s,runtime_s,devices,walltime_s,start_s
+0,10,4,,
+inf,10,4,,
+1767225600000,10,4,,
+0,inf,4,,
+0,10,4,-1,
+0,10,4,,1e12
+"""
+    trace = read_lines(text.splitlines(keepends=True), "t.csv")
+    assert (len(trace), trace.skipped.bad) == (1, 5)
+    lines = ["1 0 1 10 4 -1 -1 4 60 -1 1 1 1 1 1 -1 -1 -1\n", "2 0 1 nan 4" + " 1" * 13 + "\n"]
+    trace = read_lines(lines, "t.swf")
+    assert (len(trace), trace.skipped.bad) == (1, 1)
+
+
+def test_csv_as_other_programs_write_it() -> None:
+    text = '"job", "submit_s","runtime_s",devices,user\r\n"a, b",0,10,4,"x ""y"""\r\n'
+    (job,) = read_lines(text.splitlines(keepends=True), "t.csv").jobs()
+    assert (job.name, job.devices, job.user) == ("a, b", 4, 'x "y"')
+
+
+def test_a_forgotten_quotation_mark_takes_its_own_line_alone() -> None:
+    rows = [f"{at},0,10,4\n" for at in range(50)]
+    rows[3] = '"3,0,10,4\n'
+    rows[4] = f'"{"x" * 200_000}",0,10,4\n'
+    trace = read_lines(["job,submit_s,runtime_s,devices\n", *rows], "t.csv")
+    assert (len(trace), trace.skipped.bad) == (48, 2)
+    assert [one.number for one in trace.skipped.shown] == [5, 6]
+
+
+def test_a_job_that_the_file_has_twice_is_one() -> None:
+    """Exports of two months share what ran over the end of the first."""
+    again = row("8", Submit="2000", Eligible="2000", Start="2100", ElapsedRaw="500")
+    trace = sacct(
+        row(), row("8", "RUNNING", Submit="2000", Eligible="2000", Start="2100"), again, row()
+    )
+    assert [(job.name, job.runtime) for job in trace.jobs()] == [("7", 60), ("8", 500)]
+    assert trace.skipped.reasons == {"lines that say a job again": 2}
+    (job,) = sacct(row("9+0"), row("9+1"), row("9+0"), row("9+1")).jobs()
+    assert job.devices == 8
+
+
+def test_the_number_of_a_bad_line_is_that_of_the_file() -> None:
+    trace = read_lines(["\n", "\n", f"{HEADER}\n", f"{row()}\n", "x\n"], "sacct.txt")
+    assert trace.skipped.shown[0].number == 5
+
+
+def test_a_file_that_is_no_utf_8_loses_no_job(tmp_path: Path) -> None:
+    path = tmp_path / "s.txt"
+    path.write_bytes(f"{HEADER}\n{row(User='Müller')}\n".encode("latin-1"))
+    trace = read_trace(str(path))
+    assert trace.users == ["M\\xfcller"]
+
+
+def test_a_packed_file_comes_by_a_pipe_too_and_may_not_be_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = gzip.compress(f"{HEADER}\n{row()}\n".encode())
+    path = tmp_path / "s.gz"
+    path.write_bytes(packed)
+    with path.open("rb") as file:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(file))
+        assert len(read_trace("-")) == 1
+    path.write_bytes(packed[:-20])
+    with pytest.raises(InvalidRequest, match="cut off"):
+        read_trace(str(path))
+
+
+def test_times_without_an_offset_are_named() -> None:
+    local = row(Submit="2026-10-25T02:30:00", Eligible="2026-10-25T02:30:00")
+    assert "no offset" in " ".join(sacct(local, zone=BERLIN).notes)
+    assert "no offset" not in " ".join(sacct(row()).notes)
+
+
 def test_anything_else_is_refused_with_what_would_do() -> None:
     with pytest.raises(InvalidRequest, match="neither"):
         read_lines(["hello world\n"], "notes.txt")
@@ -222,6 +315,15 @@ def test_what_is_anonymised_reads_as_the_same_jobs_and_names_nobody() -> None:
     strip = [job._replace(name="", user="") for job in trace.jobs()]
     assert [job._replace(name="", user="") for job in again.jobs()] == strip
     assert again.users == ["0", "1"]
+
+
+def test_what_is_anonymised_keeps_who_waits_for_whom_and_what_they_ask_of_hosts() -> None:
+    text = "job,submit_s,runtime_s,devices,cpus,after\nx,5,1,2,8,secret\nsecret,0,9,2,8,\n"
+    out = io.StringIO()
+    write_anonymous(read_lines(text.splitlines(keepends=True), "t.csv"), out)
+    assert "secret" not in out.getvalue()
+    _, last = read_lines(out.getvalue().splitlines(keepends=True), "a.csv").jobs()
+    assert (last.after, last.cpus) == ("0", 8)
 
 
 def test_the_example_is_the_same_for_a_seed_and_asks_for_its_load() -> None:

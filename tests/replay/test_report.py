@@ -55,8 +55,6 @@ def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
     texts = []
     for processes in (1, 2):
         found = replay(TRACE, ways, SlurmModel(), Chances(), processes=processes, what_if=False)
-        for row in found.figures["ways"]:
-            assert row.pop("seconds") > 0
         texts.append(json.dumps(found.figures))
     assert texts[0] == texts[1]
 
@@ -144,6 +142,39 @@ def test_anonymising_writes_a_trace_that_reads_again(
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 
 
+def test_what_is_left_out_is_said_when_a_trace_is_anonymised(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = said(capsys, trace, "--anonymise", str(tmp_path / "a.csv"))
+    assert "1 lines could not be read:" in out
+    assert "x,1,2" in out
+
+
+def test_json_is_the_same_bytes_twice(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [trace, "--json", "--processes", "1"]
+    assert said(capsys, *words) == said(capsys, *words)
+
+
+def test_native_mode_is_changed_wherever_it_stands_among_the_ways(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = said(capsys, trace, "--ways", "static:8x4, native", "--processes", "1", "--json")
+    found = json.loads(out)
+    assert [row["way"] for row in found["ways"]] == ["static:8x4", "native"]
+    assert len(found["what_if"]) == 4
+
+
+def test_a_slurm_conf_counts_with_what_it_includes(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("SchedulerParameters=bf_interval=60,\\\nbf_window=2880\nInclude more.conf\n")
+    (tmp_path / "more.conf").write_text("PriorityWeightAge=7\n")
+    words = [trace, "--slurm-conf", str(conf), "--json", "--processes", "1", "--no-what-if"]
+    slurm = json.loads(said(capsys, *words)[1])["slurm"]
+    assert (slurm["bf_interval"], slurm["bf_window"], slurm["weight_age"]) == (60, 172800, 7)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -155,6 +186,11 @@ def test_anonymising_writes_a_trace_that_reads_again(
         (["--example", "--gpus", "x.toml", "--pod", "pod64"], "--gpus FILE"),
         (["t.csv", "--timezone", "Mars/Base"], "Europe/Berlin"),
         (["--example", "--movable", "200"], "0 to 100"),
+        (["t.csv", "--timezone", "Europe"], "Europe/Berlin"),
+        (["--example", "--gpus", "nowhere.toml"], "nowhere.toml: cannot be read"),
+        (["--example", "--html", "nowhere/r.html"], "there is no such folder"),
+        (["--example", "--html", "."], "it is a folder"),
+        (["--example", "--ways", "static:8x4", "--policy", "lowest"], "native among the ways"),
     ],
 )
 def test_mistakes_say_what_would_work(

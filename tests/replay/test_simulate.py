@@ -6,6 +6,7 @@ import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -134,6 +135,63 @@ def test_a_job_that_a_machine_ends_begins_again() -> None:
     out = simulate(trace, way.ground(), PLAIN, Chances(seed=3, mtbf_s=600.0, repair_s=50.0))
     assert out.failed > 0
     assert out.ended[0] - out.began[0] == 1000
+
+
+@pytest.mark.parametrize(
+    "way", ["native", "native no-shape", "static:4x4", "host-mapping:4x4", "host-mapping:8x2"]
+)
+def test_machines_fail_under_every_way(way: str) -> None:
+    kind, _, policy = way.partition(" ")
+    more: dict[str, Any] = {"policy": policy} if policy else {}
+    jobs = [job(at, 1000, 2) for at in range(0, 50_000, 500)]
+    out = run(jobs, kind, 16, seed=3, mtbf_s=5000.0, repair_s=2000.0, **more)
+    assert out.failed > 10
+    whole = [out.ended[at] - out.began[at] for at in range(len(jobs)) if out.ended[at] > 0]
+    assert whole == pytest.approx([1000.0] * len(whole))
+    assert len(whole) + sum(out.refused.values()) == len(jobs)
+
+
+def test_gpu_nodes_fail_too() -> None:
+    cluster = simulated_gpus("two", HGX8, 2)
+    trace = Trace("t", [job(at, 1000, 2) for at in range(0, 50_000, 500)])
+    (way,) = gpu_ways(["shared"], cluster)
+    ground = way.ground()
+    out = simulate(trace, ground, PLAIN, Chances(seed=3, mtbf_s=5000.0, repair_s=2000.0))
+    assert out.failed > 5
+    assert ground.taken == 0
+
+
+def test_a_job_that_never_gets_through_between_failures_is_given_up() -> None:
+    """Slurm would begin it again for ever, and the simulation with it."""
+    out = run([job(0, 1e6, 16)], seed=3, mtbf_s=600.0, repair_s=50.0)
+    assert out.refused == {"ended 10 times by machines that failed": 1}
+    assert math.isnan(out.began[0])
+
+
+def test_jobs_that_wait_for_one_another_are_counted() -> None:
+    jobs = [
+        TraceJob("a", 0, 50, 1, after="b"),
+        TraceJob("b", 1, 5, 1, after="a"),
+        TraceJob("c", 1, 5, 1),
+    ]
+    assert run(jobs).refused == {"wait for a job that never ends": 2}
+
+
+def test_a_job_of_many_years_takes_no_more_memory() -> None:
+    out = run([job(0, 10, 4), job(60, 3e9, 4)])
+    assert len(out.series.useful) < 10
+    assert sum(out.series.useful) == pytest.approx(4 * 10 + 4 * 3e9)
+
+
+def test_who_moved_is_drawn_where_it_was_and_then_where_it_is() -> None:
+    jobs = [job(0, 1000, 4), job(0, 50, 4), job(0, 1000, 4), job(0, 50, 4), job(60, 9, 8)]
+    out = run(jobs, policy="moves", move_s=10.0)
+    bars = list(zip(out.where[::3], out.where[1::3], out.when[::2], out.when[1::2], strict=True))
+    mover = next(one for one, *_ in bars if [name for name, *_ in bars].count(one) == 2)
+    (before, after) = [bar for bar in bars if bar[0] == mover]
+    assert (before[2], before[3]) == (0, 70)
+    assert (after[2], after[3]) == (60, 1010)
+    assert before[1] != after[1]
 
 
 def test_static_partitions_count_by_size() -> None:

@@ -98,6 +98,7 @@ def main(arguments: argparse.Namespace) -> int:
         from podwright.replay import html
 
         html.check()  # before anything takes time
+        _check_place(arguments.html)
     ways, devices = _ways(arguments)
     if arguments.example:
         trace = example(arguments.seed, devices=devices)
@@ -152,7 +153,11 @@ def _anonymise(trace: Trace, path: str) -> int:
     text = io.StringIO()
     write_anonymous(trace, text)
     _write(path, text.getvalue())
+    from podwright.cli._replay_show import left_out
+
     print(f"{path}: {len(trace)} jobs, without names or dates")
+    for line in left_out(trace.skipped.figures()):
+        print(line)
     return 0
 
 
@@ -167,14 +172,25 @@ def _write(path: str, text: str) -> None:
         raise InvalidRequest(f"{path}: {error.strerror}", asked="write it") from None
 
 
+def _check_place(path: str) -> None:
+    """Raises InvalidRequest where no file can be written."""
+    from pathlib import Path
+
+    from podwright.errors import InvalidRequest
+
+    place = Path(path)
+    if place.is_dir() or not place.absolute().parent.is_dir():
+        problem = "it is a folder" if place.is_dir() else "there is no such folder"
+        raise InvalidRequest(f"{path}: {problem}", asked="write the page")
+
+
 def _ways(arguments: argparse.Namespace) -> tuple[list[ReplayWay], int]:
     from podwright.errors import InvalidRequest
     from podwright.replay import gpu_ways, pod_size, pod_ways
 
-    words = arguments.ways.split(",") if arguments.ways else []
-    policies = arguments.policy.split(",") if arguments.policy else []
+    words, policies = _list(arguments.ways), _list(arguments.policy)
     if arguments.gpus:
-        from podwright.fabric import load_cluster
+        from podwright.fabric import FabricError, load_cluster
 
         if arguments.pod or policies or arguments.hosts:
             raise InvalidRequest(
@@ -182,12 +198,20 @@ def _ways(arguments: argparse.Namespace) -> tuple[list[ReplayWay], int]:
                 asked="replay on GPU nodes",
                 would_work="--gpus FILE --ways shared,exclusive",
             )
-        cluster = load_cluster(arguments.gpus)
+        try:
+            cluster = load_cluster(arguments.gpus)
+        except FabricError as error:
+            raise InvalidRequest(str(error).removesuffix("."), asked="read GPU nodes") from None
         return gpu_ways(words or ["shared", "exclusive"], cluster), cluster.size
     size = pod_size(arguments.pod or "pod64")
     if not words:
         words = ["native"] if policies else ["native", *_divided(size)]
     return pod_ways(words, size, policies, _hosts(arguments.hosts)), size
+
+
+def _list(text: str | None) -> list[str]:
+    """The words between commas, each once."""
+    return list(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
 
 
 def _divided(size: int) -> list[str]:
@@ -216,19 +240,20 @@ def _slurm(arguments: argparse.Namespace) -> SlurmModel:
 
     from podwright.errors import InvalidRequest
     from podwright.replay import SlurmModel, from_conf
+    from podwright.slurm.site import files
 
     base = SlurmModel(room_s=arguments.room_after)
     if not arguments.slurm_conf:
         return base
+    path = Path(arguments.slurm_conf)
+    files.read(path)
     settings = {}
+    for line in files.lines(path):
+        key, equals, value = line.partition("=")
+        if equals:
+            settings[key.strip().lower()] = value.strip()
     try:
-        for line in Path(arguments.slurm_conf).read_text(errors="replace").splitlines():
-            key, equals, value = line.partition("#")[0].partition("=")
-            if equals:
-                settings[key.strip().lower()] = value.strip()
         return from_conf(settings, base)
-    except OSError as error:
-        raise InvalidRequest(f"{arguments.slurm_conf}: {error.strerror}") from None
     except ValueError as error:
         raise InvalidRequest(f"{arguments.slurm_conf}: {error}") from None
 
@@ -258,7 +283,7 @@ def _zone(name: str | None) -> Any:
 
     try:
         return ZoneInfo(name) if name else None
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise InvalidRequest(
             f"there is no time zone {name!r}", would_work="Europe/Berlin"
         ) from None

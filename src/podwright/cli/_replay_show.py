@@ -18,7 +18,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         f"{trace['days']:.1f} days, {trace['device_hours']:,.0f} device-hours, "
         f"up to {trace['largest']} devices"
     )
-    yield from _left_out(trace)
+    yield from left_out(trace)
     yield ""
     yield "What to change"
     for sentence in found["what_to_change"]:
@@ -39,7 +39,8 @@ def _item(text: str) -> Iterator[str]:
     yield from textwrap.wrap(text, 96, initial_indent="- ", subsequent_indent="  ")
 
 
-def _left_out(trace: Mapping[str, Any]) -> Iterator[str]:
+def left_out(trace: Mapping[str, Any]) -> Iterator[str]:
+    """What is not among the jobs, and why."""
     for reason, count in trace["left_out"].items():
         yield f"left out: {count} {reason}"
     if trace["bad_lines"]:

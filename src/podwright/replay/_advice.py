@@ -11,10 +11,15 @@ from podwright.replay._trace import Trace
 
 
 def advice(
-    trace: Trace, ways: Sequence[Mapping[str, Any]], tried: Mapping[str, Mapping[str, Any]]
+    trace: Trace,
+    ways: Sequence[Mapping[str, Any]],
+    tried: Mapping[str, Mapping[str, Any]],
+    base: Mapping[str, Any],
 ) -> list[str]:
-    """Sentences. ways: the figures of each; tried: of the first way with one thing changed."""
-    out = [*_best(ways), *_sizes(trace, ways), *_tried(ways, tried), *_limits(trace), *_waits(ways)]
+    """Sentences. ways: the figures of each; tried: of `base`, one of these, with one thing
+    changed."""
+    changes = _tried(base, tried)
+    out = [*_best(ways), *_sizes(trace, ways), *changes, *_limits(trace), *_waits(ways)]
     return out or ["Nothing stands out: no way wastes more than another, and few jobs wait."]
 
 
@@ -63,8 +68,8 @@ def _sizes(trace: Trace, ways: Sequence[Mapping[str, Any]]) -> list[str]:
     return out
 
 
-def _tried(ways: Sequence[Mapping[str, Any]], tried: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    first, out = ways[0], []
+def _tried(first: Mapping[str, Any], tried: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    out = []
     for words, found in tried.items():
         used = found["used"] * found["devices"] - first["used"] * first["devices"]
         share = used / max(1e-9, first["used"] * first["devices"])
@@ -74,8 +79,9 @@ def _tried(ways: Sequence[Mapping[str, Any]], tried: Mapping[str, Mapping[str, A
             continue
         more = "more" if share >= 0 else "less"
         out.append(
-            f"{words}: {abs(share):.1%} {more} work done in the same time, and a mean wait of "
-            f"{duration(found['wait']['mean'])} where it is {duration(first['wait']['mean'])}."
+            f"{words}: {abs(share):.1%} {more} work done in the same time than under "
+            f"{first['way']}, and a mean wait of {duration(found['wait']['mean'])} where it is "
+            f"{duration(first['wait']['mean'])}."
         )
     return out
 
@@ -111,7 +117,7 @@ def _waits(ways: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     sizes = str(worst["to"]) if worst["from"] == worst["to"] else f"{worst['from']}-{worst['to']}"
     return [
-        f"Under {first['way']} jobs of {sizes} devices wait longest: one in twenty more than "
+        f"Under {first['way']}, jobs of {sizes} devices wait longest: one in twenty more than "
         f"{duration(worst['wait']['p95'])} ({worst['jobs']} jobs)."
     ]
 

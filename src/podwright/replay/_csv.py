@@ -20,13 +20,28 @@ _NEEDED = ("submit_s", "runtime_s", "devices")
 
 def is_csv(header: str) -> bool:
     """Is this the first line of such a file?"""
-    return "submit_s" in header.strip().split(",")
+    try:
+        return "submit_s" in _words(header)
+    except ValueError:
+        return False
+
+
+def _words(line: str) -> list[str]:
+    """A line's fields. A field ends with its line: one quotation mark that was forgotten must not
+    take all lines behind it. Raises ValueError."""
+    if '"' not in line:
+        return [word.strip() for word in line.split(",")]
+    try:
+        (words,) = csv.reader([line.strip()], skipinitialspace=True, strict=True)
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+    return [word.strip() for word in words]
 
 
 def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
     """Jobs of a CSV file's lines, the header first. Raises InvalidRequest."""
-    rows = csv.DictReader(lines)
-    header = [name.strip() for name in rows.fieldnames or ()]
+    rows = iter(lines)
+    header = _words(next(rows, ""))
     missing = [name for name in _NEEDED if name not in header]
     if missing:
         raise InvalidRequest(
@@ -34,16 +49,16 @@ def read_csv(lines: Iterable[str], skipped: Skipped) -> Iterator[TraceJob]:
             asked="read jobs from it",
             would_work=f"a first line {','.join(FIELDS)}",
         )
-    rows.fieldnames = header
-    for row in rows:
-        text = ",".join(str(value) for value in row.values())
-        if None in row or None in row.values():
-            skipped.line(rows.line_num, "it has not as many fields as the first line", text)
+    for number, text in enumerate(rows, start=2):
+        if not text.strip():
             continue
         try:
-            job = _job(row, rows.line_num)
+            words = _words(text)
+            if len(words) != len(header):
+                raise ValueError(f"{len(words)} fields where the first line has {len(header)}")
+            job = _job(dict(zip(header, words, strict=True)), number)
         except (ValueError, OverflowError) as error:
-            skipped.line(rows.line_num, str(error), text)
+            skipped.line(number, str(error), text)
             continue
         if job.devices <= 0:
             skipped.count("jobs without devices")
@@ -55,9 +70,7 @@ def _job(row: Mapping[str, str], number: int) -> TraceJob:
     submit, runtime = _seconds(row["submit_s"]), _seconds(row["runtime_s"])
     if math.isnan(submit) or math.isnan(runtime):
         raise ValueError("it has no submit_s or no runtime_s")
-    if runtime < 0:
-        raise ValueError(f"a run time of {runtime:g} s")
-    state = (row.get("status") or "COMPLETED").strip().upper()
+    state = (row.get("status") or "COMPLETED").upper()
     if state not in Status.__members__:
         raise ValueError(f"{state!r} is no state of a job")
     return TraceJob(
@@ -74,15 +87,15 @@ def _job(row: Mapping[str, str], number: int) -> TraceJob:
         cpus=_whole(row.get("cpus", "")),
         memory=_whole(row.get("memory_mb", "")) << 20,
         after=row.get("after", ""),
-    )
+    ).with_times()
 
 
 def _seconds(text: str) -> float:
-    return float(text) if text.strip() else UNKNOWN
+    return float(text) if text else UNKNOWN
 
 
 def _whole(text: str) -> int:
-    return int(float(text)) if text.strip() else 0
+    return int(float(text)) if text else 0
 
 
 def write_anonymous(trace: Trace, out: IO[str]) -> None:
@@ -90,8 +103,10 @@ def write_anonymous(trace: Trace, out: IO[str]) -> None:
     the first submission, no names, no dates, no accounts."""
     rows = csv.writer(out, lineterminator="\n")
     starts = ("start_s",) if trace.has_starts else ()
-    hosts = ("nodes", "cpus", "memory_mb") if any(trace.nodes) else ()
-    rows.writerow([*FIELDS, "eligible_s", *starts, *hosts])
+    has_hosts = any(trace.nodes) or any(trace.cpus) or any(trace.memory)
+    hosts = ("nodes", "cpus", "memory_mb") if has_hosts else ()
+    after = ("after",) if trace.has_dependencies else ()
+    rows.writerow([*FIELDS, "eligible_s", *starts, *hosts, *after])
     users: dict[int, int] = {}
     for i in range(len(trace)):
         limit = trace.limit[i]
@@ -107,6 +122,7 @@ def write_anonymous(trace: Trace, out: IO[str]) -> None:
                 _text(trace.eligible[i]),
                 *([_text(trace.start[i])] if starts else []),
                 *([trace.nodes[i], trace.cpus[i], -(-trace.memory[i] >> 20)] if hosts else []),
+                *([trace.after[i] if trace.after[i] >= 0 else ""] if after else []),
             ]
         )
 

@@ -77,32 +77,45 @@ def waits(report: Report) -> Figure:
 
 
 def distribution(report: Report) -> Figure:
-    """How many of the jobs wait at most so long."""
-    figure = Figure(figsize=(10, 3.2), layout="constrained")
-    axis = figure.subplots()
+    """How many of the jobs wait at most so long: under each way, and of each size under the
+    first."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    ways, sizes = figure.subplots(1, 2, sharey=True)
     eligible = np.asarray(report.trace.eligible)
     for out in report.outcomes:
-        values = np.asarray(out.began) - eligible
-        values = np.sort(np.maximum(values[~np.isnan(values)], 1.0)) / _HOUR
-        if not len(values):
-            continue
-        points = np.linspace(0, len(values) - 1, min(500, len(values))).astype(int)
-        axis.plot(values[points], 100 * (points + 1) / len(values), label=out.way)
-    axis.set_xscale("log")
-    axis.set_xlabel("hours of waiting, at most")
-    axis.set_ylabel("% of the jobs")
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+        _share(ways, np.asarray(out.began) - eligible, out.way)
+    first = report.outcomes[0]
+    waited = np.asarray(first.began) - eligible
+    devices = np.asarray(report.trace.devices)
+    for size in report.figures["ways"][0]["by_size"]:
+        low, high = size["from"], size["to"]
+        name = str(high) if low == high else f"{low}-{high}"
+        _share(sizes, waited[(devices >= low) & (devices <= high)], name)
+    for axis in (ways, sizes):
+        axis.set_xscale("log")
+        axis.set_xlabel("hours of waiting, at most")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    ways.set_ylabel("% of the jobs")
+    ways.set_title("all jobs", loc="left", fontsize=10)
+    sizes.set_title(f"by devices, {first.way}", loc="left", fontsize=10)
     return figure
+
+
+def _share(axis: Any, waits: Any, label: str) -> None:
+    values = np.sort(np.maximum(waits[~np.isnan(waits)], 1.0)) / _HOUR
+    if not len(values):
+        return
+    points = np.linspace(0, len(values) - 1, min(500, len(values))).astype(int)
+    axis.plot(values[points], 100 * (points + 1) / len(values), label=label)
 
 
 def gantt(report: Report) -> Figure:
     """Devices by time: a bar for each job, as wide as its devices."""
     out, trace = report.outcomes[0], report.trace
     where = np.asarray(out.where).reshape(-1, 3)[:_GANTT]
-    began, ended = np.asarray(out.began), np.asarray(out.ended)
-    jobs = where[:, 0]
-    left, right = began[jobs] / _DAY, ended[jobs] / _DAY
+    when = np.asarray(out.when).reshape(-1, 2)[:_GANTT] / _DAY
+    jobs, left, right = where[:, 0], when[:, 0], when[:, 1]
     low, high = where[:, 1], where[:, 1] + where[:, 2]
     corners = np.stack(
         [np.stack(xy, axis=1) for xy in ((left, low), (right, low), (right, high), (left, high))],

@@ -38,7 +38,6 @@ def figures(trace: Trace, out: Outcome) -> dict[str, Any]:
         "bounded_slowdown": _spread(_slowdowns(trace, ran, waits)),
         "by_size": by_size(trace, ran, waits),
         "users": by_user(trace, ran, waits),
-        "seconds": out.seconds,
         "events": out.events,
         "simpler": list(out.simpler),
     }

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from podwright.fabric import IPU
 from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
 
+_MACHINE = IPU.devices_per_machine
+
 
 class StaticPartitions(Ground):
     """Partitions that were made beforehand. stock: (how many, devices of each).
@@ -28,6 +30,17 @@ class StaticPartitions(Ground):
         for places in self._free.values():
             places.sort(reverse=True)
         self._jobs: dict[int, Span] = {}
+        self._away: set[int] = set()
+
+    @property
+    def machines(self) -> int:
+        """How many may fail."""
+        return self.size // _MACHINE
+
+    @property
+    def lost(self) -> int:
+        """Devices of those that are away."""
+        return len(self._away) * _MACHINE
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """The size of its partition."""
@@ -41,11 +54,14 @@ class StaticPartitions(Ground):
         return demand
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
-        """A free partition of that size, the first."""
+        """A free partition of that size, the first that has all its machines."""
         places = self._free[demand]
-        if not places:
+        at = len(places) - 1
+        while at >= 0 and self._is_broken((places[at], demand)):
+            at -= 1
+        if at < 0:
             return StartAnswer.LICENCES
-        self._jobs[job] = places.pop(), demand
+        self._jobs[job] = places.pop(at), demand
         self.taken += demand
         return StartAnswer.TAKEN
 
@@ -60,6 +76,23 @@ class StaticPartitions(Ground):
     def spans(self, job: int) -> list[Span]:
         """One partition."""
         return [self._jobs[job]]
+
+    def _is_broken(self, span: Span) -> bool:
+        return any(_is_on(span, machine) for machine in self._away)
+
+    def fail(self, machine: int) -> list[int]:
+        """The partitions on it are away with it."""
+        self._away.add(machine)
+        return [job for job, span in self._jobs.items() if _is_on(span, machine)]
+
+    def repair(self, machine: int) -> None:
+        """They are there again."""
+        self._away.discard(machine)
+
+
+def _is_on(span: Span, machine: int) -> bool:
+    first = machine * _MACHINE
+    return span[0] < first + _MACHINE and sum(span) > first
 
 
 def legal(devices: int) -> bool:
@@ -77,6 +110,17 @@ class Mapping(Ground):
         self._hosts, self._each = hosts, devices
         self._free = list(range(hosts - 1, -1, -1))
         self._jobs: dict[int, list[int]] = {}
+        self._away: set[int] = set()
+
+    @property
+    def machines(self) -> int:
+        """How many may fail."""
+        return -(-self.size // _MACHINE)
+
+    @property
+    def lost(self) -> int:
+        """Devices of the hosts that have one."""
+        return len(self._broken()) * self._each
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Its hosts: as many as hold it, and so many that their machines may be an allocation."""
@@ -97,13 +141,15 @@ class Mapping(Ground):
 
     def free_units(self) -> int:
         """Hosts."""
-        return len(self._free)
+        return len(self._whole())
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """The first free hosts."""
-        if len(self._free) < demand:
+        whole = self._whole()
+        if len(whole) < demand:
             return StartAnswer.NODES
-        self._jobs[job] = [self._free.pop() for _ in range(demand)]
+        self._jobs[job] = whole[-demand:]
+        self._free = [host for host in self._free if host not in self._jobs[job]]
         self.taken += demand * self._each
         return StartAnswer.TAKEN
 
@@ -123,3 +169,27 @@ class Mapping(Ground):
             else:
                 out.append((first, self._each))
         return out
+
+    def _broken(self) -> set[int]:
+        return {host for machine in self._away for host in self._of(machine)}
+
+    def _whole(self) -> list[int]:
+        if not self._away:
+            return self._free
+        broken = self._broken()
+        return [host for host in self._free if host not in broken]
+
+    def _of(self, machine: int) -> range:
+        """The hosts that have devices of a machine."""
+        first = machine * _MACHINE
+        return range(first // self._each, -(-(first + _MACHINE) // self._each))
+
+    def fail(self, machine: int) -> list[int]:
+        """Its hosts are of no use without it."""
+        self._away.add(machine)
+        hosts = set(self._of(machine))
+        return [job for job, held in self._jobs.items() if hosts.intersection(held)]
+
+    def repair(self, machine: int) -> None:
+        """They are again."""
+        self._away.discard(machine)

@@ -33,7 +33,19 @@ class GpuNodes(Ground):
             at += cluster.domain_size(domain)
         self._starts = starts
         self._jobs: dict[int, list[Placement]] = {}
+        self._names = [one.name for domain in cluster.domains for one in domain.machines]
+        self._away: set[int] = set()
         self.extra_domains = self.wide_jobs = 0
+
+    @property
+    def machines(self) -> int:
+        """How many may fail."""
+        return len(self._names)
+
+    @property
+    def lost(self) -> int:
+        """GPUs of those that are away."""
+        return len(self._away) * self._per
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """GPUs that it holds."""
@@ -48,7 +60,7 @@ class GpuNodes(Ground):
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """Whole nodes first, then what is left of it on one more."""
-        if demand > self.size - self.taken:
+        if demand > self.free_units():
             return StartAnswer.NODES
         whole, rest = divmod(demand, self._per)
         parts: list[Placement] = []
@@ -84,3 +96,19 @@ class GpuNodes(Ground):
             for part in self._jobs[job]
             for one in part.blocks
         ]
+
+    def fail(self, machine: int) -> list[int]:
+        """A node is away."""
+        self._away.add(machine)
+        self._index.drain(self._names[machine])
+        first = machine * self._per
+        return [
+            job
+            for job in self._jobs
+            if any(at < first + self._per and at + n > first for at, n in self.spans(job))
+        ]
+
+    def repair(self, machine: int) -> None:
+        """It is there again."""
+        self._away.discard(machine)
+        self._index.resume(self._names[machine])

@@ -69,17 +69,22 @@ class Ground(ABC):
 
     def free_units(self) -> int:
         """What is free of that."""
-        return self.size - self.taken
-
-    def fail(self, machine: int) -> list[int]:
-        """A machine is away. The jobs that it ends, which still hold what they held."""
-        raise NotImplementedError(f"{self.name} has no machines that fail")
-
-    def repair(self, machine: int) -> None:
-        """It is there again."""
-        raise NotImplementedError(f"{self.name} has no machines that fail")
+        return self.size - self.taken - self.lost
 
     @property
+    @abstractmethod
     def machines(self) -> int:
         """How many may fail."""
-        return 0
+
+    @property
+    @abstractmethod
+    def lost(self) -> int:
+        """Devices of those that are away."""
+
+    @abstractmethod
+    def fail(self, machine: int) -> list[int]:
+        """A machine is away. The jobs that it ends, which still hold what they held."""
+
+    @abstractmethod
+    def repair(self, machine: int) -> None:
+        """It is there again."""

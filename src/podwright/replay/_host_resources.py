@@ -33,6 +33,11 @@ class Hosts(Ground):
         """How many may fail."""
         return self.inner.machines
 
+    @property
+    def lost(self) -> int:
+        """Devices of those that are away."""
+        return self.inner.lost
+
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """A number for what the inner ground has it be, and its hosts."""
         inner = self.inner.demand(devices, nodes, cpus, memory)

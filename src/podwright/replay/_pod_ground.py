@@ -36,6 +36,11 @@ class PodGround(Ground):
         """How many may fail."""
         return self.size // _MACHINE
 
+    @property
+    def lost(self) -> int:
+        """Devices of those that are away."""
+        return self.away.bit_count()
+
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """The order of its block; trimmed, also how many of it are taken."""
         order = (devices - 1).bit_length()
@@ -162,6 +167,17 @@ class Counted(Ground):
         self.name, self.size = name, size
         self.closed, self.closed_for = 0, -1
         self._jobs: dict[int, int] = {}
+        self._away: set[int] = set()
+
+    @property
+    def machines(self) -> int:
+        """How many may fail."""
+        return self.size // _MACHINE
+
+    @property
+    def lost(self) -> int:
+        """Devices of those that are away."""
+        return len(self._away) * _MACHINE
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Its count."""
@@ -175,11 +191,11 @@ class Counted(Ground):
 
     def fits(self, demand: int) -> bool:
         """Are so many free?"""
-        return self.taken + demand <= self.size
+        return self.taken + demand <= self.size - self.lost
 
     def take(self, job: int, demand: int, end: float) -> StartAnswer:
         """So many of them."""
-        if self.taken + demand > self.size or (self.closed and job != self.closed_for):
+        if not self.fits(demand) or (self.closed and job != self.closed_for):
             return StartAnswer.LICENCES
         if job == self.closed_for:
             self.open()
@@ -202,3 +218,17 @@ class Counted(Ground):
     def spans(self, job: int) -> list[Span]:
         """None: they are nowhere."""
         return []
+
+    def fail(self, machine: int) -> list[int]:
+        """Jobs have a machine's devices in the order in which they began."""
+        self._away.add(machine)
+        first, at, hit = machine * _MACHINE, 0, []
+        for job, count in self._jobs.items():
+            if at < first + _MACHINE and at + count > first:
+                hit.append(job)
+            at += count
+        return hit
+
+    def repair(self, machine: int) -> None:
+        """They are there again."""
+        self._away.discard(machine)

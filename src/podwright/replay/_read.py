@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 from itertools import chain
@@ -24,15 +25,15 @@ def read_trace(path: str, *, zone: tzinfo | None = None, tres: str = "") -> Trac
 
     zone, tres: as `read_sacct` has them.
     """
+    name = "standard input" if path == "-" else Path(path).name
     try:
-        if path == "-":
-            return read_lines(sys.stdin, "standard input", zone=zone, tres=tres)
-        with _open(Path(path)) as lines:
-            return read_lines(lines, Path(path).name, zone=zone, tres=tres)
+        file = sys.stdin.fileno() if path == "-" else path
+        with open(file, "rb", closefd=path != "-") as raw, _text(raw) as lines:
+            return read_lines(lines, name, zone=zone, tres=tres)
     except OSError as error:
         raise InvalidRequest(f"{path}: {error.strerror or error}", asked="read it") from None
-    except UnicodeDecodeError:
-        raise InvalidRequest(f"{path} is not UTF-8 text", asked="read jobs from it") from None
+    except (EOFError, zlib.error) as error:
+        raise InvalidRequest(f"{name} is cut off or damaged: {error}", asked="read it") from None
 
 
 def read_lines(
@@ -40,8 +41,11 @@ def read_lines(
 ) -> Trace:
     """As `read_trace`, of lines."""
     rows = iter(lines)
-    first = next((line for line in rows if line.strip()), "").lstrip("\ufeff")
     skipped = Skipped()
+    first = next(rows, "").lstrip("\ufeff")
+    while first and not first.strip():
+        skipped.blank += 1
+        first = next(rows, "")
     rows = chain([first], rows)
     jobs: Iterator[TraceJob]
     if is_sacct(first):
@@ -57,18 +61,19 @@ def read_lines(
             would_work=f"{COMMAND} > sacct.txt; or CSV with a first line {','.join(FIELDS)}",
         )
     trace = Trace(source, jobs, skipped)
+    if is_sacct(first):
+        trace.drop_repeated()
     if not len(trace):
         raise InvalidRequest(_empty(source, skipped), asked="replay it", would_work=COMMAND)
     trace.notes += _silent(trace)
     return trace
 
 
-def _open(path: Path) -> IO[str]:
-    with path.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    if packed:
-        return io.TextIOWrapper(gzip.open(path), encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+def _text(raw: io.BufferedReader) -> IO[str]:
+    """What is no UTF-8, a name as a rule, is shown by its bytes."""
+    packed = raw.peek(2)[:2] == b"\x1f\x8b"
+    whole = gzip.GzipFile(fileobj=raw) if packed else raw
+    return io.TextIOWrapper(whole, encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _empty(source: str, skipped: Skipped) -> str:
@@ -93,6 +98,11 @@ def _silent(trace: Trace) -> list[str]:
         notes.append(
             "It does not say when jobs began, so the simulation cannot be held against the "
             "recorded site."
+        )
+    if trace.skipped.local_times:
+        notes.append(
+            "Its times have no offset: an hour that the clock had twice, at the end of summer "
+            "time, is taken for the first of the two."
         )
     if trace.skipped.still_running:
         notes.append(

@@ -24,7 +24,7 @@ def recorded(trace: Trace, ground: Ground) -> dict[str, Any]:
             events.append((start, 1, job))
             events.append((start + trace.runtime[job], 0, job))
     events.sort()
-    series = Series(max(60.0, trace.span / 400))
+    series = Series.over(trace.span)
     used = peak = running = overlapping = placed = shapeless = roomless = refused = 0
     alone: set[int] = set()
     held: set[int] = set()

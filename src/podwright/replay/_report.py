@@ -39,18 +39,21 @@ def replay(
     processes: int = 0,
     progress: Progress | None = None,
 ) -> Report:
-    """Everything about a trace under these ways. what_if: change one thing of the first way, too.
+    """Everything about a trace under these ways. what_if: change one thing of native mode, too, of
+    the first of its ways.
 
-    The same trace, ways, model and seed give the same figures, byte for byte, but for `seconds`.
+    The same trace, ways, model and seed give the same figures, byte for byte.
     Raises SimulationFailed.
     """
     tasks = [ReplayTask(way, slurm, chances) for way in ways]
-    tried = _what_if(ways[0], slurm, chances) if what_if else {}
+    base = next((at for at, way in enumerate(ways) if way.kind in ("native", "plugin")), 0)
+    tried = _what_if(ways[base], slurm, chances) if what_if else {}
     tasks += tried.values()
     before = recorded(trace, ways[0].ground()) if trace.has_starts else None
     if before:
         counted = ReplayWay("as recorded", "native", before["peak"], "no-shape")
-        tasks.append(ReplayTask(counted, replace(slurm, room_s=0.0), chances))
+        unbroken = replace(chances, mtbf_s=math.inf)  # its ends are those that were
+        tasks.append(ReplayTask(counted, replace(slurm, room_s=0.0), unbroken))
     outcomes = run_all(trace, tasks, processes=processes, progress=progress)
     rows = [figures(trace, out) for out in outcomes[: len(ways)]]
     changed = {
@@ -64,7 +67,7 @@ def replay(
         "chances": {k: v for k, v in asdict(chances).items() if v < math.inf},
         "ways": rows,
         "what_if": {words: _short(row) for words, row in changed.items()},
-        "what_to_change": advice(trace, rows, changed),
+        "what_to_change": advice(trace, rows, changed, rows[base]),
         "simpler": list(dict.fromkeys([*SIMPLER, *(w for row in rows for w in row["simpler"])])),
     }
     return Report(trace, outcomes[: len(ways)], found)
@@ -94,7 +97,6 @@ def _what_if(way: ReplayWay, slurm: SlurmModel, chances: Chances) -> dict[str, R
 
 
 def _about(trace: Trace) -> dict[str, Any]:
-    skipped = trace.skipped
     return {
         "source": trace.source,
         "jobs": len(trace),
@@ -102,9 +104,7 @@ def _about(trace: Trace) -> dict[str, Any]:
         "days": trace.span / 86400,
         "device_hours": trace.device_seconds / 3600,
         "largest": max(trace.devices),
-        "bad_lines": skipped.bad,
-        "bad_lines_shown": [one._asdict() for one in skipped.shown],
-        "left_out": dict(sorted(skipped.reasons.items())),
+        **trace.skipped.figures(),
         "notes": trace.notes,
     }
 

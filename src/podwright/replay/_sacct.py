@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
+from functools import reduce
 
 from podwright.errors import InvalidRequest
 from podwright.replay._trace import Skipped, Status, TraceJob
@@ -77,7 +78,7 @@ def read_sacct(
                 would_work=COMMAND,
             )
     reader = _Reader(header, zone, tres_name)
-    parts: dict[str, TraceJob] = {}
+    parts: dict[str, dict[str, TraceJob]] = {}
     for number, text in enumerate(rows, start=2):
         if not text.strip():
             continue
@@ -92,9 +93,10 @@ def read_sacct(
         if part is None:
             yield found
         else:
-            leader = f"{part[1]}@{found.start}"
-            parts[leader] = _joined(parts.get(leader), found._replace(name=part[1]))
-    yield from parts.values()
+            same = parts.setdefault(f"{part[1]}@{found.start}", {})
+            same[part[2]] = found._replace(name=part[1])
+    for same in parts.values():
+        yield reduce(_joined, same.values())
 
 
 class _Reader:
@@ -146,6 +148,7 @@ class _Reader:
             return None
         if _STATES[state] is Status.RUNNING:
             skipped.still_running += 1
+        skipped.local_times |= len(said("Submit")) == len("2026-10-25T02:30:00")
         return TraceJob(
             name=name,
             submit=submit,
@@ -159,17 +162,15 @@ class _Reader:
             nodes=nodes,
             cpus=cpus,
             memory=memory(said("ReqMem"), cpus, nodes),
-        )
+        ).with_times()
 
 
 def _number(text: str) -> int:
     return count(text) if text and text != "Unknown" else 0
 
 
-def _joined(one: TraceJob | None, other: TraceJob) -> TraceJob:
+def _joined(one: TraceJob, other: TraceJob) -> TraceJob:
     """Components of a heterogeneous job as one job."""
-    if one is None:
-        return other
     return one._replace(
         devices=one.devices + other.devices,
         nodes=one.nodes + other.nodes,

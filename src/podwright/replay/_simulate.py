@@ -27,8 +27,10 @@ from podwright.replay._slurm_settings import SlurmModel
 from podwright.replay._trace import Trace
 
 Progress = Callable[[int, int], None]
-_BINS = 400
-_WAITS, _RUNS, _OVER = 1, 2, 3
+_BEHIND, _WAITS, _RUNS, _OVER = range(4)
+#: So often a job begins; Slurm would go on for ever.
+_LIVES = 10
+_GIVEN_UP = f"ended {_LIVES} times by machines that failed"
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,8 @@ class _Run:
         self.pod = inner if isinstance(inner, PodGround | Counted) else None
         jobs = len(trace)
         nothing = array("d", [math.nan]) * jobs
-        width = max(60.0, trace.span / _BINS)
-        self.out = Outcome(ground.name, ground.size, nothing, array("d", nothing), Series(width))
+        series = Series.over(trace.span)
+        self.out = Outcome(ground.name, ground.size, nothing, array("d", nothing), series)
         self.out.simpler = ground.simpler
         self.priorities = Priorities(slurm, ground.size, len(trace.users))
         self.eligible = array("d", trace.eligible)  # with dependencies: when they are met
@@ -80,6 +82,8 @@ class _Run:
         self.kinds: dict[tuple[int, int, int, int], int | str] = {}
         self.state = bytearray(jobs)
         self.life = array("i", bytes(4 * jobs))
+        self.failures: dict[int, int] = {}
+        self.bars: dict[int, int] = {}  # running: the first of its rows in out.where
         self.queue: dict[int, list[tuple[float, int]]] = {}
         self.line: list[tuple[float, int]] = []  # the queue as backfill walks it, and who left it
         self.waiting: dict[int, int] = {}  # how many jobs wait that ask for so many devices
@@ -239,14 +243,23 @@ class _Run:
         heappush(self.ends, (now + runs, job, self.life[job]))
         self.until[job] = until, self.ground.units(demand)
         self.priorities.began(trace.user[job], devices, now)
+        self._bars(job, now)
+        return answer
+
+    def _bars(self, job: int, now: float) -> None:
+        """Where a job is from here on, as the report draws it."""
+        self.bars[job] = len(self.out.where) // 3
         for first, count in self.ground.spans(job):
             self.out.where.extend((job, first, count))
-        return answer
+            self.out.when.extend((now, math.nan))
 
     def _end(self, job: int, now: float) -> None:
         self._stop(job, now)
-        self.state[job] = _OVER
         self.out.ended[job] = now
+        self._over(job, now)
+
+    def _over(self, job: int, now: float) -> None:
+        self.state[job] = _OVER
         self.done += 1
         if self.progress and not self.done & 1023:
             self.progress(self.done, len(self.trace))
@@ -257,6 +270,7 @@ class _Run:
     def _stop(self, job: int, now: float) -> None:
         devices = self.trace.devices[job]
         self.ground.give(job)
+        self.out.leaves(job, self.bars.pop(job), now)
         del self.until[job]
         self.useful -= devices
         self.priorities.ended(self.trace.user[job], devices, now)
@@ -270,7 +284,13 @@ class _Run:
             self._stop(job, now)
             self.life[job] += 1
             self.out.failed += 1
-            self._push(job, now)
+            self.failures[job] = self.failures.get(job, 0) + 1
+            if self.failures[job] < _LIVES:
+                self._push(job, now)
+                continue
+            self.out.began[job] = math.nan
+            self.out.refused[_GIVEN_UP] = self.out.refused.get(_GIVEN_UP, 0) + 1
+            self._over(job, now)
         self._timer(now + self.chances.repair_s, "repair", machine)
 
     # -- the main scheduler ----------------------------------------------------------------------
@@ -445,8 +465,8 @@ class _Run:
             self._delay(other, lost, now)
             self.out.series.add(now, now + lost, -self.trace.devices[other], 0, 0)  # no work done
             self._timer(now + lost, "left", other)
-            for first, count in pod.spans(other):
-                self.out.where.extend((other, first, count))
+            self.out.leaves(other, self.bars[other], now + lost)
+            self._bars(other, now)
         self.moving = True
 
     def _likely_ends(self, now: float) -> dict[int, float]:
@@ -472,7 +492,7 @@ class _Run:
     # -- figures ---------------------------------------------------------------------------------
 
     def _account(self, now: float) -> None:
-        free = self.ground.size - self.ground.taken
+        free = self.ground.size - self.ground.taken - self.ground.lost
         stuck = free if self.waiting and min(self.waiting) <= free else 0
         self.out.series.add(self.last, now, self.useful, self.ground.taken, stuck)
         self.last = now
@@ -480,9 +500,13 @@ class _Run:
     def _finish(self) -> None:
         if self.trace.has_dependencies:
             self.out.eligible = self.eligible
-        left = sum(self.waiting.values())
-        if left:
-            self.out.refused["never started"] = left
+        behind = self.state.count(_BEHIND)
+        for reason, left in (
+            ("never started", sum(self.waiting.values())),
+            ("wait for a job that never ends", behind),
+        ):
+            if left:
+                self.out.refused[reason] = left
         out, ground = self.out, self.ground
         out.extra_domains = getattr(ground, "extra_domains", 0)
         out.wide_jobs = getattr(ground, "wide_jobs", 0)

@@ -21,7 +21,7 @@ SIMPLER = (
     "Priorities are reckoned anew: age, size, and fair share among users of equal shares "
     "(ranked by decayed use, as Fair Tree does in one account). Quality of service, partitions "
     "and associations' limits are not known.",
-    "No job is preempted, suspended or resized.",
+    "No job is preempted, suspended or resized, and there are no reservations.",
 )
 
 

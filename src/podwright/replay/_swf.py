@@ -62,4 +62,4 @@ def _job(words: list[str], skipped: Skipped) -> TraceJob | None:
         start=submit + wait if wait >= 0 else UNKNOWN,
         memory=max(0, int(memory * size) << 10),
         after=words[16] if before > 0 else "",
-    )
+    ).with_times()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import enum
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 UNKNOWN = math.nan
+#: Seconds. A time beyond it counts in milliseconds, or is broken; so is a job that runs as long.
+_FURTHEST = 1e11
+_LONGEST = 100 * 365.0 * 86400
 
 
 class Status(enum.IntEnum):
@@ -57,6 +60,19 @@ class TraceJob(NamedTuple):
             and abs(self.memory) < 1 << 63
         )
 
+    def with_times(self) -> TraceJob:
+        """The job itself. Raises ValueError for times that no job has."""
+        if not abs(self.submit) < _FURTHEST:
+            raise ValueError(f"submitted at {self.submit:g} s")
+        if not 0 <= self.runtime < _LONGEST:
+            raise ValueError(f"a run time of {self.runtime:g} s")
+        if self.limit < 0:
+            raise ValueError(f"a time limit of {self.limit:g} s")
+        for what, at in (("eligible", self.eligible), ("begun", self.start)):
+            if abs(at) >= _FURTHEST:
+                raise ValueError(f"{what} at {at:g} s")
+        return self
+
 
 class BadLine(NamedTuple):
     """A line that is no job, and why."""
@@ -74,9 +90,12 @@ SHOWN = 20
 class Skipped:
     """What a reader left out. bad: how many lines could not be read; shown: the first of them.
     reasons: lines that are right and no job to simulate, counted by why. still_running: jobs that
-    had not ended: they are taken to have ended then."""
+    had not ended: they are taken to have ended then. blank: empty lines before the first.
+    local_times: it has times without an offset."""
 
     bad: int = 0
+    blank: int = 0
+    local_times: bool = False
     shown: list[BadLine] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     still_running: int = 0
@@ -85,7 +104,15 @@ class Skipped:
         """A line that cannot be read."""
         self.bad += 1
         if len(self.shown) < SHOWN:
-            self.shown.append(BadLine(number, problem, text.strip()[:160]))
+            self.shown.append(BadLine(self.blank + number, problem, text.strip()[:160]))
+
+    def figures(self) -> dict[str, Any]:
+        """As a report has it."""
+        return {
+            "bad_lines": self.bad,
+            "bad_lines_shown": [one._asdict() for one in self.shown],
+            "left_out": dict(sorted(self.reasons.items())),
+        }
 
     def count(self, reason: str) -> None:
         """A line that is left out for a reason."""
@@ -162,14 +189,35 @@ class Trace:
         submit = self.submit
         if all(submit[i] <= submit[i + 1] for i in range(len(submit) - 1)):
             return
-        order = sorted(range(len(submit)), key=submit.__getitem__)
+        self._pick(sorted(range(len(submit)), key=submit.__getitem__))
+
+    def drop_repeated(self) -> None:
+        """One life of a job alone, where the source has it twice: the later known, which is the
+        longer."""
+        submit, start, names = self.submit, self.start, self.names
+        known: dict[tuple[str, float], int] = {}
+        drop: set[int] = set()
+        for at, name in enumerate(names):
+            if at and submit[at] != submit[at - 1]:
+                known.clear()
+            before = known.setdefault((name, start[at]), at)
+            if before != at:
+                shorter = min(before, at, key=self.runtime.__getitem__)
+                known[name, start[at]] = before + at - shorter
+                drop.add(shorter)
+                self.skipped.count("lines that say a job again")
+        if drop:
+            self._pick([at for at in range(len(names)) if at not in drop])
+
+    def _pick(self, order: Sequence[int]) -> None:
+        """These jobs, in this order."""
+        places = array("i", [-1]) * len(self.names)
+        for new, old in enumerate(order):
+            places[old] = new
         for name in self._COLUMNS:
             column = getattr(self, name)
             setattr(self, name, array(column.typecode, (column[i] for i in order)))
         self.names = [self.names[i] for i in order]
-        places = array("i", bytes(4 * len(order)))
-        for new, old in enumerate(order):
-            places[old] = new
         after = self.after
         self.after = array("i", (places[after[i]] if after[i] >= 0 else -1 for i in order))
 

@@ -94,6 +94,12 @@ def pod_ways(
             raise InvalidRequest(
                 f"there is no policy {policy!r}", would_work=f"one of {', '.join(POLICIES)}"
             )
+    if policies and not any(word in ("native", "plugin", "shared") for word in words):
+        raise InvalidRequest(
+            "a policy says how blocks are chosen, and none of these ways chooses any",
+            asked=f"try {', '.join(words)} with {', '.join(policies)}",
+            would_work="native among the ways",
+        )
     found: list[ReplayWay] = []
     for word in words:
         kind, _, rest = word.partition(":")

@@ -66,6 +66,7 @@ def _page(report: Report) -> Iterator[str]:
     yield _svg(_drawings.used(report))
     yield "<h2>Waits by size</h2>"
     yield _svg(_drawings.waits(report))
+    yield _sizes(found["ways"])
     yield "<h2>How long jobs wait</h2>"
     yield _svg(_drawings.distribution(report))
     if len(report.outcomes[0].where):
@@ -109,6 +110,21 @@ def _ways(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     return _table(header, body)
+
+
+def _sizes(rows: list[dict[str, Any]]) -> str:
+    body = [
+        [
+            row["way"],
+            str(size["to"]) if size["from"] == size["to"] else f"{size['from']}-{size['to']}",
+            size["jobs"],
+            f"{size['device_hours']:,.0f}",
+            *(duration(size["wait"][key]) for key in ("mean", "p50", "p95", "p99")),
+        ]
+        for row in rows
+        for size in row["by_size"]
+    ]
+    return _table(["way", "devices", "jobs", "device-hours", "mean", "p50", "p95", "p99"], body)
 
 
 def _users(users: list[dict[str, Any]]) -> str:
