@@ -125,6 +125,7 @@ def test_a_file_without_one_job_says_why() -> None:
     with pytest.raises(InvalidRequest) as error:
         sacct(row("11", ReqTRES="cpu=1", AllocTRES="cpu=1"))
     assert "1 jobs without devices" in str(error.value)
+    assert error.value.would_work == "--tres NAME, one of cpu"
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ def used(report: Report) -> Figure:
         axis.set_title(out.way, loc="left", fontsize=10)
         axis.set_ylim(0, out.size * 1.05)
         axis.set_ylabel("devices")
-    axes[0].legend(loc="upper right", ncols=3, fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    axes[-1].set_xlim(0, last * outcomes[0].series.width / _DAY)
     axes[-1].set_xlabel("days")
     return figure
 
@@ -72,7 +73,7 @@ def waits(report: Report) -> Figure:
     axis.set_yscale("symlog", linthresh=0.1)
     axis.set_xlabel("devices")
     axis.set_ylabel("hours")
-    axis.legend(fontsize=8, ncols=len(rows))
+    figure.legend(loc="outside upper left", fontsize=8, ncols=len(rows))
     return figure
 
 

@@ -64,7 +64,10 @@ def read_lines(
     if is_sacct(first):
         trace.drop_repeated()
     if not len(trace):
-        raise InvalidRequest(_empty(source, skipped), asked="replay it", would_work=COMMAND)
+        wanted = f"--tres NAME, one of {', '.join(sorted(skipped.tres))}" if skipped.tres else ""
+        raise InvalidRequest(
+            _empty(source, skipped), asked="replay it", would_work=wanted or COMMAND
+        )
     trace.notes += _silent(trace)
     return trace
 

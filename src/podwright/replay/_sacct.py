@@ -145,6 +145,7 @@ class _Reader:
             size = size or nodes
         if size <= 0:
             skipped.count("jobs without devices")
+            skipped.tres.update(granted, asked)
             return None
         if _STATES[state] is Status.RUNNING:
             skipped.still_running += 1

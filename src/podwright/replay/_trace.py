@@ -91,11 +91,12 @@ class Skipped:
     """What a reader left out. bad: how many lines could not be read; shown: the first of them.
     reasons: lines that are right and no job to simulate, counted by why. still_running: jobs that
     had not ended: they are taken to have ended then. blank: empty lines before the first.
-    local_times: it has times without an offset."""
+    local_times: it has times without an offset. tres: what jobs without devices have."""
 
     bad: int = 0
     blank: int = 0
     local_times: bool = False
+    tres: set[str] = field(default_factory=set)
     shown: list[BadLine] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     still_running: int = 0

@@ -23,7 +23,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 68rem; marg
   padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th, td { text-align: right; padding: .2rem .7rem; border-bottom: 1px solid #ddd }
+th, td { text-align: right; padding: .2rem .5rem; border-bottom: 1px solid #ddd }
+td { white-space: nowrap }
 th:first-child, td:first-child { text-align: left }
 svg { max-width: 100%; height: auto } .small { color: #666; font-size: .9em }
 @media (prefers-color-scheme: dark) { body { background: #fff } }
