@@ -177,6 +177,34 @@ def test_a_poprun_killed_while_it_is_asked_gives_all_back(pod16: Pod, start: Sta
     is_empty(pod16)
 
 
+def test_a_launch_that_took_its_handler_back_is_told_nothing(pod16: Pod, start: Start) -> None:
+    """One instance has taken it back, the other has not: to end alone would end the launch."""
+    program = """
+trap 'exit 75' USR1
+while [ ! -e off ]; do sleep 0.05; done
+[ "$RANK" = 0 ] && trap - USR1 && touch taken
+while [ ! -e on ]; do sleep 0.05; done
+"""
+    words = ("--verbose", "--launcher=local", "--move-signal=USR1", "sh", "-c", program)
+    launch = start(*PATIENT, *words)
+    until(lambda: moves(pod16)["movable"] == 1)
+    (pod16.folder / "off").touch()
+    until((pod16.folder / "taken").exists)
+    rows = pod16.json("vipu-admin", "list", "machines")
+    (machine,) = [row["machine"] for row in rows if row["partitions"]]
+    pod16.good("vipu-admin", "drain", "machine", machine)
+    assert launch.stdout is not None
+    assert any("can be moved any more" in line for line in launch.stdout), "it ended instead"
+    pod16.good("vipu-admin", "resume", "machine", machine)
+    until(lambda: not moves(pod16)["moves"])
+    assert moves(pod16)["movable"] == 0
+    (pod16.folder / "on").touch()
+    out, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, out
+    assert "asks this launch to move" not in out
+    assert "p" not in pod16.partitions()
+
+
 def test_a_partition_that_was_made_movable_moves_and_stays(pod16: Pod, start: Start) -> None:
     """A bare partition has no launch; once one on it can be told, it moves with that."""
     pod16.good("vipu", "create", "partition", "p", "--size=4", "--num-gcds=2", "--movable")

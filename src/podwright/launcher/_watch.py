@@ -54,6 +54,8 @@ _CHUNK = 65536
 HERE = os.uname().nodename
 #: Seconds from one look whether instances can be moved to the next.
 _LOOK = 1.0
+#: Seconds that all instances have to be seen listening once the launch is asked to move.
+_ANSWER = 10.0
 #: Seconds that the keeper has to renew a lease once poprun has stood still: two tries, and the
 #: time that a busy server takes.
 _TO_RENEW = 10.0
@@ -127,10 +129,14 @@ class Watch:
         #: Until when something that broke counts as why an instance was ended by a signal.
         self._suspect = 0.0
         self.cause: Cause | None = None
-        #: Where the launch can move: the next look whether all instances listen, and how many do.
+        #: Where the launch may move: the signal, and what it loses. Until it can, and again when it
+        #: is asked to, instances are looked at: the next look, and how many listen, by host.
         self._move, self._ask_at = plan.move if fence else None, 0.0
         self._listening: dict[str, int] = {}
-        self._told = 0
+        self._looks = self._move is not None
+        #: What the server asks, and until when it is known whether all listen still.
+        self._asked: tuple[str, float] | None = None
+        self._answer_by = math.inf
         #: The word under which it is asked to move, as the last one was; until when all must end.
         self.move_word, self._together_at = "", math.inf
 
@@ -173,7 +179,7 @@ class Watch:
         if self._limit is not None and time.monotonic() >= self._limit:
             self._limit = None
             self.fail(Cause(TIMED_OUT, f"--timeout: {self._timeout:g} seconds are over"))
-        if self._move:
+        if self._looks:
             self._look_who_listens()
         if time.monotonic() > self._together_at:
             self._together_at = math.inf
@@ -207,7 +213,7 @@ class Watch:
             pauses.append(self._fence / 10)
         if self._limit is not None:
             pauses.append(max(self._limit - time.monotonic(), 0.0))
-        if self._move:
+        if self._looks:
             pauses.append(_LOOK)
         if self._together_at < math.inf:
             pauses.append(max(self._together_at - time.monotonic(), 0.1))
@@ -370,7 +376,7 @@ class Watch:
                 self._lost(values[0], values[1])
                 self._lease_over()
             elif kind == MOVE:
-                self._tell_to_move(*values)
+                self._asked_to_move(*values)
             elif kind == CLEARED:
                 self._cleared = True
         if self._kept.channel.closed:
@@ -381,33 +387,54 @@ class Watch:
     # Moving
 
     def _look_who_listens(self) -> None:
-        if time.monotonic() < self._ask_at or len(self._started) < self._instances:
+        now = time.monotonic()
+        if self._asked and now >= self._answer_by:
+            self._asked, self._answer_by = None, math.inf
+            self._output.log("I", "not all instances can be moved any more")
+            self._kept.movable(0.0)
+        if now < self._ask_at or len(self._started) < self._instances:
             return
         assert self._move
-        self._ask_at = time.monotonic() + _LOOK
+        self._ask_at = now + _LOOK
         self._channel.send(LISTENS, self._move[0])
         self._remotes.send(LISTENS, self._move[0])
 
     def listens(self, host: str, count: int) -> None:
         """How many instances of a host can be told to move; once all can, the server may know."""
         self._listening[host] = count
-        if self._move and sum(self._listening.values()) >= self._instances:
+        done = len(self._codes) if self._asked else 0
+        if not self._looks or sum(self._listening.values()) + done < self._instances:
+            return
+        self._looks = False
+        if self._asked:
+            self._tell_to_move(*self._asked)
+        else:
+            assert self._move
             self._output.log("I", "all instances can be moved")
             self._kept.movable(self._move[1])
-            self._told, self._move = self._move[0], None
 
-    def _tell_to_move(self, word: str, within: float) -> None:
-        """The server asks the launch to move: once for each word."""
+    def _asked_to_move(self, word: str, within: float) -> None:
+        """The server asks the launch to move: once for each word. One that ended while another has
+        no handler any more would end the launch, so it is looked again."""
         if word == self.move_word or self.cause or self._all_ended:
             return
+        if self._asked is None:
+            self._listening.clear()
+            self._looks, self._ask_at = True, 0.0
+            self._answer_by = time.monotonic() + _ANSWER
+        self._asked = word, within
+
+    def _tell_to_move(self, word: str, within: float) -> None:
+        assert self._move
+        self._asked, self._answer_by = None, math.inf
         self.move_word = word
         self._trace.happened("asked to move", within=within)
         self._output.say(
             "POPRUN: the server asks this launch to move to other devices: telling the instances "
-            f"({signal_name(self._told)}), which have {within:.0f} s to end"
+            f"({signal_name(self._move[0])}), which have {within:.0f} s to end"
         )
-        self._channel.send(TELL, self._told)
-        self._remotes.send(TELL, self._told)
+        self._channel.send(TELL, self._move[0])
+        self._remotes.send(TELL, self._move[0])
 
     def _lease_over(self) -> None:
         # The devices may soon be somebody else's.
