@@ -95,6 +95,7 @@ def test_the_command_says_what_to_change_and_how_far_to_trust_it(
     assert "1 lines could not be read:" in out
     assert "What to change" in out
     assert "As recorded" in out
+    assert re.search(r"Jobs used [\d.]+% of these devices; [\d.]+% were free", out)
     assert "It has no time limits." in out
     assert re.search(r"host-mapping:4x16 \| 64 ", out)
 

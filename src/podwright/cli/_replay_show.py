@@ -119,7 +119,9 @@ def _recorded(found: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"Given {found['ways'][0]['way']}'s devices when they began: {before['placed']} find their "
         f"place, {before['without_shape']} find enough devices and no shape, "
-        f"{before['without_room']} too few, {before['refused']} are refused."
+        f"{before['without_room']} too few, {before['refused']} are refused. Jobs used "
+        f"{before['used']:.1%} of these devices; {before['free_of_no_use']:.1%} were free while a "
+        "job found no shape."
     )
     yield "The simulated Slurm beside the recorded one, on as many devices without shape:"
     yield table(

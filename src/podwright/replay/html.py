@@ -147,7 +147,9 @@ def _recorded(found: dict[str, Any]) -> Iterator[str]:
         f"<p>{before['jobs']} jobs began, {before['overlapping']} beside others; at most "
         f"{before['peak']} devices were in use. On the first way's devices {before['placed']} find "
         f"their place as they began, {before['without_shape']} find enough devices and no shape, "
-        f"{before['without_room']} too few, {before['refused']} are refused."
+        f"{before['without_room']} too few, {before['refused']} are refused. Jobs used "
+        f"{before['used']:.1%} of these devices; {before['free_of_no_use']:.1%} were free while a "
+        "job found no shape."
         "<p>The simulated Slurm beside the recorded one, on as many devices without shape:"
     )
     rows: list[list[Any]] = [
