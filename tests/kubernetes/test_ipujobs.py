@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from podwright.client import Client, UnixTransport
 from podwright.kubernetes import Setting, as_yaml, manifests
-from tests.kubernetes.lab import KubeLab
+from podwright.wire import PartitionInfo
+from tests.kubernetes.lab import KubeLab, Unanswered
 from tests.kubernetes.sixty import REFUSED_BY_CEL, ROWS, manifest
 from tests.outer.lab import LabError, poll
 
@@ -26,6 +28,8 @@ pytestmark = pytest.mark.kubernetes
 BIN = Path(sys.executable).parent
 ACCOUNT = "system:serviceaccount:podwright:podwright-operator"
 CEL_FROM = 25
+JOBS = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs"
+PODS = "/api/v1/namespaces/default/pods"
 #: Jobs that break a rule beyond the schema, and what is said of each.
 BEYOND_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
     "no-ipus": ({"ipusPerJobInstance": "0"}, "ipusPerJobInstance is"),
@@ -105,10 +109,10 @@ class World:
         """The operator's."""
         return (self.folder / "operator.log").read_text()[-4000:]
 
-    def partitions(self) -> dict[str, dict[str, Any]]:
+    def partitions(self) -> dict[str, PartitionInfo]:
         """Those that there are, by name."""
-        found = json.loads(self.good("vipu", "list", "partitions", "--json"))
-        return {one["partition"]["id"]: one["partition"] for one in found}
+        with Client(UnixTransport(self.environ["PODWRIGHT_SOCKET"]), timeout=60.0) as client:
+            return {info.name: info for info in client.list_partitions()}
 
     def good(self, *words: str) -> str:
         """A command of an administrator's, and what it prints."""
@@ -138,47 +142,45 @@ class World:
 
     def jobs(self) -> dict[str, dict[str, Any]]:
         """All IPUJobs, by name."""
-        return {one["metadata"]["name"]: one for one in self.lab.get("ipujobs").get("items", [])}
+        return {one["metadata"]["name"]: one for one in self.lab.http.ask("GET", JOBS)["items"]}
 
     def pods(self) -> list[str]:
         """The names of all pods."""
-        return sorted(one["metadata"]["name"] for one in self.lab.get("pods").get("items", []))
+        return sorted(one["metadata"]["name"] for one in self.lab.http.ask("GET", PODS)["items"])
 
     def until(self, what: str, true: Callable[[], Any]) -> Any:
         """Wait for it."""
 
         def checked() -> Any:
             assert self.processes["operator"].poll() is None, self.log()
-            return true()
+            try:
+                return true()
+            except Unanswered:
+                return None
 
-        return poll(what, checked, seconds=self.patience, every=0.3)
+        return poll(what, checked, seconds=self.patience, every=0.1)
 
     def is_said(self, name: str, state: str, words: str = "") -> None:
         """Wait for a job's status."""
 
         def said() -> bool:
-            status = self.lab.get("ipujob", name).get("status") or {}
+            status = self.lab.http.ask("GET", f"{JOBS}/{name}").get("status") or {}
             return status.get("launcherStatus") == state and words in status["lastMessage"]
 
         self.until(f"{name} {state} {words}", said)
 
     def end(self, pod: str, code: int = 0) -> None:
         """What a kubelet would say of a pod whose program ended."""
-        path = f"/api/v1/namespaces/default/pods/{pod}"
-        item = self.lab.get("pod", pod)
-        item["status"]["phase"] = "Failed" if code else "Succeeded"
-        ended = {"terminated": {"exitCode": code}}
-        item["status"]["containerStatuses"] = [
-            *({"name": "main", "image": "i", "imageID": "", "restartCount": 0, "ready": False},)
-        ]
-        item["status"]["containerStatuses"][0]["state"] = ended
-        # Whatever the version: the scheduler says late that it found no node.
-        del item["metadata"]["resourceVersion"]
-        self.lab.ok("replace", "--raw", f"{path}/status", "-f", "-", stdin=json.dumps(item))
+        main = {"name": "main", "image": "i", "imageID": "", "restartCount": 0, "ready": False}
+        status = {
+            "phase": "Failed" if code else "Succeeded",
+            "containerStatuses": [{**main, "state": {"terminated": {"exitCode": code}}}],
+        }
+        self.lab.http.ask("PATCH", f"{PODS}/{pod}/status", {"status": status})
 
     def nothing_is_left(self) -> None:
         """Delete all jobs, and wait for the end of all that they had."""
-        self.lab.ok("delete", "ipujobs", "--all", "--wait=false")
+        self.lab.http.ask("DELETE", JOBS)
         self.until("no jobs", lambda: not self.jobs())
         self.until("no partitions", lambda: not self.partitions())
         self.until("no pods", lambda: not self.pods())
@@ -246,13 +248,14 @@ def test_what_no_schema_says_is_refused_or_stands_in_the_status(jobs: World) -> 
 def test_two_partitions_of_four_then_none(jobs: World) -> None:
     jobs.create("pair", ipus=4, instances=2)
     jobs.until("two workers", lambda: jobs.pods() == ["pair-worker-0", "pair-worker-1"])
-    found = jobs.partitions()
-    assert sorted(name.rpartition("-")[0] for name in found) == [
-        "p-pair-default-0",
-        "p-pair-default-1",
+    listed = json.loads(jobs.good("vipu", "list", "partitions", "--json"))
+    found = {one["partition"]["id"]: one["partition"]["spec"]["ipus"] for one in listed}
+    assert sorted((name.rpartition("-")[0], len(ipus)) for name, ipus in found.items()) == [
+        ("p-pair-default-0", 4),
+        ("p-pair-default-1", 4),
     ]
-    listed = jobs.lab.ok("get", "ipujobs")
-    assert listed.split()[:5] == ["NAME", "STATUS", "CURRENT", "DESIRED", "LASTMESSAGE"]
+    shown = jobs.lab.ok("get", "ipujobs")
+    assert shown.split()[:5] == ["NAME", "STATUS", "CURRENT", "DESIRED", "LASTMESSAGE"]
     pod = jobs.lab.get("pod", "pair-worker-1")
     env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
     assert env["IPUOF_VIPU_API_PARTITION_ID"] in found

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from podwright.client import Client, UnixTransport
 from podwright.errors import Unavailable
 from tests.kubernetes.lab import PATIENT, KubeLab, Object, Refused, StandIns, Unanswered
 from tests.kubernetes.test_ipujobs import World
@@ -127,11 +126,6 @@ class Mortals(World):
         """A job's."""
         found = self.ask("GET", f"{JOBS}/{name}")
         return str((found.get("status") or {}).get("launcherStatus"))
-
-    def partitions(self) -> dict[str, Any]:
-        """Those that there are, by name."""
-        with Client(UnixTransport(str(self.socket)), timeout=60.0) as client:
-            return {info.name: info for info in client.list_partitions()}
 
     def running(self) -> dict[str, tuple[str, str]]:
         """Pods whose program may run: name and partition of each, by uid."""

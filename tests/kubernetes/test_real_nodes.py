@@ -63,8 +63,9 @@ def containers(jobs: World) -> dict[str, str]:
 def test_two_workers_of_four_devices_each(jobs: World) -> None:
     jobs.create("pair", instances=2, workers=workers(f"echo $IPUOF_VIPU_API_PARTITION_ID; {WAITS}"))
     jobs.is_said("pair", "Running", "All instances running")
-    names = sorted(jobs.partitions())
-    assert [len(jobs.partitions()[name]["spec"]["ipus"]) for name in names] == [4, 4]
+    found = jobs.partitions()
+    names = sorted(found)
+    assert [found[name].size for name in names] == [4, 4]
     for worker, name in zip(("pair-worker-0", "pair-worker-1"), names, strict=True):
         jobs.until(name, partial(said, jobs, worker, f"{name}\n"))
         assert jobs.lab.kubectl("exec", worker, "--", "python3", "-V").returncode != 0

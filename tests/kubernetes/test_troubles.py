@@ -26,7 +26,7 @@ def jobs(plane: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
     made.stop()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes(plane: KubeLab) -> Iterator[StandIns]:
     with StandIns(plane.http, 2) as made:
         yield made
@@ -81,7 +81,7 @@ def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
     jobs.create("moves", restartPolicy=ANEW)
     jobs.is_said("moves", "Running", "All instances running")
     (name,) = jobs.partitions()
-    before = jobs.partitions()[name]["spec"]["ipus"]
+    before = jobs.partitions()[name].gcds
     for machine in ("ag1", "ag2"):
         jobs.good("vipu-admin", "drain", "machine", machine)
     jobs.is_said("moves", "Running", "drained")
@@ -89,7 +89,7 @@ def test_a_drained_machine(jobs: World, nodes: StandIns) -> None:
     nodes.end("moves-worker-0", 1)
     jobs.until("anew", lambda: attempts(jobs, "moves") == 1)
     jobs.is_said("moves", "Running", "All instances running")
-    assert jobs.partitions()[name]["spec"]["ipus"] != before
+    assert jobs.partitions()[name].gcds != before
     for machine in ("ag1", "ag2"):
         jobs.good("vipu-admin", "resume", "machine", machine)
     jobs.nothing_is_left()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from podwright.wire import PartitionInfo
 from tests.kubernetes.lab import KubeLab
 from tests.kubernetes.test_ipujobs import ACCOUNT, World
 
@@ -45,9 +45,9 @@ class Wide(World):
         words[words.index("--controllers") + 1] = all_of_them
         return words
 
-    def partitions(self) -> dict[str, dict[str, Any]]:
+    def partitions(self) -> dict[str, PartitionInfo]:
         """Those of all controllers."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, PartitionInfo] = {}
         for socket in self.sockets:
             self.environ["PODWRIGHT_SOCKET"] = str(socket)
             found |= super().partitions()

@@ -6,9 +6,10 @@ It saves work and noise and no more than that: two that act at once would make t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, Protocol
 
 from podwright.errors import NotFound, PodwrightError, WrongState
@@ -77,6 +78,20 @@ class Leader:
             except PodwrightError as error:
                 _log.warning("lease: %s", error)
 
+    @contextlib.asynccontextmanager
+    async def holding(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Renew it meanwhile; the task ends when it is lost. Afterwards it is given up, so that
+        whoever comes next need not wait for its time to pass."""
+        holds = asyncio.create_task(self.hold())
+        try:
+            yield holds
+        finally:
+            holds.cancel()
+            await asyncio.gather(holds, return_exceptions=True)
+            with contextlib.suppress(PodwrightError, TimeoutError):
+                async with asyncio.timeout(_RENEW_S):
+                    await self._give_up()
+
     async def attempt(self) -> bool:
         """Take or renew it; False: it is somebody else's.
 
@@ -87,7 +102,8 @@ class Leader:
         try:
             lease = await self._leases.lease(self._namespace, self._name)
         except NotFound:
-            await self._put({"metadata": {"name": self._name}}, now, 0, new=True)
+            body = {"metadata": {"name": self._name}}
+            await self._put(body, self._spec({}, now, 0), new=True)
             return True
         spec = lease.get("spec") or {}
         holder, renewed = str(spec.get("holderIdentity") or ""), str(spec.get("renewTime") or "")
@@ -98,24 +114,30 @@ class Leader:
                 return False
         try:
             count = int(spec.get("leaseTransitions") or 0)
-            await self._put(lease, now, count + (holder != self._identity))
+            await self._put(lease, self._spec(spec, now, count + (holder != self._identity)))
         except WrongState:
             return False
         return True
 
-    async def _put(
-        self, lease: dict[str, Any], now: float, count: int, *, new: bool = False
-    ) -> None:
+    async def _give_up(self) -> None:
+        lease = await self._leases.lease(self._namespace, self._name)
+        spec = lease.get("spec") or {}
+        if spec.get("holderIdentity") == self._identity:
+            free = {key: value for key, value in spec.items() if key != "holderIdentity"}
+            await self._put(lease, free)
+
+    def _spec(self, old: dict[str, Any], now: float, count: int) -> dict[str, Any]:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
-        old = lease.get("spec") or {}
         same = old.get("holderIdentity") == self._identity
-        spec = {
+        return {
             "holderIdentity": self._identity,
             "leaseDurationSeconds": DURATION,
             "acquireTime": old.get("acquireTime") if same else at,
             "renewTime": at,
             "leaseTransitions": count,
         }
+
+    async def _put(self, lease: dict[str, Any], spec: dict[str, Any], *, new: bool = False) -> None:
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",

@@ -79,31 +79,30 @@ async def _serve(told: Serving, kube: KubeApi, controllers: dict[VipuSite, VipuC
     leader = Leader(kube, namespace, lease, told.identity, wall=time.time)
     await leader.acquire()
     _log.info("acts for cluster %s", name)
-    holds = asyncio.create_task(leader.hold())
-    places = [
-        place
-        for site, controller in controllers.items()
-        for place in await _places(told, site, controller)
-    ]
-    operator = Operator(
-        kube,
-        Partitions(name, places, time.monotonic),
-        wall=time.time,
-        clock=time.monotonic,
-        options=told.options,
-        sweep_s=told.sweep_s,
-    )
-    works = asyncio.create_task(operator.run())
-    try:
-        await asyncio.wait({holds, works}, return_when=asyncio.FIRST_COMPLETED)
-        if works.done():
-            await works
-        _log.warning("the lease is somebody else's")
-        return 1
-    finally:
-        for task in (works, holds):
-            task.cancel()
-        await asyncio.gather(works, holds, return_exceptions=True)
+    async with leader.holding() as holds:
+        places = [
+            place
+            for site, controller in controllers.items()
+            for place in await _places(told, site, controller)
+        ]
+        operator = Operator(
+            kube,
+            Partitions(name, places, time.monotonic),
+            wall=time.time,
+            clock=time.monotonic,
+            options=told.options,
+            sweep_s=told.sweep_s,
+        )
+        works = asyncio.create_task(operator.run())
+        try:
+            await asyncio.wait({holds, works}, return_when=asyncio.FIRST_COMPLETED)
+            if works.done():
+                await works
+            _log.warning("the lease is somebody else's")
+            return 1
+        finally:
+            works.cancel()
+            await asyncio.gather(works, return_exceptions=True)
 
 
 async def remove(told: Serving, say: Callable[[str], None]) -> int:
@@ -117,20 +116,22 @@ async def remove(told: Serving, say: Callable[[str], None]) -> int:
             name = told.cluster_name or await kube.cluster_uid()
             namespace, _, lease = told.lease.partition("/")
             leader = Leader(kube, namespace, lease, told.identity)
-            holds = asyncio.create_task(leader.hold()) if await alone(leader) else None
-            partitions = Partitions(name, await _all_places(told, controllers), time.monotonic)
-            removal = Removal(kube, partitions, say, namespace=told.namespace)
-            works = asyncio.create_task(removal.run())
-            try:
-                both = {works, holds} if holds else {works}
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if not works.done():
-                    raise Held("an operator began to act", asked="podwright kubernetes remove")
-                return works.result()
-            finally:
-                for task in both:
-                    task.cancel()
-                await asyncio.gather(*both, return_exceptions=True)
+            async with contextlib.AsyncExitStack() as stack:
+                ends = set()
+                if await alone(leader):
+                    ends.add(await stack.enter_async_context(leader.holding()))
+                places = await _all_places(told, controllers)
+                partitions = Partitions(name, places, time.monotonic)
+                removal = Removal(kube, partitions, say, namespace=told.namespace)
+                works = asyncio.create_task(removal.run())
+                try:
+                    await asyncio.wait({works, *ends}, return_when=asyncio.FIRST_COMPLETED)
+                    if not works.done():
+                        raise Held("an operator began to act", asked="podwright kubernetes remove")
+                    return works.result()
+                finally:
+                    works.cancel()
+                    await asyncio.gather(works, return_exceptions=True)
     finally:
         for controller in controllers.values():
             controller.close()

@@ -1,6 +1,7 @@
 """Which Kubernetes the tests run: the one of PODWRIGHT_KUBE_BIN, else 1.20.2, built by build.sh.
 
-Containerd, runc, the network plugins and busybox are Debian's, unless that folder has its own.
+What that folder does not have (containerd, runc, network plugins and busybox are for nodes alone)
+is the machine's own.
 """
 
 import os
@@ -15,6 +16,8 @@ from tests.outer.lab import LabError
 #: Where kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl and etcd lie.
 #: Read when this is loaded: tests run without the developer's own settings.
 _NAMED = os.environ.get("PODWRIGHT_KUBE_BIN", "")
+#: Where a machine has such programs, and the plugins in `cni`.
+_MACHINE = tuple(map(Path, ("/usr/sbin", "/usr/bin", "/usr/lib")))
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,15 @@ class Binaries:
 @cache
 def binaries() -> Binaries:
     """The machine's; builds them where there are none, for minutes. Raises LabError."""
+    if _NAMED:
+        return Binaries((Path(_NAMED), *_MACHINE))
     done = subprocess.run(
         [str(Path(__file__).parents[1] / "build.sh")], stdout=subprocess.PIPE, text=True
     )
     if done.returncode != 0:
         raise LabError("Kubernetes could not be built; build.sh said why")
     built = Path(done.stdout.strip())
-    return Binaries((Path(_NAMED), built) if _NAMED else (built,))
+    return Binaries((built,))
 
 
 @cache

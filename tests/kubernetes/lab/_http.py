@@ -1,8 +1,10 @@
 """The API server asked without kubectl: by hundreds of requests, and by watches."""
 
+import contextlib
 import http.client
 import json
 import select
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -41,11 +43,20 @@ class KubeHttp:
         self._context.load_cert_chain(keys / f"{who}.crt", keys / f"{who}.key")
         self._here = threading.local()
         self._lines: list[http.client.HTTPSConnection] = []
+        self._watches: set[socket.socket] = set()
 
     def close(self) -> None:
         """All connections end."""
+        self.end_watches()
         for line in self._lines:
             line.close()
+
+    def end_watches(self) -> None:
+        """Those that go on have seen their last event."""
+        for line in list(self._watches):
+            with contextlib.suppress(OSError):
+                # Not by ssl's own, which takes the session away under whoever reads.
+                socket.socket.shutdown(line, socket.SHUT_RDWR)
 
     def ask(self, method: str, path: str, body: Object | None = None) -> Object:
         """What it answers; a body of PATCH is merged. Raises Unanswered, Refused."""
@@ -77,10 +88,16 @@ class KubeHttp:
         to say."""
         line = http.client.HTTPSConnection(self._at, context=self._context, timeout=5)
         try:
-            line.request("GET", path)
-            answer = line.getresponse()
-            while text := answer.readline():
-                yield json.loads(text)
+            line.connect()
+            own = line.sock
+            self._watches.add(own)
+            try:
+                line.request("GET", path)
+                answer = line.getresponse()
+                while text := answer.readline():
+                    yield json.loads(text)
+            finally:
+                self._watches.discard(own)
         except (OSError, http.client.HTTPException, ValueError):
             return  # whoever watches lists anew
         finally:

@@ -56,8 +56,10 @@ class StandIns:
         self._over.set()
         with self._news:
             self._news.notify()
-        for thread in self._threads:
-            thread.join()
+        while self._threads[0].is_alive():
+            self._http.end_watches()
+            self._threads[0].join(0.1)
+        self._threads[1].join()
         for name in self.names:
             self._http.ask("DELETE", f"/api/v1/nodes/{name}")
 
