@@ -50,7 +50,7 @@ test-outer: $(VENV)/.dev  ## Real Slurm, hosts, databases (root on Debian; insta
 test-kubernetes: $(VENV)/.dev  ## Real Kubernetes (root on Debian 12; builds one first, once, for minutes)
 	@bash tests/outer/install.sh
 	@[ -n "$${PODWRIGHT_KUBE_BIN:-}" ] || bash tests/kubernetes/build.sh >/dev/null
-	@$(BIN)/pytest -n 2 --dist loadfile -m "kubernetes and not soak"
+	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "kubernetes and not soak"
 
 soak: $(VENV)/.dev  ## The large counts
 	@PODWRIGHT_SOAK=1 bash tests/outer/install.sh

@@ -19,7 +19,7 @@ import pytest
 from podwright.client import Client, UnixTransport
 from podwright.kubernetes import Setting, as_yaml, manifests
 from podwright.wire import PartitionInfo
-from tests.kubernetes.lab import KubeLab, Unanswered
+from tests.kubernetes.lab import KubeLab, Refused, Unanswered
 from tests.kubernetes.sixty import REFUSED_BY_CEL, ROWS, manifest
 from tests.outer.lab import LabError, poll
 
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.kubernetes
 BIN = Path(sys.executable).parent
 ACCOUNT = "system:serviceaccount:podwright:podwright-operator"
 CEL_FROM = 25
+INVALID = 422
 JOBS = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs"
 PODS = "/api/v1/namespaces/default/pods"
 #: Jobs that break a rule beyond the schema, and what is said of each.
@@ -223,14 +224,16 @@ def jobs(plane: KubeLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[W
 
 
 def test_sixty_manifests_are_taken_or_refused_as_by_chart_1_2_0(jobs: World) -> None:
-    items = {"apiVersion": "v1", "kind": "List", "items": [manifest(row) for row in ROWS]}
-    done = jobs.lab.kubectl(
-        *("create", "--dry-run=server", "--validate=false", "-f", "-"), stdin=json.dumps(items)
-    )
-    taken = {line.split()[0].partition("/")[2] for line in done.stdout.splitlines()}
+    refusals: dict[str, Refused] = {}
+    for row in ROWS:
+        try:
+            jobs.lab.http.ask("POST", f"{JOBS}?dryRun=All", manifest(row))
+        except Refused as error:
+            refusals[row.name] = error
     cel = REFUSED_BY_CEL if jobs.lab.binaries.version >= (1, CEL_FROM) else ()
     assert len(ROWS) == 60
-    assert taken == {row.name for row in ROWS if row.good} - set(cel), done.stderr
+    assert set(refusals) == {row.name for row in ROWS if not row.good} | set(cel)
+    assert {error.status for error in refusals.values()} == {INVALID}
 
 
 def test_what_no_schema_says_is_refused_or_stands_in_the_status(jobs: World) -> None:
