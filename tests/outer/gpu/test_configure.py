@@ -146,10 +146,10 @@ def test_a_rack_keeps_its_jobs_inside_beside_a_fabric() -> None:
     ]
     tree["switches"] = [{"name": "leaf", "nodes": "n[3-4]"}]
     tree["partitions"] = [
-        {"name": "main", "nodes": "n[1-4]"},
-        {"name": "nvl", "nodes": "n[1-2]"},
+        {"name": "main", "nodes": "n[3-4]"},
+        {"name": "nvl", "nodes": "n[1-2]", "exclusive": True},
     ]
-    configured(lab, tree)
+    configured(lab, tree)  # a job that names no partition gets no node of the rack
     with lab:
         assert problems(lab, tree) == []
         inside = lab.submit("sleep 600", "-p", "nvl", "-N2", "--segment=2", "--gpus-per-node=1")
@@ -203,6 +203,7 @@ def test_a_job_opens_its_own_slice_alone() -> None:
     configured(lab, tree, "--confine")
     look = f'for n in 0 1 2; do (: <>{lab.folder}/gpu$n) 2>&1; done | grep -o "[a-z]*$"'
     with lab:
+        assert problems(lab, tree) == []
         one = ("-wn4", "--gres=gpu:h100_1g.10gb:1")
         first = lab.submit("sleep 600", *one)
         lab.wait_state(first, "RUNNING")

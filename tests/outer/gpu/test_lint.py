@@ -130,7 +130,9 @@ def test_what_the_silent_mistakes_do(name: str) -> None:
         took = ("#SBATCH --mail-user", "#SBATCH --gpus=1", "#SBATCH --mail-type=NONE", see)
         assert output(*took) == ["none"]
         # no-directive: the shell looks for a program of that name
-        assert output("#SBATCH -n1 \\", "  --gpus=1", see) == ["none"]
+        lost = output("#SBATCH -n1 \\", "  --gpus=1", see)
+        assert "--gpus=1: command not found" in lost[0]
+        assert lost[1:] == ["none"]
         # hidden-peers: each task sees only its own
         own = output("#SBATCH --ntasks=4", "#SBATCH --gpus-per-task=1", see)
         assert sorted(own) == ["0", "1", "2", "3"]

@@ -32,9 +32,9 @@ VALUES = {
     ),
     "dependency": (
         "singleton afterok:1 afterany:1:2 after:1+5 afterokk:1 ok:1 1 afterok afterok:1,singleton "
-        "afterok:1?afternotok:2 previous"
+        "afterok:1?afternotok:2 previous after:1,2"
     ),
-    "gres": "gpu:1 gpu:a100:1 gpus:1 gpu GPU:1 gpu4 1 gpu:-1 none",
+    "gres": "gpu:1 gpu:a100:1 gpus:1 gpu GPU:1 gpu4 1 none",
 }
 REFUSALS = ("Invalid", "invalid", "array specification", "fatal", "dependency problem")
 
@@ -43,6 +43,8 @@ REFUSALS = ("Invalid", "invalid", "array specification", "fatal", "dependency pr
 def test_values_are_read_as_sbatch_reads_them(name: str) -> None:
     wrong = {}
     with gpu_lab(release(name)) as lab:
+        held = [lab.submit("true", "--hold") for _ in range(2)]
+        assert held == [1, 2]  # for others to depend on
         for option, values in VALUES.items():
             for value in values.split():
                 text = f"#!/bin/sh\n#SBATCH --{option}={value}\ntrue\n"

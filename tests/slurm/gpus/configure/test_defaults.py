@@ -246,6 +246,65 @@ def test_check_asks_for_both_topologies() -> None:
     assert ["scontrol", "show", "topology", "racks"] in asked
 
 
+@pytest.mark.parametrize(
+    ("whole", "shared"),
+    [
+        ("OverSubscribe=EXCLUSIVE ", False),  # to 25.11
+        ("Exclusive=NODE OverSubscribe=NO ", False),  # 26.05
+        ("ExclusiveTopo=YES ", False),
+        ("Exclusive=USER OverSubscribe=NO ", True),
+        ("Exclusive=NO OverSubscribe=FORCE:4 ", True),
+    ],
+)
+def test_check_asks_in_a_partition_of_the_node(whole: str, shared: bool) -> None:
+    """A rack's nodes are often in no default partition; whole nodes are not filled by jobs."""
+    asked: list[list[str]] = []
+
+    def ask(argv: Sequence[str]) -> tuple[int, str]:
+        asked.append(list(argv))
+        if argv[:4] == ["scontrol", "--oneliner", "show", "node"]:
+            names = ["gpu01", "gpu02", "gpu03", "gpu04"]
+            return 0, "".join(f"NodeName={n} State=IDLE Partitions=shut,nvl\n" for n in names)
+        if argv[3:4] == ["partition"]:
+            state = "DOWN" if argv[4] == "shut" else "UP"
+            return 0, f"PartitionName={argv[4]} {whole}State={state}\n"
+        return 0, ""
+
+    inventory = make_inventory({"nodes": [NODE]})
+    found = [one.text for one in check(inventory, ask, lambda _: None)]
+    assert any("run at once" in text for text in found) is shared
+    ran = [argv for argv in asked if argv[0] in ("srun", "sbatch") and "--gres" not in argv[-1]]
+    assert ran
+    assert all("--partition=nvl" in argv for argv in ran)
+
+
+def test_check_looks_at_each_file_of_a_slice() -> None:
+    slices = [
+        {"type": "a30_1g.6gb", "file": f"/dev/nvidia0,/dev/nvidia-caps/nvidia-cap{n}"}
+        for n in (3, 4, 5)
+    ]
+    asked: list[str] = []
+
+    def ask(argv: Sequence[str]) -> tuple[int, str]:
+        asked.append(argv[-1])
+        if argv[:3] == ["scontrol", "show", "config"]:
+            return 0, "ConstrainDevices = yes\n"
+        return 0, "Operation not permitted\n" * 2 if "(: <" in argv[-1] else "@0,1,2@"
+
+    found = {
+        one.text: one.problem
+        for one in check(
+            make_inventory({"nodes": [{**NODE, "names": "n1", "gpus": slices}]}),
+            ask,
+            lambda _: None,
+        )
+    }
+    assert found["n1: a job finds 3 GPUs and their device files"] == ""
+    assert found["n1: a job opens its own GPUs alone"] == ""
+    looks = next(text for text in asked if "lacks" in text)
+    assert " /dev/nvidia-caps/nvidia-cap5 /dev/nvidia0; do" in looks
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_controller_that_is_down_is_not_a_slurm_that_is_not_there(
     there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

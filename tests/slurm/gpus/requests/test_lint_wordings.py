@@ -31,12 +31,12 @@ REFUSED = [
     ("bad-value", 2, HEAD + "#SBATCH --gres=gpus:1\nsrun ./a\n"),
     ("bad-value", 2, HEAD + "#SBATCH --gres=gpu4\nsrun ./a\n"),
     ("bad-value", 2, HEAD + "#SBATCH --gres=1\nsrun ./a\n"),
-    ("bad-value", 2, HEAD + "#SBATCH --gres=gpu:-1\nsrun ./a\n"),
     ("unknown-option", 2, HEAD + "#SBATCH --gpu=2\nsrun ./a\n"),
     ("unknown-option", 2, HEAD + "#SBATCH --ntasks-per=2\nsrun ./a\n"),
 ]
 #: What it takes without a word.
 SILENT = [
+    ("bad-value", 2, HEAD + "#SBATCH --gres=gpu:-1\nsrun ./a\n"),
     ("bad-value", 2, HEAD + "#SBATCH --mail-user\n#SBATCH --time=10\nsrun ./a\n"),
     ("no-directive", 3, HEAD + "#SBATCH --nodes=1 \\\n  --gres=gpu:1\nsrun ./a\n"),
     ("no-directive", 3, HEAD + "#SBATCH -N1\nSBATCH --gres=gpu:1\nsrun ./a\n"),
@@ -89,6 +89,8 @@ RIGHT = [
     't.py\'\nsrun bash -c "$C"\n',
     HEAD + "#SBATCH --gpus=4\ntorchrun --standalone --nproc-per-node=4 t.py\n",
     HEAD + "#SBATCH --gpus=1 --ntasks=1\nN=$(expr $SLURM_GPUS + 1)\nsrun ./a $N\n",
+    HEAD + "#SBATCH --gpus=1\nsrun --jobid=$OTHER torchrun --nproc-per-node=8 t.py\n",
+    WORLD + "export MASTER_ADDR=localhost\nexport MASTER_ADDR=$(hostname)\nsrun python t.py\n",
     HEAD + "#SBATCH -N1\nconda activate x\npython a.py & wait\n",
 ]  # fmt: skip
 

@@ -17,6 +17,8 @@ from podwright.slurm.site.releases import OLDEST
 #: A command of Slurm's: its exit code and what it said, standard error first.
 Ask = Callable[[Sequence[str]], tuple[int, str]]
 _LACKS = "Operation not permitted"
+#: A partition of whole nodes, as releases up to 25.11 and newer ones show it.
+_WHOLE = re.compile(r"OverSubscribe=EXCLUSIVE|Exclusive=(NODE|TOPO)|ExclusiveTopo=YES")
 
 
 class Promise(NamedTuple):
@@ -61,8 +63,10 @@ def check(
     confined = re.search(r"^ConstrainDevices\s*=\s*yes", config, re.M | re.I)
     for kind, names in inventory.kinds().items():
         node = next((name for name in names if _idle(name, said)), names[0])
-        yield from _on_node(kind, node, ask, bool(confined), _features(node, said))
-        yield from _filled(len(kind.gpus), node, said, ask, sleep)
+        into, shared = _partitions(node, said, ask)
+        yield from _on_node(kind, node, into, ask, bool(confined), _features(node, said))
+        if shared:  # elsewhere jobs have whole nodes, as the site wants it
+            yield from _filled(len(kind.gpus), node, shared, ask, sleep)
     yield Promise("a type that there is not is refused", _refused(ask))
     version = re.search(r"^SLURM_VERSION\s*=\s*(\d+)\.(\d+)", config, re.M)
     release = (int(version[1]), int(version[2])) if version else OLDEST
@@ -84,12 +88,15 @@ def _features(node: str, nodes: str) -> set[str]:
 
 
 def _on_node(
-    kind: Kind, node: str, ask: Ask, confined: bool, features: set[str]
+    kind: Kind, node: str, into: list[str], ask: Ask, confined: bool, features: set[str]
 ) -> Iterator[Promise]:
-    """features: those of the node; a site that does not use ours has promised none of them."""
+    """into: options that name a partition of the node. features: those of the node; a site that
+    does not use ours has promised none of them."""
     count = len(kind.gpus)
-    head = ["srun", "--quiet", f"--nodelist={node}", "--nodes=1", "--immediate=30"]
-    files = " ".join(shlex.quote(gpu.file) for gpu in kind.gpus if gpu.file)
+    head = ["srun", "--quiet", *into, f"--nodelist={node}", "--nodes=1", "--immediate=30"]
+    own = [set(gpu.file.split(",")) for gpu in kind.gpus if gpu.file]  # a slice has several
+    every = sorted(set().union(*own))
+    files = " ".join(map(shlex.quote, every))
     script = f'for f in {files}; do test -e "$f" || echo "lacks $f"; done; '
     script += 'echo "@${CUDA_VISIBLE_DEVICES-${ROCR_VISIBLE_DEVICES-}}@"'
     code, said = ask([*head, "--ntasks=1", f"--gpus-per-node={count}", "sh", "-c", script])
@@ -105,29 +112,27 @@ def _on_node(
     for word in kind.words:
         if word not in kind.features and word not in features:
             continue
-        asked = ["sbatch", "--test-only", "--wrap=true", "--gpus-per-node=1"]
+        asked = ["sbatch", "--test-only", "--wrap=true", *into, "--gpus-per-node=1"]
         code, said = ask([*asked, f"--constraint={word}"])
         yield Promise(f"GPUs can be asked for by feature {word}", _short(said) if code else "")
     for type_ in dict.fromkeys(gpu.type for gpu in kind.gpus):
-        code, said = ask(["sbatch", "--test-only", "--wrap=true", f"--gres=gpu:{type_}:1"])
+        asked = ["sbatch", "--test-only", "--wrap=true", *into]
+        code, said = ask([*asked, f"--gres=gpu:{type_}:1"])
         yield Promise(f"GPUs can be asked for by type {type_}", _short(said) if code else "")
     if confined and count > 1:
         script = f'for f in {files}; do (: <"$f") 2>&1; done; true'
         code, said = ask([*head, "--ntasks=1", "--gpus-per-node=1", "sh", "-c", script])
         shut = said.count(_LACKS)
-        problem = _short(said) if code else f"{shut} of {count - 1} others are shut"
-        yield Promise(
-            f"{node}: a job opens its own GPUs alone", "" if shut == count - 1 else problem
-        )
+        wanted = {len(every) - len(mine) for mine in own}
+        others = " or ".join(map(str, sorted(wanted)))
+        problem = _short(said) if code else f"{shut} of {others} files of other GPUs are shut"
+        yield Promise(f"{node}: a job opens its own GPUs alone", "" if shut in wanted else problem)
 
 
 def _filled(
-    count: int, node: str, nodes: str, ask: Ask, sleep: Callable[[float], None]
+    count: int, node: str, partition: str, ask: Ask, sleep: Callable[[float], None]
 ) -> Iterator[Promise]:
     """Whether as many jobs of one GPU run at once, without --mem, as the node has GPUs."""
-    partition = _shared_partition(node, nodes, ask)
-    if not partition:
-        return  # jobs have whole nodes there, as the site wants it
     text = f"{node}: {count} jobs of one GPU, without --mem, run at once"
     asked = ["sbatch", "--parsable", f"--array=1-{count}", "--nodes=1", "--ntasks=1", "--time=2"]
     asked += [f"--partition={partition}", f"--nodelist={node}", "--gpus-per-node=1"]
@@ -153,14 +158,18 @@ def _filled(
     yield Promise(text, "" if running == count else problem)
 
 
-def _shared_partition(node: str, nodes: str, ask: Ask) -> str:
-    """A partition in which jobs share this node; empty where there is none."""
+def _partitions(node: str, nodes: str, ask: Ask) -> tuple[list[str], str]:
+    """(the option that names a partition of this node, one in which jobs share it), each empty
+    where there is none."""
     found = re.search(rf"^NodeName={re.escape(node)} .*?Partitions=(\S+)", nodes, re.M)
+    open_, shared = [], []
     for name in found[1].split(",") if found else []:
         said = ask(["scontrol", "--oneliner", "show", "partition", name])[1]
-        if "OverSubscribe=EXCLUSIVE" not in said and "State=UP" in said:
-            return name
-    return ""
+        if "State=UP" in said:
+            open_.append(name)
+            shared += [name] * (not _WHOLE.search(said))
+    first = (shared or open_)[:1]
+    return [f"--partition={name}" for name in first], (shared or [""])[0]
 
 
 def _counted(inventory: SiteInventory, said: str) -> str:

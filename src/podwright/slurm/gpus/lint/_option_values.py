@@ -32,7 +32,7 @@ _WORDS: dict[str, tuple[str, bool]] = {
 }
 FIXED_WORDS = {*_WORDS, "signal", "open-mode", "dependency"}
 _SIGNAL = re.compile(
-    rf"[RB]{{0,2}}:?({_N}|(SIG)?(HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|CHLD|USR1|USR2|PIPE|URG|CONT|STOP|TSTP"
+    rf"[RB]{{0,2}}:?(0*[1-9][0-9]{{0,3}}|(SIG)?(HUP|INT|QUIT|ABRT|KILL|ALRM|TERM|CHLD|USR1|USR2|PIPE|URG|CONT|STOP|TSTP"
     rf"|TTIN|TTOU|XCPU))(@({_N})?)?",
     re.I,
 )

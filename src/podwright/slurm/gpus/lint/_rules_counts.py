@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from podwright.slurm.gpus.lint._facts import number, step_of
+from podwright.slurm.gpus.lint._facts import elsewhere, number, step_of
 from podwright.slurm.gpus.lint._launchers import Launch
 from podwright.slurm.gpus.lint._rule import Case, Found, rule
 from podwright.slurm.gpus.lint._shell import holes
@@ -109,7 +109,8 @@ def more_processes_than_gpus(case: Case) -> Iterator[Found]:
     for launch in case.script.launches:
         count = processes(launch, case) if launch.distributed else None
         held = step_of(launch, case.facts).gpus_per_node
-        if held is None and not any("gpu" in given.text for given in launch.step):
+        own = elsewhere(launch) or any("gpu" in given.text for given in launch.step)
+        if held is None and not own:
             held = case.facts.gpus  # of the whole job: no node has more
         if count is None or held is None or held == 0 or count <= held or _on_cpus(launch):
             continue

@@ -265,9 +265,12 @@ def master_addr(case: Case) -> Iterator[Found]:
     over = [one for one in case.script.launches if one.by == "srun"]
     if not any((step_of(one, case.facts).nodes or 0) > 1 for one in over):
         return
-    for one in case.script.shell.assignments:
+    shell = case.script.shell
+    for one in shell.assignments:
         if one.name != "MASTER_ADDR" or one.place.choice or one.place.function:
             continue
+        if any(other.name == one.name and other.line > one.line for other in shell.assignments):
+            continue  # it may be another by then
         cut = re.search(r"SLURM_(JOB_|STEP_)?NODELIST", one.value)
         spelt = re.search(r"scontrol|hostlist|nodeset|srun|python|sinfo", one.value)
         text = case.script.at(one.line)
