@@ -13,7 +13,7 @@ from pathlib import Path
 
 from podwright.slurm.gpus.configure import make_inventory
 from podwright.slurm.gpus.templates import TemplateWishes, of_inventory, render
-from tests.outer.lab import HostsLab, SlurmLab
+from tests.outer.lab import HostsLab, Release, SlurmLab
 
 GPUS = 2
 _NODES = {
@@ -74,7 +74,7 @@ class ScriptSite:
 
 
 @contextmanager
-def script_site() -> Iterator[ScriptSite]:
+def script_site(release: Release | None = None) -> Iterator[ScriptSite]:
     """The site, up."""
     with HostsLab(["ctl", "n1", "n2"]) as hosts:
         gres = f"AutoDetect=off\nName=gpu Type=h100 File=@LAB@/gpu[0-{GPUS - 1}]\n"
@@ -84,6 +84,7 @@ def script_site() -> Iterator[ScriptSite]:
             files={"gres.conf": gres},
             node_extra=f"Gres=gpu:h100:{GPUS} Feature=gpumem80g",
             hosts=hosts,
+            release=release,
         )
         for number in range(GPUS):
             os.mknod(lab.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(240, number))
@@ -101,10 +102,15 @@ class ChildFailedError(Exception):
     def get_first_failure(self): return 0, Failure(self.code)
 """
 _RUN = """
-import os, subprocess, sys
+import os, signal, subprocess, sys
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 def start(nodes, each, node, command):
     ranks = []
+    def stop(number, _):  # as torchrun: the ranks are told, and have time
+        for rank in ranks: rank.send_signal(number)
+        for rank in ranks: rank.wait()
+        sys.exit(1)
+    signal.signal(signal.SIGTERM, stop)
     for local in range(each):
         own = {"RANK": str(node * each + local), "LOCAL_RANK": str(local)}
         own["WORLD_SIZE"] = str(nodes * each)

@@ -11,7 +11,7 @@ import pytest
 
 from podwright.slurm.gpus.templates import TEMPLATES, TemplateWishes
 from tests.outer.gpu.site import ScriptSite, executable, script_site, stand_ins
-from tests.outer.lab import Job
+from tests.outer.lab import Job, poll
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -51,6 +51,41 @@ def test_every_gpu_has_a_rank_and_a_failure_keeps_its_code(site: ScriptSite, nam
     state, code, said = site.run(site.template(name), program, "2")
     assert (state, code) == ("FAILED", 3), said
     assert list((site.lab.folder / "out").glob(".first-exit*")) == []
+
+
+#: A rank that takes its time to save when it is told to, and goes on from there.
+TUNE = """
+import os, signal, sys, time
+from pathlib import Path
+saved = Path(os.environ["CHECKPOINT_DIR"], "rank" + os.environ["RANK"])
+def stop(*_):
+    time.sleep(3)  # a model is large
+    saved.write_text("step 5")
+    sys.exit(1)
+if saved.exists():
+    sys.stdout.write(f"goes on from {saved.read_text()}\\n")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+sys.stdout.write("begins\\n")
+sys.stdout.flush()
+time.sleep(600)
+"""
+
+
+def test_fine_tuning_saves_and_goes_on_after_its_time(site: ScriptSite) -> None:
+    """What Slurm sends five minutes before the end, sent by hand."""
+    program = site.program("tune.py", TUNE)
+    job = site.submit(site.template("finetune"), program)
+    poll("all ranks", lambda: site.output(f"*-{job}.out").count("begins") == 4, seconds=120)
+    site.lab.ok("scancel", "--batch", "--signal=USR1", str(job))
+    over = site.lab.wait(
+        "the end of its second run",
+        lambda jobs: jobs[job].over and jobs[job].fields["Restarts"] == "1",
+        seconds=240,
+    )
+    said = site.output(f"*-{job}.out")
+    assert said.count("goes on from step 5") == 4, said
+    assert over[job].state == "COMPLETED", said
 
 
 def test_vllm_answers_each_shard_once(site: ScriptSite) -> None:
