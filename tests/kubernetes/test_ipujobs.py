@@ -45,9 +45,11 @@ BEYOND_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
 class World:
     """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes.
 
-    server_words: what it is told beside that. patience: seconds that anything may take.
+    server_words: what it is told beside that. patience: seconds that anything may take. setting:
+    what rights the operator has.
     """
 
+    setting = Setting(simulated="pod16")
     server_words: tuple[str, ...] = ("--api-port", "0")
     patience = 180.0
 
@@ -58,7 +60,7 @@ class World:
         self.environ = {**os.environ, "PODWRIGHT_SOCKET": str(self.socket)}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         minor = lab.binaries.version[1]
-        objects = manifests(Setting(simulated="pod16"), minor)
+        objects = manifests(self.setting, minor)
         apply(lab, as_yaml([one for one in objects if one["kind"] != "Deployment"]))
         lab.wait_established("ipujobs.graphcore.ai")
         # kopf takes a ":" in the path of a kubeconfig for the next one.

@@ -17,6 +17,7 @@ from podwright.wire import PartitionInfo
 from tests.kubernetes.lab import KubeLab, StandIns
 from tests.kubernetes.test_ipujobs import World
 from tests.kubernetes.test_troubles import attempts, both_run
+from tests.outer.lab import poll
 from tests.whole.machines import SILENCE, Machines
 
 pytestmark = pytest.mark.kubernetes
@@ -98,4 +99,20 @@ def test_a_partition_in_error(jobs: Troubled) -> None:
     assert {jobs.machine_of("anew")} == set(MACHINES) - set(silent)
     for name in silent:
         jobs.machines.start(name)
+    jobs.nothing_is_left()
+
+
+def test_an_error_that_is_over_when_the_operator_looks(jobs: Troubled) -> None:
+    """Nothing is reset under pods that run: the error stays until the job has failed by it."""
+    both_run(jobs)
+    assert [info.auto_reset for info in jobs.infos()] == [False, False]
+    silent = jobs.machine_of("never")
+    jobs.processes["operator"].kill()
+    jobs.processes["operator"].wait()
+    jobs.machines.signal(silent, signal.SIGKILL)
+    poll("its error", lambda: jobs.is_in_error("never"), seconds=jobs.patience)
+    jobs.machines.start(silent)
+    poll("its return", lambda: jobs.is_up(silent), seconds=jobs.patience)
+    jobs.start_operator()
+    jobs.is_said("never", "Failed", f"machine {silent} has been silent")
     jobs.nothing_is_left()

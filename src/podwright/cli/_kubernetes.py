@@ -83,6 +83,12 @@ def _manifests(verbs: Any) -> None:
         default="",
         help="a secret of that namespace with vipu-cli.hcl, and what that names",
     )
+    words.add_argument(
+        "--exec-fallback",
+        action="store_true",
+        help="launchers call workers that they cannot connect to through the API server; for that "
+        "the operator may itself use pods/exec everywhere, and make accounts and roles",
+    )
     words.set_defaults(run_kubernetes=_print_manifests)
 
 
@@ -107,6 +113,7 @@ def _print_manifests(arguments: argparse.Namespace) -> int:
         controllers=arguments.controllers,
         simulated=arguments.simulated,
         credentials=arguments.credentials_secret,
+        exec_fallback=arguments.exec_fallback,
     )
     if arguments.image:
         setting = setting._replace(image=arguments.image)
@@ -214,6 +221,13 @@ def _operator(verbs: Any) -> None:
         "and a launcher cannot reach its workers",
     )
     words.add_argument(
+        "--exec-fallback",
+        choices=("true", "false"),
+        default="false",
+        help="whether launchers get the right to call their workers through the API server, where "
+        "they cannot connect to them; false",
+    )
+    words.add_argument(
         "--sweep-seconds", type=positive, metavar="S", default=60, help="between two full looks, 60"
     )
     words.set_defaults(run_kubernetes=_run_operator)
@@ -239,7 +253,10 @@ def _run_operator(arguments: argparse.Namespace) -> int:
         lease=arguments.lease,
         identity=arguments.identity or socket.gethostname() or f"pid-{os.getpid()}",
         options=PodOptions(
-            arguments.host_network == "true", arguments.launcher_image, arguments.image
+            host_network=arguments.host_network == "true",
+            launcher_image=arguments.launcher_image,
+            image=arguments.image,
+            exec_fallback=arguments.exec_fallback == "true",
         ),
         sweep_s=float(arguments.sweep_seconds),
     )

@@ -20,8 +20,10 @@ from podwright.hosts._cores import (
 from podwright.hosts._errors import BadHostList, HostsError
 from podwright.hosts._hostlist import expand, fold, read_hosts
 from podwright.hosts._job_workers import (
+    EXEC_VARIABLE,
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
+    WAY,
     WORKER_ROLE,
     WORKER_VARIABLE,
     WORKERS_VARIABLE,
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from podwright.hosts._munge import FakeMunge, Munge, MungeError, Vouched, Vouches
 
 __all__ = [
+    "EXEC_VARIABLE",
     "HELD",
     "HELD_BY_CGROUP",
     "HELD_BY_USER",
@@ -107,6 +110,7 @@ __all__ = [
     "OK",
     "PROBLEM",
     "WARNING",
+    "WAY",
     "WORKERS_VARIABLE",
     "WORKER_ROLE",
     "WORKER_VARIABLE",

@@ -2,7 +2,9 @@
 
 Each worker runs a door (_worker_door), which whoever made the pods put there. The launcher calls
 it by TLS: each side shows the job's certificate for its role, and believes the other's alone. So
-no API server stands between them, and nobody outside the job gets in.
+no API server stands between them, and nobody outside the job gets in. Where no connection is to be
+had, a launcher that was given the right to calls the same door through the API server
+(_worker_exec).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ WORKERS_VARIABLE: Final = "PODWRIGHT_JOB_WORKERS"
 WORKER_VARIABLE: Final = "PODWRIGHT_JOB_WORKER"
 #: In both: the folder with certificates and keys.
 KEYS_VARIABLE: Final = "PODWRIGHT_JOB_KEYS"
+#: In a launcher that may use pods/exec: `NAMESPACE/CONTAINER` of its workers.
+EXEC_VARIABLE: Final = "PODWRIGHT_JOB_EXEC"
 #: The two roles, as their files are called (`worker.crt`, `worker.key`).
 LAUNCHER_ROLE: Final = "launcher"
 WORKER_ROLE: Final = "worker"
@@ -31,6 +35,9 @@ _TRIED: Final = 8
 
 #: OpenSSL's X509_V_FLAG_NO_CHECK_TIME: certificates go with the job, and clocks of nodes differ.
 _NO_CHECK_TIME: Final = 0x200000
+
+#: Begins what a call says of its way to a worker, on standard error, before that answers.
+WAY: Final = "podwright: "
 
 #: Frames on the way: kind and size, then as many bytes.
 FRAME: Final = struct.Struct(">BI")

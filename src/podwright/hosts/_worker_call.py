@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import stat
 import sys
 import time
 from asyncio import StreamReader, StreamWriter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from podwright.hosts._job_workers import (
     BEGIN,
@@ -26,6 +28,7 @@ from podwright.hosts._job_workers import (
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
     OUTPUT,
+    WAY,
     frame,
     job_workers,
     shared_host,
@@ -33,6 +36,10 @@ from podwright.hosts._job_workers import (
     worker_ports,
 )
 from podwright.hosts._worker_door import read_frame
+from podwright.hosts._worker_exec import ExecPlace, NoTunnel, exec_place, open_tunnel
+
+if TYPE_CHECKING:
+    import ssl
 
 _PORTS_IN_WORDS = "20000 to 29999"
 MPI = "--mpi"
@@ -43,11 +50,19 @@ _NOT_HAD = 255
 #: Seconds that a worker has to answer, before poprun gives up by itself: its pod ran long before.
 _PATIENCE = 10.0
 _ONCE = 5.0
+#: For a connection alone, where a firewall lets none pass and says nothing: it has eight ports.
+_CONNECT = 1.5
 _PAUSE = 0.2
+#: For a door beyond the API server: a program is started beside it first.
+_TUNNEL = 15.0
 
 
 class NoWorker(Exception):
     """A worker cannot be had. Argument: why."""
+
+
+class NotReached(NoWorker):
+    """No connection to it was to be had, at any of its ports."""
 
 
 async def call(
@@ -57,21 +72,20 @@ async def call(
 
     Raises NoWorker.
     """
-    reader, writer = await _reach(name, environ, patience)
-    writer.write(frame(BEGIN, json.dumps(list(words)).encode()))
-    feeds = asyncio.create_task(_feed(await _standard_input(), writer))
-    try:
-        while True:
-            kind, data = await read_frame(reader)
-            if kind == END:
-                return int(data)
-            if kind in (OUTPUT, ERRORS):
-                await asyncio.to_thread(_put, 1 if kind == OUTPUT else 2, data)
-    except (OSError, EOFError, ValueError) as error:
-        raise NoWorker(f"the connection to it closed{_in_words(error)}") from None
-    finally:
-        feeds.cancel()
-        await _hang_up(writer)
+    async with _reach(name, environ, patience) as (reader, writer):
+        writer.write(frame(BEGIN, json.dumps(list(words)).encode()))
+        feeds = asyncio.create_task(_feed(await _standard_input(), writer))
+        try:
+            while True:
+                kind, data = await read_frame(reader)
+                if kind == END:
+                    return int(data)
+                if kind in (OUTPUT, ERRORS):
+                    await asyncio.to_thread(_put, 1 if kind == OUTPUT else 2, data)
+        except (OSError, EOFError, ValueError) as error:
+            raise NoWorker(f"the connection to it closed{_in_words(error)}") from None
+        finally:
+            feeds.cancel()
 
 
 def _in_words(error: Exception) -> str:
@@ -106,10 +120,12 @@ def _put(handle: int, data: bytes) -> None:
         data = data[os.write(handle, data) :]
 
 
+@contextlib.asynccontextmanager
 async def _reach(
     name: str, environ: Mapping[str, str], patience: float
-) -> tuple[StreamReader, StreamWriter]:
-    """The worker's door, whichever of its ports it has. Raises NoWorker."""
+) -> AsyncIterator[tuple[StreamReader, StreamWriter]]:
+    """The worker's door: by a connection, or through the API server where there is none and this
+    launcher may. Raises NoWorker."""
     address = job_workers(environ).get(name, "")
     if not address:
         raise NoWorker("it is no worker of this job")
@@ -117,32 +133,104 @@ async def _reach(
         context = tls_of(LAUNCHER_ROLE, environ.get(KEYS_VARIABLE, ""))
     except OSError as error:
         raise NoWorker(f"the job's keys cannot be used{_in_words(error)}") from None
+    async with contextlib.AsyncExitStack() as way:
+        try:
+            reader, writer = await _knock(name, address, context, patience)
+        except NotReached as error:
+            place = exec_place(environ)
+            if place is None:
+                raise
+            said = f"worker {name}: {error}; it is called through the API server (pods/exec)"
+            print(f"{WAY}{said}", file=sys.stderr, flush=True)
+            try:
+                reader, writer = await _knock_through(name, place, context, way)
+            except NoWorker as other:
+                raise NoWorker(f"{error}; and through the API server: {other}") from None
+        way.push_async_callback(_hang_up, writer)
+        yield reader, writer
+
+
+async def _knock(
+    name: str, address: str, context: ssl.SSLContext, patience: float
+) -> tuple[StreamReader, StreamWriter]:
+    """At all of its ports, until it answers. Raises NoWorker; NotReached: if nothing at all did."""
     until = time.monotonic() + patience
+    reached = False
     while True:
         why = "no door of it answers"
         for port in worker_ports(name):
             try:
-                async with asyncio.timeout(_ONCE):
-                    reader, writer = await asyncio.open_connection(address, port, ssl=context)
-                    if await _is(name, reader, writer):
-                        return reader, writer
-            except (OSError, EOFError, ValueError) as error:  # TimeoutError is an OSError
+                connection = await _connect(address, port)
+            except OSError as error:  # TimeoutError is one
+                why = why if reached else f"it does not answer{_in_words(error)}"
+                continue
+            reached = True
+            try:
+                return await _meet(name, connection, context)
+            except (OSError, EOFError, ValueError) as error:
                 why = f"it does not answer{_in_words(error)}"
         if time.monotonic() > until:
-            raise NoWorker(f"{why} ({address}, TCP port {_PORTS_IN_WORDS})")
+            where = f"{address}, TCP port {_PORTS_IN_WORDS}"
+            raise (NoWorker if reached else NotReached)(f"{why} ({where})")
         await asyncio.sleep(_PAUSE)
 
 
-async def _is(name: str, reader: StreamReader, writer: StreamWriter) -> bool:
-    """Is it that worker. Hangs up where it is not."""
-    found = False
+async def _connect(address: str, port: int) -> socket.socket:
+    """Raises OSError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    connection = socket.socket(family, socket.SOCK_STREAM)
     try:
-        kind, data = await read_frame(reader)
-        found = kind == BEGIN and json.loads(data).get("worker") == name
-    finally:
-        if not found:
-            await _hang_up(writer)
-    return found
+        connection.setblocking(False)
+        async with asyncio.timeout(_CONNECT):
+            await asyncio.get_running_loop().sock_connect(connection, (address, port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def _meet(
+    name: str, connection: socket.socket, context: ssl.SSLContext, seconds: float = _ONCE
+) -> tuple[StreamReader, StreamWriter]:
+    """The door of that worker at the other end. Raises OSError, EOFError, ValueError where what
+    is there is none of this job's, or another worker's."""
+    try:
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection(
+                sock=connection, ssl=context, server_hostname=""
+            )
+    except BaseException:
+        connection.close()
+        raise
+    try:
+        async with asyncio.timeout(_ONCE):
+            kind, data = await read_frame(reader)
+        if kind == BEGIN and json.loads(data).get("worker") == name:
+            return reader, writer
+        raise ValueError("another worker")
+    except BaseException:
+        await _hang_up(writer)
+        raise
+
+
+async def _knock_through(
+    name: str, place: ExecPlace, context: ssl.SSLContext, way: contextlib.AsyncExitStack
+) -> tuple[StreamReader, StreamWriter]:
+    """The same through the API server; what is opened closes with `way`. Raises NoWorker."""
+    why = ""
+    for port in worker_ports(name):
+        async with contextlib.AsyncExitStack() as opened:
+            try:
+                tunnel = await opened.enter_async_context(open_tunnel(place, name, port))
+                met = await _meet(name, tunnel.end, context, _TUNNEL)
+            except NoTunnel as error:
+                raise NoWorker(str(error)) from None
+            except (OSError, EOFError, ValueError) as error:
+                why = next(iter(tunnel.said), "") or f"it does not answer{_in_words(error)}"
+                continue
+            way.push_async_exit(opened.pop_all())
+            return met
+    raise NoWorker(why)
 
 
 async def _hang_up(writer: StreamWriter) -> None:

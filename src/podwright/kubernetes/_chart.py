@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from podwright._version import __version__
 from podwright.kubernetes._crd import CEL_FROM, crd
-from podwright.kubernetes._manifests import NAME, Setting, as_yaml, deployment, rights
+from podwright.kubernetes._manifests import NAME, Setting, as_yaml, deployment, exec_rights, rights
 
 #: The values and their defaults. Those of Graphcore's that have no meaning here (webhooks, the
 #: V-IPU proxy, its images) are taken and do nothing, so that a site's own values file works as it
@@ -43,6 +43,7 @@ VALUES: Final[dict[str, Any]] = {
     "podwright": {
         "clusterName": "",
         "credentialsSecret": "",
+        "execFallback": False,
         "image": {"repository": "podwright", "tag": __version__, "pullPolicy": "IfNotPresent"},
         "launcherImage": "",
         "simulated": "",
@@ -73,6 +74,7 @@ def chart() -> dict[str, str]:
         affinity=_value("controller.affinity | toJson"),
         resources=_value("controller.resources | toJson"),
         operator_network=_value("controller.hostNetwork"),
+        exec_fallback=_value("podwright.execFallback"),
     )
     about = {
         "apiVersion": "v2",
@@ -87,6 +89,11 @@ def chart() -> dict[str, str]:
         "values.yaml": as_yaml([VALUES]),
         "crds/ipujobs.yaml": as_yaml([crd(CEL_FROM)]),
         "templates/rights.yaml": _template(rights(setting)),
+        "templates/exec.yaml": (
+            "{{- if .Values.podwright.execFallback }}\n"
+            f"{_template(exec_rights(setting))}"
+            "{{- end }}\n"
+        ),
         "templates/operator.yaml": _kinds(setting),
     }
 

@@ -342,6 +342,7 @@ class Partitions:
             allocation=place.allocation,
             num_gcds=gcds,
             num_replicas=job.replicas * job.workers if job.replicas and job.gcds_said else 0,
+            auto_reset=False,  # a pod of its may run: an error stays until the job ends with it
         )
 
     async def reset(self, job: IpuJob, instances: Collection[int]) -> None:

@@ -38,8 +38,10 @@ class Kube(Protocol):
         """False: there is one of that name."""
         ...
 
-    async def create_secret(self, namespace: str, secret: Object) -> bool:
-        """False: there is one of that name. None is ever read."""
+    async def create_item(self, namespace: str, item: Object) -> bool:
+        """A secret, an account, a role or its binding. False: there is one of that name.
+
+        None is ever read."""
         ...
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:

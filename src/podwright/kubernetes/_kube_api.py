@@ -73,9 +73,13 @@ class KubeApi:
         """False: there is one of that name."""
         return await self._create(f"/api/v1/namespaces/{quote(namespace)}/pods", pod)
 
-    async def create_secret(self, namespace: str, secret: Object) -> bool:
-        """False: there is one of that name. None is ever read."""
-        return await self._create(f"/api/v1/namespaces/{quote(namespace)}/secrets", secret)
+    async def create_item(self, namespace: str, item: Object) -> bool:
+        """A secret, an account, a role or its binding. False: there is one of that name.
+
+        None is ever read."""
+        version, kind = str(item["apiVersion"]), f"{item['kind'].lower()}s"
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        return await self._create(f"{base}/namespaces/{quote(namespace)}/{kind}", item)
 
     async def _create(self, path: str, item: Object) -> bool:
         try:

@@ -11,15 +11,19 @@ from typing import Any, Final, NamedTuple
 from podwright._version import __version__
 from podwright.errors import InvalidRequest
 from podwright.kubernetes._crd import CEL_FROM, GROUP, PLURAL, crd
+from podwright.kubernetes._exec_rights import EXEC_VERBS
 
 NAME: Final = "podwright-operator"
 LEASE: Final = "podwright-operator"
 _OLDEST: Final = 16  # CRDs of apiextensions.k8s.io/v1
 _SOCKET: Final = "/run/podwright/vipu.sock"
+_RBAC: Final = "rbac.authorization.k8s.io"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 
+#: Groups, each with kinds and verbs.
+Rights = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 #: What the operator may do in all namespaces. It makes the secrets of jobs, and may read none.
-RIGHTS: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]] = (
+RIGHTS: Final[Rights] = (
     (GROUP, (PLURAL,), ("get", "list", "watch", "patch")),
     (GROUP, (f"{PLURAL}/status",), ("patch",)),
     (GROUP, (f"{PLURAL}/finalizers",), ("update",)),
@@ -29,11 +33,22 @@ RIGHTS: Final[tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]] = (
 )
 
 
+#: And where launchers may call their workers through the API server: it makes an account and a role
+#: for each, and must itself have what it gives. Without that Kubernetes wants the verb `escalate`,
+#: with which an account can give itself everything.
+EXEC_RIGHTS: Final[Rights] = (
+    ("", ("pods/exec",), EXEC_VERBS),
+    ("", ("serviceaccounts",), ("create",)),
+    (_RBAC, ("roles", "rolebindings"), ("create",)),
+)
+
+
 class Setting(NamedTuple):
     """What a site sets. Texts and values may be placeholders of a chart's.
 
     controllers: of V-IPU, as Graphcore's chart names them. simulated: a preset; then a server of
-    simulated devices stands beside the operator, and controllers is not asked.
+    simulated devices stands beside the operator, and controllers is not asked. exec_fallback:
+    launchers may call their workers through the API server.
     """
 
     namespace: str = "podwright"
@@ -52,6 +67,7 @@ class Setting(NamedTuple):
     resources: Any = None
     operator_network: Any = False
     name: str = NAME
+    exec_fallback: Any = False
 
 
 def minor_of(version: str) -> int:
@@ -71,56 +87,62 @@ def minor_of(version: str) -> int:
 def manifests(setting: Setting, minor: int = CEL_FROM) -> list[dict[str, Any]]:
     """All objects, in the order in which they are made."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": setting.namespace}}
-    return [namespace, crd(minor), *rights(setting), deployment(setting)]
+    more = exec_rights(setting) if setting.exec_fallback else []
+    return [namespace, crd(minor), *rights(setting), *more, deployment(setting)]
 
 
 def rights(setting: Setting) -> list[dict[str, Any]]:
     """The operator's account and what it may do."""
-    api, name, where = "rbac.authorization.k8s.io/v1", setting.name, setting.namespace
-    account = {"kind": "ServiceAccount", "name": name, "namespace": where}
-
-    def bound(kind: str, to: str, **meta: str) -> dict[str, Any]:
-        return {
-            "apiVersion": api,
-            "kind": f"{kind}Binding",
-            "metadata": {"name": name, **meta, "labels": _LABELS},
-            "roleRef": {"apiGroup": api.split("/")[0], "kind": to, "name": name},
-            "subjects": [account],
-        }
-
-    everywhere = [
-        {"apiGroups": [group], "resources": list(kinds), "verbs": list(verbs)}
-        for group, kinds, verbs in RIGHTS
-    ]
-    everywhere.append(
-        {
-            "apiGroups": [""],
-            "resources": ["namespaces"],
-            "resourceNames": ["kube-system"],  # its uid names the cluster
-            "verbs": ["get"],
-        }
-    )
+    of_cluster = {
+        "apiGroups": [""],
+        "resources": ["namespaces"],
+        "resourceNames": ["kube-system"],  # its uid names the cluster
+        "verbs": ["get"],
+    }
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     here = [
         leases | {"verbs": ["create"]},
         leases | {"resourceNames": [LEASE], "verbs": ["get", "update"]},
     ]
-    meta = {"name": name, "labels": _LABELS}
+    meta = {"name": setting.name, "namespace": setting.namespace, "labels": _LABELS}
     return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        *_role(setting, "ClusterRole", setting.name, [*_rules(RIGHTS), of_cluster]),
+        *_role(setting, "Role", setting.name, here, namespace=setting.namespace),
+    ]
+
+
+def exec_rights(setting: Setting) -> list[dict[str, Any]]:
+    """What it may do beside that, where launchers may use pods/exec."""
+    return _role(setting, "ClusterRole", f"{setting.name}-exec", _rules(EXEC_RIGHTS))
+
+
+def _rules(table: Rights) -> list[dict[str, Any]]:
+    return [
+        {"apiGroups": [group], "resources": list(kinds), "verbs": list(verbs)}
+        for group, kinds, verbs in table
+    ]
+
+
+def _role(
+    setting: Setting, kind: str, name: str, rules: list[dict[str, Any]], **where: str
+) -> list[dict[str, Any]]:
+    """A role, and its binding to the operator's account."""
+    meta = {"name": name, **where, "labels": _LABELS}
+    account = {
+        "kind": "ServiceAccount",
+        "name": setting.name,
+        "namespace": setting.namespace,
+    }
+    return [
+        {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": meta, "rules": rules},
         {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": where, "labels": _LABELS},
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+            "subjects": [account],
         },
-        {"apiVersion": api, "kind": "ClusterRole", "metadata": meta, "rules": everywhere},
-        bound("ClusterRole", "ClusterRole"),
-        {
-            "apiVersion": api,
-            "kind": "Role",
-            "metadata": {"name": name, "namespace": where, "labels": _LABELS},
-            "rules": here,
-        },
-        bound("Role", "Role", namespace=where),
     ]
 
 
@@ -185,6 +207,9 @@ def _operator(setting: Setting) -> dict[str, Any]:
         command.append("--host-network=false")
     elif setting.host_network is not True:
         command.append(f"--host-network={setting.host_network}")
+    if setting.exec_fallback is not False:
+        said = "true" if setting.exec_fallback is True else setting.exec_fallback
+        command.append(f"--exec-fallback={said}")
     return _container("operator", setting, command) | {"volumeMounts": mounts}
 
 

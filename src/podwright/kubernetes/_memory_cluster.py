@@ -62,13 +62,13 @@ class FakeKube:
         self._put(key, item, "ADDED")
         return True
 
-    async def create_secret(self, namespace: str, secret: Object) -> bool:
-        """False: there is one of that name."""
-        key = ("Secret", namespace, secret["metadata"]["name"])
+    async def create_item(self, namespace: str, item: Object) -> bool:
+        """A secret, an account, a role or its binding. False: there is one of that name."""
+        key = (item["kind"], namespace, item["metadata"]["name"])
         if key in self.objects:
             return False
-        self.writes.append(f"create secret {key[2]}")
-        self.objects[key] = copy.deepcopy(dict(secret))
+        self.writes.append(f"create {key[0].lower()} {key[2]}")
+        self.objects[key] = copy.deepcopy(dict(item))
         return True
 
     async def delete_pod(self, namespace: str, name: str, uid: str) -> None:

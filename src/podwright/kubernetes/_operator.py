@@ -16,6 +16,7 @@ from typing import Any, Final
 from podwright.errors import PodwrightError, WrongState
 from podwright.guests import Locks, Room
 from podwright.kubernetes._crd import KIND
+from podwright.kubernetes._exec_rights import exec_rights
 from podwright.kubernetes._ipu_job import FINALIZER, IpuJob, JobKey, read_job
 from podwright.kubernetes._job_keys import build_secret
 from podwright.kubernetes._job_partitions import Partitions
@@ -76,6 +77,7 @@ class Operator:
         self._nodes: dict[str, set[str]] = {}  # node -> uids of jobs with pods there
         self._taken: dict[str, str] = {}  # uid -> a pod's name that another pod has
         self._keyed: set[str] = set()  # uids whose secrets are there
+        self._may_exec: set[tuple[str, str]] = set()  # uids and rights that are there
         self._lost: frozenset[str] = frozenset()
         self._queue_wanted = asyncio.Event()
         self.partitions.room = Room(self.partitions.books, room_s, clock, self._queue_wanted.set)
@@ -296,6 +298,7 @@ class Operator:
     def _forget(self, uid: str) -> None:
         self._keys.pop(uid, None)
         self._keyed.discard(uid)
+        self._may_exec = {mark for mark in self._may_exec if mark[0] != uid}
         self._failures.pop(uid, None)
         self._taken.pop(uid, None)
         self.partitions.forget(uid)
@@ -349,6 +352,8 @@ class Operator:
         environment = program_environment(site, make.partition, simulated=simulated)
         if self.options.image and job.launcher is not None:
             await self._make_keys(job)
+            if self.options.exec_fallback:
+                await self._give_exec(job, make.instance)
         pod = build_pod(job, make, environment, site.selector, self.options)
         name = str(pod["metadata"]["name"])
         if await self.kube.create_pod(job.key.namespace, pod):
@@ -362,8 +367,17 @@ class Operator:
     async def _make_keys(self, job: IpuJob) -> None:
         if job.key.uid not in self._keyed:
             secret = await asyncio.to_thread(build_secret, job.key, owned_by(job))
-            await self.kube.create_secret(job.key.namespace, secret)
+            await self.kube.create_item(job.key.namespace, secret)
             self._keyed.add(job.key.uid)
+
+    async def _give_exec(self, job: IpuJob, instance: int) -> None:
+        """To its launcher, before the first pod: new rights take a moment to count."""
+        rights = exec_rights(job, instance, owned_by(job))
+        mark = job.key.uid, str(rights[-1]["metadata"]["name"])
+        if mark not in self._may_exec:
+            for item in rights:
+                await self.kube.create_item(job.key.namespace, item)
+            self._may_exec.add(mark)
 
     async def _make(self, granted: Granted) -> None:
         """The partitions of a job that has its blocks: all, or none."""

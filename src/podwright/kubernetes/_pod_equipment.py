@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from podwright.hosts import (
+    EXEC_VARIABLE,
     KEYS_VARIABLE,
     LAUNCHER_ROLE,
     WORKER_ROLE,
     WORKERS_VARIABLE,
 )
+from podwright.kubernetes._exec_rights import has_own_account, launcher_account
 from podwright.kubernetes._ipu_job import IpuJob
 from podwright.kubernetes._job_keys import secret_name
 from podwright.kubernetes._reconcile import MakePod
@@ -41,6 +43,20 @@ def equip(job: IpuJob, make: MakePod, spec: dict[str, Any], image: str, *, prove
         prepares["volumeMounts"] = [{"name": _FILES_VOLUME, "mountPath": _TARGET}]
         _connect(job, make, spec, first)
     spec["initContainers"] = [prepares, *(spec.get("initContainers") or ())]
+
+
+def let_exec(job: IpuJob, make: MakePod, spec: dict[str, Any]) -> None:
+    """The same launcher, with the right to call its workers through the API server."""
+    spec.pop("serviceAccount", None)
+    spec["serviceAccountName"] = launcher_account(job, make.instance)
+    if has_own_account(job):  # which has no more than that right
+        spec["automountServiceAccountToken"] = True
+        if make.pull_secrets:
+            spec.setdefault("imagePullSecrets", [{"name": name} for name in make.pull_secrets])
+    first = spec["containers"][0]
+    where = f"{job.key.namespace}/{job.template['spec']['containers'][0]['name']}"
+    own = {"name": EXEC_VARIABLE, "value": where}
+    first["env"] = [own, *(one for one in first["env"] if one["name"] != EXEC_VARIABLE)]
 
 
 def _mpi_hosts(job: IpuJob, make: MakePod) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from podwright.hosts import WORKER_VARIABLE
 from podwright.kubernetes._crd import API_VERSION, KIND
 from podwright.kubernetes._ipu_job import IpuJob
-from podwright.kubernetes._pod_equipment import equip
+from podwright.kubernetes._pod_equipment import equip, let_exec
 from podwright.kubernetes._reconcile import MakePod, pod_name
 from podwright.kubernetes._sightings import (
     ATTEMPT_LABEL,
@@ -28,12 +28,14 @@ _SLEEP: Final = 2147483647
 class PodOptions(NamedTuple):
     """How a site wants pods. host_network: as real IPUs need it, which are reached over the
     node's own network. launcher_image: empty: the workers' own. image: ours, out of which launcher
-    and relay are put into pods; empty: nothing is.
+    and relay are put into pods; empty: nothing is. exec_fallback: launchers may call their workers
+    through the API server where they cannot connect to them; that needs our image.
     """
 
     host_network: bool = True
     launcher_image: str = ""
     image: str = ""
+    exec_fallback: bool = False
 
 
 def build_pod(
@@ -58,7 +60,10 @@ def build_pod(
     elif job.ttl or (job.launcher is not None and not options.image):
         _sleep(spec)
     if options.image:
-        equip(job, make, spec, options.image, proves="IPUOF_VIPU_API_HOST" in environment)
+        proves = "IPUOF_VIPU_API_HOST" in environment
+        equip(job, make, spec, options.image, proves=proves)
+        if options.exec_fallback and make.role == LAUNCHER:
+            let_exec(job, make, spec)
     said, name = dict(environment), pod_name(job, make.role, make.instance, make.number)
     if make.role == WORKER:
         said[WORKER_VARIABLE] = name

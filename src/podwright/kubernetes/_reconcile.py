@@ -42,13 +42,14 @@ class Reset(NamedTuple):
 
 class MakePod(NamedTuple):
     """A pod. number: of the worker, over all instances. workers: of a launcher, each with its
-    address."""
+    address. pull_secrets: which they were given for their images."""
 
     role: str
     instance: int
     number: int
     partition: str
     workers: tuple[tuple[str, str], ...] = ()
+    pull_secrets: tuple[str, ...] = ()
 
 
 class EndPod(NamedTuple):
@@ -279,7 +280,8 @@ def _pods(look: _Look, mine: Sequence[PodView]) -> JobPlan:
         if job.launcher is not None and ready and pod_name(job, LAUNCHER, i, i) not in there:
             workers.sort(key=lambda pod: pod.number)
             reached = tuple((pod.name, pod.address) for pod in workers)
-            makes.append(MakePod(LAUNCHER, i, i, name, reached))
+            secrets = workers[0].pull_secrets
+            makes.append(MakePod(LAUNCHER, i, i, name, reached, secrets))
     if resets:
         worn = [i for i in resets if look.held[i].worn]
         if worn:

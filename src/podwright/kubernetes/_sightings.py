@@ -25,7 +25,7 @@ class PodView:
     """A pod of a job's. code: the first exit code that is not 0, of init containers too; None
     where no program ended so. lost: its node does not answer. note: what Kubernetes says of it.
     partition: the one that it was made for. number: of a worker, over all instances. address: where
-    it is reached; empty while it has none.
+    it is reached; empty while it has none. pull_secrets: what its images are fetched with.
     """
 
     name: str
@@ -42,6 +42,7 @@ class PodView:
     partition: str = ""
     number: int = 0
     address: str = ""
+    pull_secrets: tuple[str, ...] = ()
 
     @property
     def live(self) -> bool:
@@ -64,8 +65,8 @@ class Holds:
 def read_pod(item: Mapping[str, Any], lost: frozenset[str] = frozenset()) -> PodView:
     """A pod of a job's. lost: nodes that do not answer."""
     meta, status = item["metadata"], item.get("status") or {}
-    labels = meta.get("labels") or {}
-    node = (item.get("spec") or {}).get("nodeName") or ""
+    labels, spec = meta.get("labels") or {}, item.get("spec") or {}
+    node = spec.get("nodeName") or ""
     phase = status.get("phase") or "Pending"
     live = phase not in ("Succeeded", "Failed")
     return PodView(
@@ -83,6 +84,7 @@ def read_pod(item: Mapping[str, Any], lost: frozenset[str] = frozenset()) -> Pod
         partition=(meta.get("annotations") or {}).get(PARTITION_NOTE, ""),
         number=_count(meta["name"].rpartition("-")[2]),
         address=status.get("podIP") or "",
+        pull_secrets=tuple(one["name"] for one in spec.get("imagePullSecrets") or ()),
     )
 
 

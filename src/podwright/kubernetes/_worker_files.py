@@ -33,8 +33,12 @@ _LEFT_OUT: Final = ("__pycache__", "site-packages", "dist-packages", "config-*",
 _LEFT_OUT_TOO: Final = ("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "distutils")
 #: Extension modules that are linked to much and used for nothing here.
 _NOT_LINKED: Final = ("_tkinter*", "readline*", "_curses*", "_sqlite3*", "_gdbm*", "_dbm*", "nis*")
-#: Beside our own package.
-_PACKAGES: Final = ("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions")
+#: Beside our own package: of launcher and relay, and of their way through the API server.
+_PACKAGES: Final = (
+    *("ClusterShell", "google.protobuf", "grpc", "msgspec", "typing_extensions"),
+    *("aiohappyeyeballs", "aiohttp", "aiosignal", "attr", "frozenlist", "idna", "multidict"),
+    *("propcache", "yarl"),
+)
 _COMMANDS: Final = {
     "poprun": "podwright.cli.poprun",
     "prepare": "podwright.kubernetes._pod_preparation",

@@ -98,6 +98,8 @@ def meet(
         raise
     for remote in found:
         remote.sweeper = starter(remote.host, [*SWEEP, run_name(remote.run)])
+        if remote.note:
+            output.warn(remote.note)
         output.log("I", f"host {remote.host} is ready for instances {list(remote.ranks)}")
     return remotes
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from podwright._version import __version__
-from podwright.hosts import Subnet, explain
+from podwright.hosts import WAY, Subnet, explain
 from podwright.launcher._exit_cause import described
 from podwright.launcher._guardian import ENDED, QUIET
 from podwright.launcher._relay import BEAT, BEAT_EVERY, HELLO, READY, REFUSED, SILENCE
@@ -38,6 +38,7 @@ class Remote:
     wrapper, restore: words in front of an instance's rank, and of its program, on that host.
     address: of a worker of a Kubernetes job, whose name no resolver knows; others have none.
     run: what the run is called there. sweeper: the command that sees to its end (_host_sweep).
+    note: what was said of the way there, for poprun's user.
     """
 
     def __init__(self, number: int, host: str, ranks: Sequence[int], address: str = "") -> None:
@@ -45,6 +46,7 @@ class Remote:
         self.address = address
         self.run = ""
         self.sweeper: list[str] = []
+        self.note = ""
         self.wrapper: list[str] = []
         self.restore: list[str] = []
         self.subnets: tuple[Subnet, ...] = ()
@@ -124,7 +126,7 @@ class Remote:
                 self.subnets = tuple(Subnet(*words) for words in told["subnets"])
                 self.port = told["port"]
                 self.ready, self.reached = True, time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-                self.said()
+                self.note = _note(self.said())
                 self._said = b""  # what login scripts said explains nothing any more
             elif kind == REFUSED:
                 self.problem = (values[0], values[1], values[2])
@@ -185,6 +187,10 @@ class Remote:
             self._wait(5.0)
         os.close(self._errors)
         self._errors = -1
+
+
+def _note(said: str) -> str:
+    return "\n".join(line.removeprefix(WAY) for line in said.splitlines() if line.startswith(WAY))
 
 
 def connect(
