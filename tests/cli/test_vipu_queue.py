@@ -121,6 +121,7 @@ def test_list_and_remove_waiters(vipu: Told) -> None:
     assert vipu("list waiters", line) == 0
     assert "w1" in vipu.out
     assert "10 min" in vipu.out
+    assert line.waiters[0].needs in vipu.out
     assert vipu("list waiters --json", line) == 0
     assert json.loads(vipu.out)[0]["place"] == 1
     assert vipu("remove waiter w1", Empty()) == 0

@@ -19,7 +19,7 @@ def waiter_table(waiters: list[WaiterInfo]) -> str:
     from podwright.client import span
 
     return table(
-        ("Place", "Waiter", "Owner", "Priority", "State", "For", "Kept", "Estimate"),
+        ("Place", "Waiter", "Owner", "Priority", "State", "For", "Kept", "Estimate", "Needs"),
         (
             (
                 w.place or "",
@@ -30,6 +30,7 @@ def waiter_table(waiters: list[WaiterInfo]) -> str:
                 w.asked,
                 w.reserved,
                 span(w.estimate) if w.estimate else "",
+                w.needs,
             )
             for w in waiters
         ),

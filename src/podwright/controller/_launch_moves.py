@@ -71,7 +71,8 @@ class LaunchMoves:
                         late = move.partition
                         self.call_off(other, f"the launch in {late} did not end in time")
             elif not self._stands(move):
-                self.call_off(move, "it is not needed any more")
+                why = "it is not needed any more" if self.allowed else "no launch is to move"
+                self.call_off(move, why)
         if not self.allowed or not (able := movers(core, now)):
             return
         busy = {move.waiter for move in core.moves.values()}
