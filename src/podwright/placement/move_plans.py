@@ -96,21 +96,20 @@ def plan_moves(
         for at in range(_first(bits) >> order, (bits.bit_length() - 1 >> order) + 1):
             if places >> (at << order) & 1:
                 inside.setdefault(at, {})[job] = (bits & block(at << order, order)).bit_count()
+    if not inside:
+        return None  # before it is asked what would be free soon, which takes longest
     numbers = sorted(inside)
     known = {job: InTheWay(bits.bit_count(), seconds[job]) for job, bits in movers}
-    for number, jobs in cheapest([inside[at] for at in numbers], known, math.inf):
+    soon = soonest(blocks.capacity, away, held.values(), [order], first=now)
+    free_at = max((end for bits, end in held.values() if bits & soon), default=now)
+    worth = (free_at - now) * (1 << order)
+    for number, jobs in cheapest([inside[at] for at in numbers], known, worth):
         at = numbers[number]
         devices = block(at << order, order)
         if (blocks.free & devices).bit_count() + sum(inside[at].values()) < 1 << order:
             continue  # what is neither free nor theirs is somebody's who is leaving
         orders = [(known[job].size - 1).bit_length() for job in jobs]
         if _placed(blocks, devices, orders):
-            # Only now: what would be free soon takes longest. What is behind costs more.
-            soon = soonest(blocks.capacity, away, held.values(), [order], first=now)
-            free_at = max((end for bits, end in held.values() if bits & soon), default=now)
-            cost = sum(known[job].size * known[job].seconds for job in jobs)
-            if cost >= (free_at - now) * (1 << order):
-                return None
             return MovePlan(devices, tuple(zip(jobs, orders, strict=True)))
     return None
 
