@@ -151,6 +151,17 @@ def test_what_is_left_out_is_said_when_a_trace_is_anonymised(
     assert "x,1,2" in out
 
 
+def test_what_no_pod_can_do_is_never_advised(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = said(
+        capsys, trace, "--pod", "pod8", "--policy", "best-fit,trim,no-shape", "--processes", "1"
+    )
+    assert "Take native" not in out
+    assert "V-IPU's IPUs cannot" in out
+    assert "no pod can join any devices" in out
+
+
 def test_json_is_the_same_bytes_twice(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [trace, "--json", "--processes", "1"]
     assert said(capsys, *words) == said(capsys, *words)

@@ -24,6 +24,8 @@ def advice(
 
 
 def _best(ways: Sequence[Mapping[str, Any]]) -> list[str]:
+    # The others are measures: no IPU does so.
+    ways = [one for one in ways if not one["way"].endswith((", trim", ", no-shape"))]
     if len(ways) < 2:
         return []
     best = max(ways, key=lambda one: (one["used"], -one["wait"]["mean"]))

@@ -22,6 +22,10 @@ class PodGround(Ground):
 
     def __init__(self, name: str, size: int, *, policy: str = "best-fit", largest: int = 0) -> None:
         self.name, self.size, self.policy = name, size, policy
+        if policy == "trim":
+            self.simpler = (
+                "trim takes a part of an aligned block: switched fabrics can, V-IPU's IPUs cannot.",
+            )
         self.largest = largest or 1 << size.bit_length() - 1
         self.blocks = Blocks((1 << size) - 1)
         self.free = self.blocks.capacity
@@ -162,6 +166,7 @@ class Counted(Ground):
     """
 
     policy = "no-shape"
+    simpler = ("no-shape is a measure for the others: no pod can join any devices.",)
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
