@@ -225,7 +225,9 @@ def test_gpu_nodes_from_a_file(
     words = [trace, "--gpus", str(site), "--json", "--processes", "1"]
     code, out, err = said(capsys, *words)
     assert (code, err) == (0, "")
-    shared, alone = json.loads(out)["ways"]
+    found = json.loads(out)
+    assert "no power of two" not in " ".join(found["what_to_change"])
+    shared, alone = found["ways"]
     assert (shared["way"], alone["way"]) == ("shared", "exclusive")
     assert shared["used"] > alone["used"]
 

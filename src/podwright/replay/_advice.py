@@ -15,11 +15,19 @@ def advice(
     ways: Sequence[Mapping[str, Any]],
     tried: Mapping[str, Mapping[str, Any]],
     base: Mapping[str, Any],
+    *,
+    rounds: bool = True,
 ) -> list[str]:
     """Sentences. ways: the figures of each; tried: of `base`, one of these, with one thing
-    changed."""
-    changes = _tried(base, tried)
-    out = [*_best(ways), *_sizes(trace, ways), *changes, *_limits(trace), *_waits(ways)]
+    changed. rounds: do they round sizes up to powers of two?"""
+    out = [
+        *_best(ways),
+        *(_rounding(trace) if rounds else ()),
+        *_refused(ways),
+        *_tried(base, tried),
+        *_limits(trace),
+        *_waits(ways),
+    ]
     return out or ["Nothing stands out: no way wastes more than another, and few jobs wait."]
 
 
@@ -40,7 +48,7 @@ def _best(ways: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _sizes(trace: Trace, ways: Sequence[Mapping[str, Any]]) -> list[str]:
+def _rounding(trace: Trace) -> list[str]:
     asked = extra = 0.0
     odd: dict[int, float] = {}
     count = 0
@@ -59,6 +67,11 @@ def _sizes(trace: Trace, ways: Sequence[Mapping[str, Any]]) -> list[str]:
             f"up, all hold {extra / asked:.1%} more device-hours than they asked for; most of that "
             f"is jobs of {', '.join(map(str, most))}."
         )
+    return out
+
+
+def _refused(ways: Sequence[Mapping[str, Any]]) -> list[str]:
+    out = []
     for one in ways:
         refused = sum(one["refused"].values())
         if refused:

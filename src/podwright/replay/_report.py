@@ -67,7 +67,7 @@ def replay(
         "chances": {k: v for k, v in asdict(chances).items() if v < math.inf},
         "ways": rows,
         "what_if": {words: _short(row) for words, row in changed.items()},
-        "what_to_change": advice(trace, rows, changed, rows[base]),
+        "what_to_change": advice(trace, rows, changed, rows[base], rounds=ways[0].cluster is None),
         "simpler": list(dict.fromkeys([*SIMPLER, *(w for row in rows for w in row["simpler"])])),
     }
     return Report(trace, outcomes[: len(ways)], found)

@@ -290,6 +290,7 @@ class _Run:
                 continue
             self.out.began[job] = math.nan
             self.out.refused[_GIVEN_UP] = self.out.refused.get(_GIVEN_UP, 0) + 1
+            self.out.refused_seconds += self.trace.devices[job] * self.trace.runtime[job]
             self._over(job, now)
         self._timer(now + self.chances.repair_s, "repair", machine)
 
