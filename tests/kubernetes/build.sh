@@ -10,6 +10,7 @@ set -euo pipefail
 cache=${PODWRIGHT_LAB_CACHE:-/var/cache/podwright-lab}
 tools=(golang-1.19-go golang-1.19-src golang-github-modern-go-reflect2-dev)
 parts=(etcd-server containerd runc containernetworking-plugins busybox-static)
+programs=(kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl)
 version=1.20.2
 # One more where what follows comes to make other binaries.
 recipe=1
@@ -33,7 +34,7 @@ fi
 
 rm -rf "$cache"/.kubernetes-* # of one that was killed: only one builds at a time
 work=$(mktemp -d "$cache/.kubernetes-XXXXXX")
-trap 'kill $(jobs -p) 2>/dev/null && wait; chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 log=$work/log
 fail() {
     tail -n 40 "$log" >&2
@@ -88,21 +89,6 @@ rm -f $reflect2/*_test.go
 export GOROOT=$work/root/usr/lib/go-1.19 GOPATH=$work/go GOCACHE=$work/cache GOTMPDIR=$work/made
 export GO111MODULE=off GOPROXY=off GOFLAGS="" CGO_ENABLED=0 PATH=$work/root/usr/lib/go-1.19/bin:$PATH
 
-flags="-s -w"
-for package in vendor/k8s.io/client-go/pkg/version vendor/k8s.io/component-base/version; do
-    flags+=" -X k8s.io/kubernetes/$package.gitVersion=v$version -X k8s.io/kubernetes/$package.gitMajor=1"
-    flags+=" -X k8s.io/kubernetes/$package.gitMinor=20 -X k8s.io/kubernetes/$package.gitTreeState=clean"
-done
-bin=$work/bin
-mkdir -p "$bin/cni"
-build() { # programs, into $bin
-    say "building $*"
-    go build -trimpath -tags providerless -ldflags "$flags" -o "$bin/" "${@/#/./cmd/}" >>"$log" 2>&1 || fail "$*"
-}
-# The other programs meanwhile: the generator keeps one core alone busy.
-build kubectl kubelet kube-scheduler &
-others=$!
-
 # What the API server says of its own types is generated, and the source package leaves it out: from
 # all packages that ask for it, but the generator's own.
 openapi=pkg/generated/openapi/zz_generated.openapi.go
@@ -116,8 +102,17 @@ if [ ! -s $openapi ]; then
         -h hack/boilerplate/boilerplate.generatego.txt -r "$work/openapi-report" >>"$log" 2>&1 || fail openapi-gen
 fi
 
-wait $others
-build kube-apiserver kube-controller-manager
+flags="-s -w"
+for package in vendor/k8s.io/client-go/pkg/version vendor/k8s.io/component-base/version; do
+    flags+=" -X k8s.io/kubernetes/$package.gitVersion=v$version -X k8s.io/kubernetes/$package.gitMajor=1"
+    flags+=" -X k8s.io/kubernetes/$package.gitMinor=20 -X k8s.io/kubernetes/$package.gitTreeState=clean"
+done
+bin=$work/bin
+mkdir -p "$bin/cni"
+for program in "${programs[@]}"; do
+    say "building $program"
+    go build -trimpath -tags providerless -ldflags "$flags" -o "$bin/" "./cmd/$program" >>"$log" 2>&1 || fail "$program"
+done
 cd "$work/root"
 cp usr/bin/etcd usr/bin/containerd usr/bin/containerd-shim-runc-v2 usr/bin/ctr usr/sbin/runc bin/busybox "$bin/"
 cp usr/lib/cni/{bridge,host-local,loopback,portmap} "$bin/cni/"

@@ -36,6 +36,7 @@ def test_a_plane_takes_objects_and_new_kinds_of_them(plane: KubeLab) -> None:
     kind["spec"]["versions"] = [version]  # type: ignore[index]
     plane.apply([kind, settings("kept")])
     plane.wait_established("lamps.lab.example")
+    assert plane.get("lamps.lab.example")["items"] == []
     lamp = {"apiVersion": "lab.example/v1", "kind": "Lamp", "metadata": {"name": "one"}}
     plane.apply({**lamp, "spec": {"watts": 40}})
     assert plane.get("lamps.lab.example", "one")["spec"] == {"watts": 40}

@@ -193,7 +193,9 @@ class KubeLab:
         """One object, or a list of all of a kind ("items"). {} where there is no such object."""
         options = ["--output=json", "--ignore-not-found", f"--namespace={namespace}"]
         said = self.ok("get", kind, *([name] if name else []), *options)
-        found: Object = json.loads(said) if said.strip() else {}
+        if not said.strip():  # newer ones print no empty list either
+            return {} if name else {"items": []}
+        found: Object = json.loads(said)
         return found
 
     def wait(
