@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from podwright.slurm.gpus.configure import check, make_inventory
+from podwright.slurm.gpus.templates import TemplateWishes, of_inventory, render
 from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import Release, SlurmLab, release
 
@@ -132,6 +133,28 @@ def test_blocks_hold_jobs_together(middle: Release) -> None:
         lab.wait_state(held, "RUNNING")
         pair = lab.submit("sleep 600", "-N2", "--segment=2", "--gpus-per-node=1")
         assert lab.wait_state(pair, "RUNNING").fields["NodeList"] == "n[3-4]"
+
+
+@pytest.mark.parametrize("name", ["middle", "newest"])
+def test_segments_of_a_script_start_over_racks_of_unequal_sizes(name: str) -> None:
+    """Before 25.11 one that is larger than the smallest rack is refused."""
+    lab = SlurmLab(nodes=5, cpus=4, release=release(name))
+    make_gpus(lab)
+    gpus = {"type": "gb200", "count": 4, "files": f"{lab.folder}/gpu[0-3]"}
+    tray = {"sockets": 1, "cores_per_socket": 4, "gpus": gpus}
+    racks = [{**tray, "names": "n[1-3]", "domain": "a"}, {**tray, "names": "n[4-5]", "domain": "b"}]
+    tree = {"nodes": racks, "partitions": [{"name": "main", "nodes": "n[1-5]"}]}
+    configured(lab, tree)
+    with lab:
+        for count in (2, 3, 4, 5):
+            wishes = TemplateWishes(nodes=count)
+            fit = of_inventory(make_inventory(tree), wishes, lab.release.version)
+            text = render("torchrun", fit, wishes)
+            segment = re.findall(r"^#SBATCH (--segment=\d+)", text, re.M)
+            job = lab.submit("sleep 600", f"--nodes={count}", "--gpus-per-node=4", *segment)
+            lab.wait_state(job, "RUNNING")
+            lab.ok("scancel", str(job))
+            lab.wait_over(job)
 
 
 def test_a_rack_keeps_its_jobs_inside_beside_a_fabric() -> None:

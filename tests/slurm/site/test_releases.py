@@ -34,6 +34,7 @@ TABLE: dict[Version, set[str]] = {
         "binds_single_task",
         "counts_tasks_of_all_cores",
         "drops_poorest_node",
+        "has_large_segments",
         "lays_tasks_per_node",
         "ranks_nodes_by_product",
         "tasks_bound_gpus",

@@ -135,6 +135,7 @@ class Release:
     # Configuration files
     block_topology: bool = _since(24, 11)  # topology/block as `configure` writes it
     has_segments: bool = _since(24, 5)  # --segment
+    has_large_segments: bool = _since(25, 11)  # larger than the smallest of BlockSizes
     several_topologies: bool = _since(25, 5)  # topology.yaml, chosen by partition
     imex_switch: bool = _since(24, 11)  # SwitchType=switch/nvidia_imex
 

@@ -131,9 +131,12 @@ def test_segments_are_what_a_rack_holds() -> None:
     assert network(4, (22, 5), nodes=racks) == []
     # A part that one rack holds alone is too large, where the others hold none.
     uneven = [{**racks[0], "names": "r0-[1-5]"}, {**racks[1], "names": "r1-[1-3]"}]
-    assert network(8, (24, 11), nodes=uneven) == []
-    assert network(6, (24, 11), nodes=uneven) == ["--segment=3"]
-    assert network(5, (24, 11), nodes=uneven) == ["--segment=5"]
+    assert network(8, (25, 11), nodes=uneven) == []
+    assert network(6, (25, 11), nodes=uneven) == ["--segment=3"]
+    assert network(5, (25, 11), nodes=uneven) == ["--segment=5"]
+    # Before 25.11 Slurm refuses one that is larger than the base block, here of three nodes.
+    assert network(5, (24, 11), nodes=uneven) == []
+    assert network(4, (25, 5), nodes=uneven) == ["--segment=2"]
     # Beside other nodes only a partition of the racks alone has blocks.
     mixed = {
         "nodes": [*racks, {**H100, "names": "gpu[1-80]"}],
@@ -164,6 +167,7 @@ def test_slurms_own_leaves_are_counted() -> None:
     said = "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"
     fit = of_slurm(None, "TopologyPlugin = topology/block\n", "", said)
     assert fit.groups == (4,)
+    assert fit.base == 4
 
 
 @pytest.mark.parametrize("name", [one for one in TEMPLATES if one != "pipeline"])

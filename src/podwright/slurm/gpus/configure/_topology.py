@@ -40,6 +40,15 @@ class Topology(NamedTuple):
             "both": switched | racked(self.inventory),
         }.get(self.kind, set())
 
+    @property
+    def block_sizes(self) -> list[int]:
+        """BlockSizes, the base block's first; empty where there are no blocks."""
+        if self.kind not in ("block", "both"):
+            return []
+        return _block_sizes(
+            _wide(self.inventory) if self.kind == "both" else self.inventory.domains
+        )
+
     def of_partition(self, nodes: Iterable[str]) -> str:
         """The topology that a partition of these nodes names; empty: the cluster's."""
         inside = self.kind == "both" and set(nodes) <= racked(self.inventory)

@@ -26,7 +26,8 @@ class TemplateWishes(NamedTuple):
 class Fit(NamedTuple):
     """What a script is made of. adapters: as NCCL names them. sizes: bytes of GPU memory that
     nodes name in a feature. nodes: how many there are, 0 if nobody says. groups: how many of
-    them hang on each leaf switch, or are in each block; empty if nobody says."""
+    them hang on each leaf switch, or are in each block; empty if nobody says. base: nodes of
+    Slurm's base block, 0 if nobody says."""
 
     gpus: int = 8
     cores: int = 64
@@ -34,6 +35,7 @@ class Fit(NamedTuple):
     version: Version | None = None
     nodes: int = 0
     groups: tuple[int, ...] = ()
+    base: int = 0
     adapters: tuple[str, ...] = ()
     interface: str = ""
     sizes: tuple[int, ...] = ()
@@ -63,7 +65,7 @@ def of_inventory(
         )
     kind = max(fitting, key=lambda k: len(fitting[k]))
     there = set(fitting[kind])
-    topology, groups = _network(inventory, there, mine, version)
+    topology, groups, base = _network(inventory, there, mine, version)
     sizes = {gpu.memory for some in inventory.kinds() for gpu in some.gpus} - {0}
     rails = sorted((nic for nic in kind.nics if nic.device), key=lambda nic: nic.rail)
     plain = [nic.interface for nic in kind.nics if nic.interface]
@@ -74,6 +76,7 @@ def of_inventory(
         version=version,
         nodes=len(there),
         groups=groups,
+        base=base,
         adapters=tuple(nic.device for nic in rails),
         interface=plain[0] if plain else "",
         sizes=tuple(sorted(sizes)),
@@ -82,10 +85,12 @@ def of_inventory(
 
 def _network(
     inventory: SiteInventory, there: set[str], partition: set[str] | None, version: Version | None
-) -> tuple[str, tuple[int, ...]]:
-    """(tree, block or nothing; how many of these nodes are on each leaf or in each block)."""
+) -> tuple[str, tuple[int, ...], int]:
+    """(tree, block or nothing; how many of these nodes are on each leaf or in each block; the
+    nodes of Slurm's base block)."""
     # Who does not say his release gets what every release has.
-    kind = plan_topology(inventory, version or OLDEST, "auto").kind
+    plan = plan_topology(inventory, version or OLDEST, "auto")
+    kind, base = plan.kind, min(plan.block_sizes, default=0)
     if kind == "both":
         wide = racked(inventory)
         kind = "block" if partition is not None and partition <= wide else "tree"
@@ -95,8 +100,8 @@ def _network(
         members = [switch.nodes for switch in units(inventory.switches) if switch.nodes]
     counts = [len(there.intersection(names)) for names in members]
     if kind not in ("tree", "block") or not any(counts):
-        return "", ()
-    return kind, tuple(sorted((count for count in counts if count), reverse=True))
+        return "", (), 0
+    return kind, tuple(sorted((count for count in counts if count), reverse=True)), base
 
 
 def of_slurm(
@@ -118,6 +123,7 @@ def of_slurm(
         topology=found[1] if found else "",
         sizes=tuple(sorted(sizes)),
         groups=tuple(sorted(groups, reverse=True)),
+        base=min(map(int, re.findall(r"\bBlockSize=(\d+)", network)), default=0),
     )
     if shape is None:
         return common

@@ -96,9 +96,11 @@ def _head(fit: Fit, wishes: TemplateWishes, nodes: int) -> str:
 
 def _together(fit: Fit, nodes: int) -> list[str]:
     """What keeps a job's nodes close: as few switches as hold it, or parts that a block holds."""
-    if fit.topology == "block" and release_of(fit.version or OLDEST).has_segments:
+    release = release_of(fit.version or OLDEST)
+    if fit.topology == "block" and release.has_segments:
+        most = nodes if release.has_large_segments else min(nodes, fit.base or nodes)
         part = next(
-            size for size in range(nodes, 0, -1) if nodes % size == 0 and _hold(fit, nodes, size)
+            size for size in range(most, 0, -1) if nodes % size == 0 and _hold(fit, nodes, size)
         )
         if part == 1:
             return []
