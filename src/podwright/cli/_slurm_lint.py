@@ -79,7 +79,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 _replace(path, after)
             if form == "text":
                 print(change, end="")
-            changes.append({"file": path, "diff": change, "written": arguments.write})
+            said = {"file": lint.whole_text(path), "diff": lint.whole_text(change)}
+            changes.append({**said, "written": arguments.write})
             text = after
         found = lint.lint(lint.read_script(text, path), site, better=better)
         findings = [one for one in found if one.rule not in arguments.ignore]

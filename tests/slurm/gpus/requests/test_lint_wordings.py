@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
+from podwright.cli.podwright import main
 from podwright.slurm.gpus.lint import fix, lint, read_script
 
 HEAD = "#!/bin/bash\n"
@@ -118,3 +123,23 @@ def test_a_file_in_utf_16_is_called_so() -> None:
         text = (HEAD + "#SBATCH -n1\nsrun ./a\n").encode(code).decode("utf-8", "surrogateescape")
         assert ["UTF-16" in one.reason for one in lint(read_script(text))] == [True]
         assert fix(text) == text
+
+
+def test_bytes_that_are_no_text_and_odd_names_make_no_bad_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "my job\udce9.sh"
+    Path(os.fsencode(name).decode("utf-8", "surrogateescape")).write_bytes(
+        b"#!/bin/bash\n#SBATCH --gres=gpu:1:v100 # caf\xe9\nsrun ./a\n"
+    )
+    for form in ("json", "sarif"):
+        assert main(["slurm", "lint", f"--format={form}", "--fix", name]) == 1
+        said = json.loads(capsys.readouterr().out)
+        json.dumps(said, ensure_ascii=False).encode()  # strictly
+    (result,) = said["runs"][0]["results"] or [None]
+    assert result is None
+    assert main(["slurm", "lint", "--format=sarif", name]) == 1
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    where = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert where == "my%20job%E9.sh"

@@ -1,7 +1,13 @@
 """Mistakes in job scripts, before they cost a night in the queue."""
 
 from podwright.slurm.gpus.lint._fix import difference, fix, fixed
-from podwright.slurm.gpus.lint._formats import as_annotations, as_rows, as_sarif, as_text
+from podwright.slurm.gpus.lint._formats import (
+    as_annotations,
+    as_rows,
+    as_sarif,
+    as_text,
+    whole_text,
+)
 from podwright.slurm.gpus.lint._rule import Case, Finding, Found, Level, Rule
 from podwright.slurm.gpus.lint._rules import lint, rules
 from podwright.slurm.gpus.lint._script import Script, read_script
@@ -35,4 +41,5 @@ __all__ = [
     "read_script",
     "read_site",
     "rules",
+    "whole_text",
 ]

@@ -29,13 +29,13 @@ def as_rows(files: Files) -> list[dict[str, Any]]:
     """Rows for programs, with each rule's evidence."""
     return [
         {
-            "file": path,
+            "file": whole_text(path),
             "line": one.line,
             "rule": one.rule,
             "level": one.level,
-            "reason": one.reason,
-            "text": one.text,
-            "corrected": one.corrected,
+            "reason": whole_text(one.reason),
+            "text": whole_text(one.text),
+            "corrected": whole_text(one.corrected),
             "before": one.before,
             "sure": one.sure,
             "evidence": rules()[one.rule].evidence,
@@ -54,11 +54,11 @@ def as_sarif(files: Files, version: str) -> dict[str, Any]:
             "ruleId": one.rule,
             "ruleIndex": index[one.rule],
             "level": _LEVELS[one.level],
-            "message": {"text": one.reason},
+            "message": {"text": whole_text(one.reason)},
             "locations": [
                 {
                     "physicalLocation": {
-                        "artifactLocation": {"uri": path},
+                        "artifactLocation": {"uri": _address(path)},
                         "region": {"startLine": max(one.line, 1)},
                     }
                 }
@@ -95,6 +95,20 @@ def as_annotations(files: Files) -> list[str]:
         for path, findings in files
         for one in findings
     ]
+
+
+def whole_text(text: str) -> str:
+    """Without bytes that are no text, which strict readers of JSON refuse."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _address(path: str) -> str:
+    """A file's name as SARIF has it: a URI."""
+    from urllib.parse import quote
+
+    return ("file://" if path.startswith("/") else "") + quote(
+        path.encode("utf-8", "surrogateescape")
+    )
 
 
 def _data(text: str) -> str:
