@@ -46,12 +46,13 @@ class World:
     """An operator beside a cluster, and a controller of 16 simulated IPUs, as processes.
 
     server_words: what it is told beside that. patience: seconds that anything may take. setting:
-    what rights the operator has.
+    what rights the operator has. every: seconds from one look to the next.
     """
 
     setting = Setting(simulated="pod16")
     server_words: tuple[str, ...] = ("--api-port", "0")
     patience = 180.0
+    every = 0.1
 
     def __init__(self, lab: KubeLab, folder: Path) -> None:
         self.lab = lab
@@ -161,7 +162,7 @@ class World:
             except Unanswered:
                 return None
 
-        return poll(what, checked, seconds=self.patience, every=0.1)
+        return poll(what, checked, seconds=self.patience, every=self.every)
 
     def is_said(self, name: str, state: str, words: str = "") -> None:
         """Wait for a job's status."""

@@ -30,12 +30,15 @@ from podwright.errors import (
 )
 from podwright.kubernetes._crd import GROUP, KIND, PLURAL, VERSION
 from podwright.kubernetes._kube import Object, Told
+from podwright.kubernetes._request_queue import NOW, RequestQueue, ranked
 from podwright.kubernetes._sightings import UID_LABEL
 
 _MERGE: Final = "application/merge-patch+json"
 _JOBS: Final = f"/apis/{GROUP}/{VERSION}"
 _PAGE: Final = 500
 _SECONDS: Final = 30.0
+#: Requests at a time. More would wait in the API server, where nobody can be let past.
+_AT_ONCE: Final = 16
 #: kopf asks who we are, for its own peering, which is off; and an image need not know our account.
 _IDENTITY: Final[Any] = "podwright"
 
@@ -48,6 +51,7 @@ class KubeApi:
         self.api, self.inside = api, inside
         self.namespace = namespace
         self.writes = 0  #: changes that were asked for
+        self._queue = RequestQueue(_AT_ONCE)
 
     async def jobs(self) -> list[Object]:
         """All IPUJobs."""
@@ -113,12 +117,14 @@ class KubeApi:
 
     async def lease(self, namespace: str, name: str) -> dict[str, Any]:
         """A Lease. Raises NotFound."""
-        return await self._call("GET", f"{_leases(namespace)}/{quote(name)}")
+        with ranked(NOW):
+            return await self._call("GET", f"{_leases(namespace)}/{quote(name)}")
 
     async def put_lease(self, namespace: str, name: str, body: Object, *, new: bool) -> None:
         """Write a Lease. Raises WrongState where somebody else did."""
         at = _leases(namespace)
-        await self._call("POST" if new else "PUT", at if new else f"{at}/{quote(name)}", body)
+        with ranked(NOW):
+            await self._call("POST" if new else "PUT", at if new else f"{at}/{quote(name)}", body)
 
     async def watch(self, told: Told) -> None:
         """Tell of every change, and of all that there is at the start, until it is cancelled."""
@@ -199,17 +205,18 @@ class KubeApi:
         headers = {"Accept": "application/json"}
         headers["Content-Type"] = _MERGE if method == "PATCH" else "application/json"
         try:
-            answer = await self.api.call_api(
-                path,
-                method,
-                header_params=headers,
-                query_params=list((query or {}).items()),
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=_SECONDS,
-            )
-            text = await answer.text()
+            async with self._queue.turn():
+                answer = await self.api.call_api(
+                    path,
+                    method,
+                    header_params=headers,
+                    query_params=list((query or {}).items()),
+                    body=body,
+                    auth_settings=["BearerToken"],
+                    _preload_content=False,
+                    _request_timeout=_SECONDS,
+                )
+                text = await answer.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(f"the API server does not answer: {error!r}", asked=action) from None
         if 200 <= answer.status < 300:

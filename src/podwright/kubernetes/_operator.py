@@ -34,6 +34,7 @@ from podwright.kubernetes._reconcile import (
     Want,
     plan,
 )
+from podwright.kubernetes._request_queue import LATER, NOW, SOON, ranked
 from podwright.kubernetes._sightings import UID_LABEL, PodView, read_pod
 from podwright.kubernetes._sites import program_environment
 
@@ -249,27 +250,38 @@ class Operator:
         changes, in seconds since 1970; 0: not. Raises PodwrightError."""
         async with self._locks(key.uid):
             for _ in range(_STEPS):
-                item = await self.kube.job(key.namespace, key.name)
-                if item is None or item["metadata"]["uid"] != key.uid:
-                    await self._orphaned(key)
-                    return 0.0
-                job = read_job(item)
-                found = await self.kube.pods(key.namespace, key.uid)
-                pods = [read_pod(pod, self._lost) for pod in found]
-                self._remember(job, pods)
-                why = await self.partitions.why(job)
-                todo = self._decide(
-                    job,
-                    pods,
-                    self.partitions.held(key.uid),
-                    self._wall(),
-                    why=why,
-                    fresh=self.partitions.fresh(key.uid),
-                    taken=self._taken.get(key.uid, ""),
-                )
-                if not await self._do(job, todo):
-                    return todo.again
+                with ranked(self._rank(key.uid)):
+                    again = await self._step(key)
+                if again is not None:
+                    return again
         return self._wall() + _RETRY_S
+
+    def _rank(self, uid: str) -> int:
+        if self.partitions.fresh(uid):
+            return NOW
+        return SOON if self.partitions.held(uid) else LATER
+
+    async def _step(self, key: JobKey) -> float | None:
+        """None: it is worth another look."""
+        item = await self.kube.job(key.namespace, key.name)
+        if item is None or item["metadata"]["uid"] != key.uid:
+            await self._orphaned(key)
+            return 0.0
+        job = read_job(item)
+        found = await self.kube.pods(key.namespace, key.uid)
+        pods = [read_pod(pod, self._lost) for pod in found]
+        self._remember(job, pods)
+        why = await self.partitions.why(job)
+        todo = self._decide(
+            job,
+            pods,
+            self.partitions.held(key.uid),
+            self._wall(),
+            why=why,
+            fresh=self.partitions.fresh(key.uid),
+            taken=self._taken.get(key.uid, ""),
+        )
+        return None if await self._do(job, todo) else todo.again
 
     async def _orphaned(self, key: JobKey) -> None:
         """The job is gone, whoever took its finalizer away: its pods end, then it holds nothing."""
