@@ -47,6 +47,26 @@ async def test_a_job_runs_and_gives_back(world: World) -> None:
     assert len(writes) <= 8, writes
 
 
+async def test_pods_are_looked_for_once_there_may_be_some(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server goes through all pods of a namespace for those of one job."""
+    asked: list[str] = []
+    pods = world.kube.pods
+
+    async def counted(namespace: str, uid: str) -> Any:
+        asked.append(str(world.status().get("startTime")))
+        return await pods(namespace, uid)
+
+    monkeypatch.setattr(world.kube, "pods", counted)
+    world.kube.create(job())
+    await world.pods("job-worker-0")
+    world.kube.run("job-worker-0")
+    await world.becomes("Running")
+    assert "None" not in asked
+    assert asked
+
+
 async def test_its_pods_know_their_partition(world: World) -> None:
     world.kube.create(job(), namespace="team")
     await world.pods("job-worker-0")

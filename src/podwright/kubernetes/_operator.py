@@ -268,7 +268,9 @@ class Operator:
             await self._orphaned(key)
             return 0.0
         job = read_job(item)
-        found = await self.kube.pods(key.namespace, key.uid)
+        # The status says that it has started before the first pod is made; and the API server
+        # looks through all pods of the namespace for those of one job.
+        found = await self.kube.pods(key.namespace, key.uid) if job.started else []
         pods = [read_pod(pod, self._lost) for pod in found]
         self._remember(job, pods)
         why = await self.partitions.why(job)
