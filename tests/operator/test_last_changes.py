@@ -94,3 +94,22 @@ async def test_a_life_has_no_more_changes_than_are_tried_above(world: World) -> 
     death = OneDeath(world, 0)
     await life(world, death)
     assert death.changes <= 30
+
+
+async def test_one_that_ends_looks_no_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another acts by then, and what this one knows is old."""
+    looks, hangs = asyncio.Event(), asyncio.Event()
+
+    async def job_of(*_: str) -> None:
+        looks.set()
+        await hangs.wait()
+
+    monkeypatch.setattr(world.kube, "job", job_of)
+    operator = world.operator
+    assert operator
+    world.kube.create(job())
+    async with asyncio.timeout(300):
+        await looks.wait()
+    operator.poke(next(iter(operator._keys.values())))  # news meanwhile
+    await world.kill()
+    assert (operator._timers, operator._tasks) == ({}, set())

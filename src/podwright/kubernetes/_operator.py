@@ -80,6 +80,7 @@ class Operator:
         self._keyed: set[str] = set()  # uids whose secrets are there
         self._may_exec: set[tuple[str, str]] = set()  # uids and rights that are there
         self._lost: frozenset[str] = frozenset()
+        self._over = False
         self._queue_wanted = asyncio.Event()
         self.partitions.room = Room(self.partitions.books, room_s, clock, self._queue_wanted.set)
 
@@ -93,6 +94,7 @@ class Operator:
         try:
             await asyncio.gather(*beside)
         finally:
+            self._over = True  # what ends asks for no more looks: others act by now
             for timer in self._timers.values():
                 timer.cancel()
             ending = [*beside, *self._tasks]
@@ -208,6 +210,8 @@ class Operator:
 
     def poke(self, key: JobKey) -> None:
         """Look at a job, now or as soon as the look that goes on is done."""
+        if self._over:
+            return
         self._keys[key.uid] = key
         if key.uid in self._again:
             self._asked.add(key.uid)
@@ -217,6 +221,8 @@ class Operator:
         self._again[key.uid] = self._begin(self._look(key))
 
     def _later(self, key: JobKey, seconds: float) -> None:
+        if self._over:
+            return
         if timer := self._timers.pop(key.uid, None):
             timer.cancel()
         loop = asyncio.get_running_loop()
