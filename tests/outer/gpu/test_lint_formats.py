@@ -59,4 +59,4 @@ def test_sarif_is_read_by_a_library(tools: Path, tmp_path: Path) -> None:
     assert (rule, level, line) == ("late-directive", "error", 4)
     assert ids[index] == rule
     assert message
-    assert uri == str(tmp_path / "wrong.sh")
+    assert uri == (tmp_path / "wrong.sh").as_uri()
