@@ -41,6 +41,7 @@ TABLE: dict[Version, set[str]] = {
         "-counts_cpus_of_gpus",
     },
     (26, 5): {
+        "counts_free_threads",
         "refuses_fewer_tasks_than_nodes",
         "tasks_bound_nodes",
         "tries_single_nodes_first",

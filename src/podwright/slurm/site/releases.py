@@ -64,7 +64,7 @@ class Release:
     enforces_binding_by_site: bool = _since(23, 2)  # SelectTypeParameters=ENFORCE_BINDING_GRES
 
     # Partitions and their limits
-    judges_partitions_apart: bool = _since(23, 2)  # one partition's limit says nothing of others
+    judges_partitions_apart: bool = _since(23, 2)  # one's whole nodes say nothing of the others
     tests_jobs_over_limits: bool = _since(23, 2)  # whether they could ever run
     keeps_jobs_of_down_partitions: bool = _since(23, 2)  # even those that could never run there
     skips_oversized_jobs: bool = _since(25, 5)  # but not those over a limit on nodes or CPUs
@@ -119,6 +119,7 @@ class Release:
     counts_step_tasks_late: bool = _since(23, 2)  # --cpus-per-task and no --ntasks
     step_cpus_follow_gpus: bool = _since(23, 2)  # --cpus-per-gpu counts for a step as well
     step_gpus_of_all_nodes: bool = _since(23, 2)  # --gpus-per-node times the step's nodes
+    counts_free_threads: bool = _since(26, 5)  # free CPUs of a step by --threads-per-core
     steps_share_grant: bool = _since(23, 2)  # held against what the job has, not what it asked
     steps_need_room: bool = _since(23, 2)  # a step that does not fit fails; before, it hangs
     prefers_rich_nodes: bool = _since(23, 2)  # nodes with an equal share of GPUs first

@@ -69,8 +69,9 @@ def allot(
     """What one partition says to a job; a Refusal where that is not modelled."""
     job = _job(w, said, site, partition, release)
     limit = _limits(job, w, said, site, partition)
-    if limit and limit.of_memory and not partition.up and site.enforce == "NO":
-        limit = None  # a partition that is down is found before its memory is looked at
+    over = f"{job.min_nodes} nodes are asked for, and {job.max_nodes} are the most"
+    if limit and not partition.up and not (limit.of_memory and site.enforce != "NO"):
+        limit = None  # _part_access_check looks at limits of partitions that schedule jobs
     wishes, preferred = _wishes(said.constraint), _wishes(said.prefer)
     if isinstance(wishes, SlurmRefusal):
         return wishes
@@ -88,12 +89,14 @@ def allot(
         return Tried(None, "never", _never(partition))
     if limit and limit.of_size and release.skips_oversized_jobs:
         return Tried(None, "skips", limit.text)
-    if limit and not release.tests_jobs_over_limits:
+    if limit and not (several or release.tests_jobs_over_limits):
         return Tried(None, "limit", limit.text)
     shut = f"partition {partition.name}"
     down = Tried(None, "takes", f"{shut} is down", f"until {shut} is up again")
-    if not partition.up and release.keeps_jobs_of_down_partitions:
+    if not (partition.up or several) and release.keeps_jobs_of_down_partitions:
         return down
+    if (limit or not partition.up) and 0 < job.max_nodes < job.min_nodes:
+        return Tried(None, "limit", limit.text if limit else over)
     excluded = _out(w, said, site, release)
     away = job.required & site.down
     if away and any(
@@ -105,9 +108,8 @@ def allot(
         for wish in (preferred if said.prefer and site.prefers else wishes)
     ):
         names = ", ".join(sorted(away))
-        return Tried(
-            None, "takes", f"{names} is down or drained", f"until {names} takes jobs again"
-        )
+        until = f"until {names} takes jobs again"
+        return Tried(None, "takes", f"{names} is down or drained", until)
     if (
         said.prefer
         and site.prefers

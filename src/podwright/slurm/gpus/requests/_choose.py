@@ -28,7 +28,7 @@ def choose(
             return None
     if len(some) < job.min_nodes:
         return None
-    lone = job.max_nodes == 1 and site.topology in ("flat", "tree")
+    lone = job.max_nodes == 1 and site.topology in ("flat", "tree") and not _least_loaded(job)
     if lone and job.release.tries_single_nodes_first:
         return _one_node(job, site, some, trial=trial)
     rooms: dict[int, NodeRoom] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from podwright.slurm.gpus.requests._counts import Ask, Wants
-from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._request import SHARED, SlurmRequest
 from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
@@ -26,7 +26,7 @@ def make_consistent(
         elif not w.cpus_per_task:
             w.tasks = w.min_nodes
     w.asks = _asks(w, request)
-    if {"gpu"} < {ask.name for ask in w.asks}:
+    if {"gpu"} < {ask.name for ask in w.asks} and not _forgets_shares(request):
         return SlurmRefusal(
             "submit", "GPUs and shares of GPUs do not go together", "Ask for one of them"
         )
@@ -48,6 +48,14 @@ def make_consistent(
     if server and release.counts_cpus_of_tasks_late and w.cpus_per_task and w.tasks:
         w.min_cpus = max(w.min_cpus, w.cpus_per_task * w.tasks)
     return _merge(w)
+
+
+def _forgets_shares(request: SlurmRequest) -> bool:
+    """Whether Slurm loses the error of shares beside GPUs: --cpus-per-gpu is merged with GPUs of a
+    type that stand before the shares, and that is what it returns (gres_job_state_validate)."""
+    typed = any(gpus.kind and way in ("job", "node") for way, gpus in request.asked)
+    gres = request.other.get("gres", "")
+    return bool(request.cpus_per_gpu and typed and not gres.startswith(SHARED))
 
 
 def _only_said(w: Wants) -> bool:
@@ -107,10 +115,11 @@ def _tasks_of_gpus(w: Wants) -> SlurmRefusal | None:
 
 def _merge(w: Wants) -> SlurmRefusal | None:
     """GPUs of a type and of any type do not go together; what is said of any holds for all."""
-    typed = [ask for ask in w.asks if ask.kind]
-    if not typed or len(typed) == len(w.asks):
+    gpus = [ask for ask in w.asks if ask.name == "gpu"]
+    typed = [ask for ask in gpus if ask.kind]
+    if not typed or len(typed) == len(gpus):
         return None
-    (any_kind,) = (ask for ask in w.asks if not ask.kind)
+    (any_kind,) = (ask for ask in gpus if not ask.kind)
     if any_kind.counts:
         return SlurmRefusal(
             "submit",
@@ -120,7 +129,7 @@ def _merge(w: Wants) -> SlurmRefusal | None:
     for ask in typed:
         ask.cpus_per_gpu = ask.cpus_per_gpu or any_kind.cpus_per_gpu
         ask.memory_per_gpu = ask.memory_per_gpu or any_kind.memory_per_gpu
-    w.asks = typed
+    w.asks = [ask for ask in w.asks if ask is not any_kind]
     return None
 
 

@@ -12,6 +12,7 @@ from podwright.slurm.gpus.requests._allot import Allotted, allot
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
+from podwright.slurm.gpus.requests._partitions import tried_in_turn
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
 from podwright.slurm.gpus.requests._step import run_step
@@ -117,44 +118,21 @@ def _tried(
     partitions: list[SlurmPartition],
     release: Release,
 ) -> Allotted | SlurmRefusal:
-    """What the partitions say together: the last one decides where none takes the job."""
-    start: Allotted | None = None
-    verdict, why, until = "limit", "", ""
-    limited = False
-    for partition in partitions:
-        tried = allot(wants, said, site.of(partition), partition, release)
-        if isinstance(tried, SlurmRefusal):
-            return tried
-        limited = limited or tried.verdict == "limit"
-        start = start or tried.start
-        if tried.verdict in ("limit", "skips") and site.enforce == "ALL":
-            return SlurmRefusal("submit", tried.reason)
-        if verdict == "limit" and tried.verdict != "skips":
-            verdict, why, until = tried.verdict, tried.reason, tried.until
-        elif tried.verdict == "takes":
-            verdict = "takes"
-        why = why or tried.reason
-    exclusive = len({partition.share == 0 for partition in partitions}) > 1
-    if start is not None and exclusive and not release.judges_partitions_apart:
-        # whole nodes in all of them, where the exclusive one was tried before the job started
-        return SlurmRefusal("unknown", "not modelled: an exclusive partition beside another")
-    if verdict == "takes" and start is not None:
-        return start
-    shut = len(partitions) > 1 and not all(one.up for one in partitions)
-    if start is None and shut and release.keeps_jobs_of_down_partitions:
-        return SlurmRefusal("unknown", "this is not modelled: one of several partitions is down")
-    several = len(set(said.partitions)) > 1  # before those that take no jobs were left out
-    limited = limited or not all(one.up for one in partitions)
-    if limited and several and not release.judges_partitions_apart:
-        return SlurmRefusal("unknown", "not modelled: one of several partitions has a limit")
-    if said.switches and verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
+    """What its one partition says, or several of them together."""
+    if len(set(said.partitions)) > 1:
+        return tried_in_turn(wants, said, site, partitions, release)
+    tried = allot(wants, said, site.of(partitions[0]), partitions[0], release)
+    if isinstance(tried, SlurmRefusal) or tried.start is not None:
+        return tried if isinstance(tried, SlurmRefusal) else tried.start
+    if said.switches and tried.verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
-    never = verdict == "never" and not said.held  # no node is looked at before it is released
-    odd = several or len(said.named) > 1
-    if never and said.spread and release.spreads_over_weights and odd:
+    never = tried.verdict == "never" and not said.held  # it is looked at when it is released
+    if never and said.spread and release.spreads_over_weights and len(said.named) > 1:
         return SlurmRefusal("unknown", "not modelled: --spread-job over nodes that never do")
-    refused = never or (verdict == "limit" and site.enforce != "NO")
-    return SlurmRefusal("submit" if refused else "waits", why, until="" if refused else until)
+    refused = never or (tried.verdict in ("limit", "skips") and site.enforce != "NO")
+    return SlurmRefusal(
+        "submit" if refused else "waits", tried.reason, until="" if refused else tried.until
+    )
 
 
 def _granted(
@@ -194,7 +172,7 @@ def _granted(
             )
         if request.option("ntasks-per-socket") and not release.steps_need_room:
             return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
-        if placed.stage == "hangs" and request.command != "srun":
+        if placed.stage == "hangs" and not release.steps_need_room and request.command != "srun":
             return SlurmRefusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
     if allotted.whole:
@@ -220,7 +198,8 @@ def _granted(
     ignored = release.srun_ignores_cpus_per_task and request.command != "srun"
     cpus = 1 if ignored else request.cpus_per_task or 1
     views = tasks_of(request, held, placed, cpus, release)
-    if site.hidden_shares & {name for _, name, _ in request.shares}:
+    bare = not request.asked  # beside GPUs no plugin unsets what another has set
+    if bare and site.hidden_shares & {name for _, name, _ in request.shares}:
         views = [_unset(view, held[view.node].shape) for view in views]
     said_too = notes(request, held[0].shape, laid, held, placed, views)
     if any(one.name in site.assumed and one.gpus for one in held):

@@ -52,10 +52,13 @@ def _view(
 ) -> TaskView:
     """What one task sees: GPU numbers of its node, and its CUDA_VISIBLE_DEVICES.
 
-    Some releases unset the variable for --gpu-bind=none, and for a type in --gpus-per-task.
+    Some releases unset the variable for --gpu-bind=none, and for a type in --gpus-per-task. All do
+    for shares: the plugin of GPUs unsets it, and gres/gpu:… is no binding of shares (gres.c,
+    gres_g_task_set_env).
     """
     way, argument = binding(request)
-    if way == "none" and release.bind_none_shows_all:
+    unnamed = request.shares and not request.asked and way != "all"
+    if way == "none" and release.bind_none_shows_all and not unnamed:
         way = "all"
     if way == "typed" and request.per_task:
         first = re.match(r"[1-9]\d*", argument)  # 22.05 reads the count at the front
@@ -68,7 +71,7 @@ def _view(
     gpus = list(place.gpus)
     if not gpus:
         return TaskView(rank, place.node, local, (), None)
-    if way in ("none", "typed"):
+    if (unnamed and way != "all") or way in ("none", "typed"):
         sees = gpus if shape.confined else list(range(shape.gpus))
         return TaskView(rank, place.node, local, tuple(sees), None)
     if shape.affinity and request.other.get("cpu-bind") != "none":

@@ -8,6 +8,9 @@ from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._values import SlurmRefusal
 from podwright.slurm.site.releases import Release
 
+#: Options that srun in the job reads as --threads-per-core
+_SAYS_THREADS = {"hint", "threads-per-core", "extra-node-info"}
+
 
 def lay(
     step: Step,
@@ -22,17 +25,23 @@ def lay(
     if refused:
         return refused
     each = _cpus_per_task(step, request, held, release)
-    usable = _usable(step, held, shares, each, release)
+    threads = (w.threads_per_core if _SAYS_THREADS & set(request.other) else 0) or 0
+    free = [_free_cpus(node, threads, release) for node in held]
+    usable = _usable(step, held, free, shares, each, release)
     if isinstance(usable, SlurmRefusal):
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
-        hinted = w.threads_per_core if {"hint", "threads-per-core"} & set(request.other) else 0
-        step.tasks = max(sum(_of_threads(held[n], hinted) // each for n in chosen), 1)
+        step.tasks = max(sum(_of_threads(held[n], threads) // each for n in chosen), 1)
         step.cpus = step.tasks * each
+    if not all(free) and len(usable) < step.min_nodes:
+        return _cramped(step, held, "hangs")
     nodes = _nodes(step, held, usable, shares, release)
     if isinstance(nodes, SlurmRefusal):
         return nodes
+    parts = any(held[n].cpus < held[n].shape.threads for n in nodes)
+    if parts and w.threads_per_core == 1 and len(nodes) not in (1, step.tasks):
+        return SlurmRefusal("unknown", "this is not modelled: tasks on parts of cores")
     tasks = _tasks(step, request, w, held, nodes, shares, each, release)
     if tasks is None or (release.steps_need_room and 0 in tasks):
         return SlurmRefusal("step", "srun finds no room for its tasks beside the GPUs")
@@ -40,12 +49,17 @@ def lay(
     return refused or give(held, nodes, tasks, shares, release)
 
 
-def _of_threads(node: HeldNode, threads: int | None) -> int:
-    """The CPUs of a node that a step may count where --hint takes some threads of each core."""
-    all_threads = node.shape.threads
-    if not threads or threads >= all_threads:
+def _of_threads(node: HeldNode, threads: int) -> int:
+    """The CPUs of a node for which tasks are counted, with so many threads of each core."""
+    return -(-node.cpus // node.shape.cpus_per_core) * threads if threads else node.cpus
+
+
+def _free_cpus(node: HeldNode, threads: int, release: Release) -> int:
+    """The CPUs of a node that are free for a step, by usable_cpu_cnt of stepmgr.c (26.05): those of
+    its job are taken for threads, also where they are cores (CPUs=) or single threads (CR_CPU)."""
+    if not (release.counts_free_threads and threads) or threads == node.shape.threads:
         return node.cpus
-    return node.cpus // all_threads * threads
+    return node.cpus // node.shape.threads * threads
 
 
 def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> SlurmRefusal | None:
@@ -113,13 +127,20 @@ def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) 
 
 
 def _usable(
-    step: Step, held: list[HeldNode], shares: list[Share], each: int, release: Release
+    step: Step,
+    held: list[HeldNode],
+    free: list[int],
+    shares: list[Share],
+    each: int,
+    release: Release,
 ) -> dict[int, int] | SlurmRefusal:
-    """CPUs of each node that the step may use."""
+    """CPUs of each node that the step may use; none of those with no free CPUs."""
     usable: dict[int, int] = {}
     left, first, without = step.max_nodes, True, 0
     for n, node in enumerate(held):
-        cpus = node.cpus
+        cpus = free[n]
+        if not cpus:
+            continue
         for share in shares:
             served = _room(share, _count(share, node), each, first=first, nodes_left=left)
             if served is not None:
@@ -130,7 +151,8 @@ def _usable(
             without += 1
         if cpus // max(each, 1) == 0:
             if step.min_nodes == len(held):
-                return short(shares)
+                busy = free[n] < node.cpus and node.memory  # ESLURM_NODES_BUSY, and no other error
+                return _cramped(step, held, "hangs") if busy else short(shares)
             continue
         usable[n] = cpus
         first = False
@@ -244,6 +266,7 @@ def _tasks(
         cpus, sized = held[n].cpus, max(each, 1)
         if w.threads_per_core == 1:
             cpus //= threads
+            cpus = max(cpus, 1)  # left out by step_layout_create, it still gets its first task
         elif w.tasks_per_core == 1:
             sized = max(sized, w.threads_per_core or threads)
         for share in shares:

@@ -31,11 +31,6 @@ def unsure_job(
     whole = said.share == "none"
     if said.overcommit and sized and request.tasks and (whole or not request.per_task):
         return "--overcommit with CPUs in --tres-per-task"
-    mixed = any(way == "node" for way, _, _ in request.shares) and request.by_gres
-    if mixed and request.kind() and request.cpus_per_gpu:
-        return "GPUs of a type beside shares of GPUs"
-    if request.per_task and len({one.cpus_per_gpu for one in partitions}) > 1:
-        return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
     sockets = said.sockets and not said.whole_info and request.memory_per_gpu
     if release.tasks_bound_nodes and request.per_task and sockets and request.tasks:
         return "--gpus-per-task with --sockets-per-node and --mem-per-gpu"
@@ -59,10 +54,6 @@ def unsure_nodes(
 
     held: what the model gives, None where the job waits.
     """
-    sized = request.memory_per_gpu or said.memory is not None or said.memory_per_cpu is not None
-    down = not release.keeps_jobs_of_down_partitions and not all(one.up for one in partitions)
-    if down and (len(partitions) > 1 or held is None):
-        return "a partition that is down"
     lightly = "CR_LLN" in site.select or any(one.least_loaded for one in partitions)
     bound = "enforce-binding" in said.flags and request.per_job
     if lightly and bound and len(held or ()) > 1 and not release.compares_uncut_nodes:
@@ -74,9 +65,6 @@ def unsure_nodes(
     early = not release.compares_uncut_nodes
     if early and single and brings and uneven and request.tasks_per_node:
         return "--gpus, CPUs of a GPU and --ntasks-per-node on one thread of a core"
-    counts = request.asks_for_gpus and not sized and any(one.memory for one in held or ())
-    if counts and len({one.memory_per_gpu for one in partitions}) > 1:
-        return "partitions with different defaults of memory of a GPU"
     if early and request.memory_per_gpu and uneven and request.tasks_per_node:
         return "--gpus, --mem-per-gpu and --ntasks-per-node over unequal counts of GPUs"
     tasks, low, high = request.tasks or 0, request.min_nodes, request.max_nodes
@@ -94,8 +82,6 @@ def unsure_nodes(
     gpus = request.per_job is not None
     if not early and said.overcommit and gpus and tasks and len(held or ()) > 1:
         return "--overcommit with --gpus for tasks over several nodes"
-    if not early and lightly and gpus and held is None:
-        return "--gpus that never fit over the least loaded nodes"
     if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
         return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
     if early and request.per_task and said.sockets and request.other.get("hint") == "memory_bound":
@@ -104,9 +90,6 @@ def unsure_nodes(
         return "--spread-job with --distribution=plane"
     if "*" in said.constraint and said.named and held is None:
         return "features with counts beside --nodelist"
-    several = len(partitions) > 1 and not release.judges_partitions_apart
-    if several and 0 < tasks < (low or 1):
-        return "fewer tasks than nodes in several partitions"
     whole = request.option("gpus")
     if whole and "," in whole.value and (low or 1) > 1:
         return "--gpus of several types over several nodes"
@@ -135,15 +118,9 @@ def unsure_nodes(
     if said.spread and tasks and len(held or ()) > tasks:
         return "--spread-job over more nodes than tasks"
     few = any((said.threads or one.shape.threads) < one.shape.threads for one in held or ())
-    shapes = {one.shape for one in held or ()}
-    if few and any(one.threads > one.cpus_per_core for one in shapes):
-        return "fewer threads of a core where CPUs= counts cores"
     by_cpu = any(word.startswith("CR_CPU") for word in site.select)
-    threaded = any(one.shape.threads > 1 for one in held or ())
-    if late and by_cpu and threaded and said.tasks_per_core == 1:
-        return "one task a core where CPUs are allocated, not cores (CR_CPU)"
-    if few and by_cpu:
-        return "fewer threads of a core where CPUs are allocated, not cores (CR_CPU)"
+    if early and few and by_cpu and len({one.shape.threads for one in held or ()}) > 1:
+        return "fewer threads of unequal cores where CPUs are allocated, not cores (CR_CPU)"
     if late and few and said.tasks_per_core and request.cpus_per_task:
         return "tasks on fewer threads of a core"
     each = request.tasks_per_node or 1
@@ -188,8 +165,11 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     each_gpu = request.tasks_per_gpu and request.cpus_per_gpu and request.by_gres
     if each_gpu and release.step_cpus_follow_gpus:
         return "--ntasks-per-gpu and --cpus-per-gpu with --gres"
-    if request.shares and request.bind:
-        return "--gpu-bind with shares of GPUs"
+    if request.shares and request.asked and request.bind:
+        return "--gpu-bind with GPUs and shares of GPUs"
+    none = request.bind.removeprefix("verbose,") in ("none", "verbose")
+    if none and request.shares and not release.bind_none_shows_all:
+        return "--gpu-bind=none with shares of GPUs, at which some tasks crash"
     if request.option("gpu-bind") and "gpu" in request.other.get("tres-bind", ""):
         return "--gpu-bind beside --tres-bind"
     bound = request.other.get("hint") == "memory_bound"

@@ -1,0 +1,105 @@
+"""Several partitions of one job: slurmctld tests one after the other when it is submitted.
+
+After its _select_nodes_parts: the first that takes the job ends the test, unless
+EnforcePartLimits=ALL. A job that is kept starts later, in the first that can hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from podwright.slurm.gpus.requests._allot import Allotted, allot
+from podwright.slurm.gpus.requests._counts import Wants
+from podwright.slurm.gpus.requests._request_details import RequestDetails
+from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition, SlurmRefusal
+from podwright.slurm.site.releases import Release
+
+
+def tried_in_turn(
+    wants: Wants,
+    said: RequestDetails,
+    site: SlurmCluster,
+    partitions: list[SlurmPartition],
+    release: Release,
+) -> Allotted | SlurmRefusal:
+    """What the partitions say together; they stand in the order in which they are tried."""
+    taken, last, why, tested = "", "limit", "", list[SlurmPartition]()
+    shut = False  # the last one that was tested is down
+    for partition in partitions:
+        tried = allot(wants, said, site.of(partition), partition, release)
+        if isinstance(tried, SlurmRefusal):
+            return tried
+        shut, why = not partition.up, why or tried.reason
+        limited = tried.verdict in ("limit", "skips")
+        if limited and site.enforce == "ALL":
+            return SlurmRefusal("submit", tried.reason)
+        if (shut or limited) and site.enforce == "ANY":
+            continue
+        said = _whole(said, partition, release)
+        if tried.verdict == "skips" and site.enforce == "NO":
+            continue
+        tested.append(partition)
+        last = "takes" if said.held or shut and site.enforce == "ALL" else tried.verdict
+        taken = taken or (last if last == "takes" else "")
+        if taken and site.enforce != "ALL":
+            break
+    outcome = taken or ("takes" if shut else last)
+    if outcome == "never" and said.spread and release.spreads_over_weights:
+        return SlurmRefusal("unknown", "not modelled: --spread-job over nodes that never do")
+    if outcome == "never" or (outcome == "limit" and site.enforce != "NO"):
+        return SlurmRefusal("submit", why)
+    if said.held:
+        return SlurmRefusal("waits", "it is held", until="until `scontrol release JOB`")
+    later = _later(wants, said, site, partitions, tested, release)
+    return later or SlurmRefusal("waits", why)
+
+
+def _whole(said: RequestDetails, partition: SlurmPartition, release: Release) -> RequestDetails:
+    """An exclusive partition makes it a job of whole nodes, in some releases for all that follow
+    as well (details->whole_node, which nothing takes back)."""
+    sticks = partition.share == 0 and not release.judges_partitions_apart
+    return replace(said, share="none") if sticks else said
+
+
+def _later(
+    wants: Wants,
+    said: RequestDetails,
+    site: SlurmCluster,
+    partitions: list[SlurmPartition],
+    tested: list[SlurmPartition],
+    release: Release,
+) -> Allotted | SlurmRefusal | None:
+    """The start of a job that was kept, in the first partition that it may start in."""
+    site = replace(site, prefers=False)  # --prefer counts no more than a preference now
+    for partition in partitions:
+        tried = allot(wants, said, site.of(partition), partition, release)
+        tested = [*tested, partition]
+        if isinstance(tried, SlurmRefusal):
+            return tried
+        if tried.start is not None:
+            left = _left(wants, said, site, partition, tested, release)
+            return SlurmRefusal("unknown", f"not modelled: {left}") if left else tried.start
+        said = _whole(said, partition, release)
+    return None
+
+
+def _left(
+    wants: Wants,
+    said: RequestDetails,
+    site: SlurmCluster,
+    partition: SlurmPartition,
+    tested: list[SlurmPartition],
+    release: Release,
+) -> str:
+    """What the defaults of a partition that was tested may have left in the job for this one."""
+    gpus = any(ask.name == "gpu" for ask in wants.asks)
+    sized = any(size is not None for size in (said.memory, said.memory_per_cpu))
+    counts = any(word.endswith("MEMORY") for word in site.select)
+    if gpus and counts and not (sized or said.memory_per_gpu):
+        if any(one.memory_per_gpu != partition.memory_per_gpu for one in tested):
+            return "partitions with different defaults of memory of a GPU"
+    each_task = any(ask.per_task for ask in wants.asks)
+    if each_task and not wants.cpus_said and not release.judges_partitions_apart:
+        if any(one.cpus_per_gpu != partition.cpus_per_gpu for one in tested):
+            return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
+    return ""
