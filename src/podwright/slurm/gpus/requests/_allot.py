@@ -95,9 +95,11 @@ def allot(
     down = Tried(None, "takes", f"{shut} is down", f"until {shut} is up again")
     if not (partition.up or several) and release.keeps_jobs_of_down_partitions:
         return down
-    if (limit or not partition.up) and 0 < job.max_nodes < job.min_nodes:
-        return Tried(None, "limit", limit.text if limit else over)
     excluded = _out(w, said, site, release)
+    first = preferred if said.prefer and site.prefers else wishes
+    fit = (eligible(job, site, partition, excluded, _of_all(wish), said.disk) for wish in first)
+    if (limit or not partition.up) and 0 < job.max_nodes < job.min_nodes and any(fit):
+        return Tried(None, "limit", limit.text if limit else over)
     away = job.required & site.down
     if away and any(
         job.required

@@ -12,7 +12,7 @@ from podwright.slurm.gpus.requests._allot import Allotted, allot
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
-from podwright.slurm.gpus.requests._partitions import tried_in_turn
+from podwright.slurm.gpus.requests._partition_list import tried_in_turn
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
 from podwright.slurm.gpus.requests._step import run_step
@@ -122,8 +122,10 @@ def _tried(
     if len(set(said.partitions)) > 1:
         return tried_in_turn(wants, said, site, partitions, release)
     tried = allot(wants, said, site.of(partitions[0]), partitions[0], release)
-    if isinstance(tried, SlurmRefusal) or tried.start is not None:
-        return tried if isinstance(tried, SlurmRefusal) else tried.start
+    if isinstance(tried, SlurmRefusal):
+        return tried
+    if tried.start is not None:
+        return tried.start
     if said.switches and tried.verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
     never = tried.verdict == "never" and not said.held  # it is looked at when it is released

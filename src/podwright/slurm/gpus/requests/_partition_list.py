@@ -39,7 +39,7 @@ def tried_in_turn(
         if tried.verdict == "skips" and site.enforce == "NO":
             continue
         tested.append(partition)
-        last = "takes" if said.held or shut and site.enforce == "ALL" else tried.verdict
+        last = "takes" if said.held or (shut and site.enforce == "ALL") else tried.verdict
         taken = taken or (last if last == "takes" else "")
         if taken and site.enforce != "ALL":
             break
@@ -95,11 +95,11 @@ def _left(
     gpus = any(ask.name == "gpu" for ask in wants.asks)
     sized = any(size is not None for size in (said.memory, said.memory_per_cpu))
     counts = any(word.endswith("MEMORY") for word in site.select)
-    if gpus and counts and not (sized or said.memory_per_gpu):
-        if any(one.memory_per_gpu != partition.memory_per_gpu for one in tested):
-            return "partitions with different defaults of memory of a GPU"
-    each_task = any(ask.per_task for ask in wants.asks)
-    if each_task and not wants.cpus_said and not release.judges_partitions_apart:
-        if any(one.cpus_per_gpu != partition.cpus_per_gpu for one in tested):
-            return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
+    by_gpu = gpus and counts and not (sized or said.memory_per_gpu)
+    if by_gpu and any(one.memory_per_gpu != partition.memory_per_gpu for one in tested):
+        return "partitions with different defaults of memory of a GPU"
+    each_task = any(ask.per_task for ask in wants.asks) and not wants.cpus_said
+    sticks = each_task and not release.judges_partitions_apart
+    if sticks and any(one.cpus_per_gpu != partition.cpus_per_gpu for one in tested):
+        return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
     return ""
