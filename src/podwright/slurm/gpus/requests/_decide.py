@@ -166,7 +166,7 @@ def _granted(
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
         wants = replace(wants, tasks_per_core=wants.tasks_per_core or 1)
-    placed = run_step(request, wants, held, release)
+    placed = run_step(request, wants, held, release, whole=allotted.whole)
     if isinstance(placed, SlurmRefusal):
         if wants.overcommit:
             return SlurmRefusal(
@@ -178,7 +178,7 @@ def _granted(
             return SlurmRefusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
     if allotted.whole:
-        unsure = unsure_whole(request, wants.threads_per_core, held, placed)
+        unsure = unsure_whole(request, wants.threads_per_core, held)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     tasks = {one.node: one.tasks for one in placed}

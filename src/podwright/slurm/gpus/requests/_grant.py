@@ -30,9 +30,16 @@ def give(
     tasks: list[int],
     shares: list[Share],
     release: Release,
+    *,
+    whole: bool,
 ) -> list[Placed] | SlurmRefusal:
-    """GPUs for the tasks of each node: beside the job's cores first where Slurm sees which."""
+    """GPUs for the tasks of each node: beside the job's cores first where Slurm sees which.
+
+    whole: a job of whole nodes has a record of each type, in the order of its nodes, and a step
+    takes its GPUs from one after the other.
+    """
     given: list[Placed] = []
+    kinds = list(dict.fromkeys(kind for node in held for kind in node.shape.types))
     for at, (n, count) in enumerate(zip(nodes, tasks, strict=True)):
         taken: set[int] = set()
         for share in shares:
@@ -40,6 +47,8 @@ def give(
                 share.found = 0
             need, most = _needed(share, count, len(nodes) - at, release)
             has = [gpu for gpu in of_kind(share, held[n]) if gpu not in taken]
+            if whole and any(held[n].shape.types):
+                has = [gpu for kind in kinds for gpu in has if held[n].shape.types[gpu] == kind]
             near = [g for g in has if _is_near(held, n, g)]
             got: list[int] = []
             for some in (near, has):
@@ -61,9 +70,10 @@ def give(
 
 
 def _is_near(held: list[HeldNode], n: int, gpu: int) -> bool:
-    """Slurm compares the cores of a GPU with those of the whole job, which fails on two nodes."""
+    """Slurm compares the cores of a GPU with those of the whole job, which fails on two nodes: no
+    GPU is near there, for beside GPUs with Cores= those without have all (_cores_on_gres)."""
     socket = held[n].shape.socket_of(gpu)
-    return socket == EVERY_SOCKET or (len(held) == 1 and bool(held[n].cores[socket]))
+    return len(held) == 1 and (socket == EVERY_SOCKET or bool(held[n].cores[socket]))
 
 
 def _needed(share: Share, tasks: int, nodes_left: int, release: Release) -> tuple[int | None, int]:

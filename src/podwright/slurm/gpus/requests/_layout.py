@@ -19,8 +19,10 @@ def lay(
     held: list[HeldNode],
     shares: list[Share],
     release: Release,
+    *,
+    whole: bool,
 ) -> list[Placed] | SlurmRefusal:
-    """Where the tasks start and what they get."""
+    """Where the tasks start and what they get. whole: the job has whole nodes."""
     refused = None if release.steps_share_grant else _more_than_job(step, w, shares)
     if refused:
         return refused
@@ -46,7 +48,7 @@ def lay(
     if tasks is None or (release.steps_need_room and 0 in tasks):
         return SlurmRefusal("step", "srun finds no room for its tasks beside the GPUs")
     refused = _too_many(step, held, nodes, tasks, each, release)
-    return refused or give(held, nodes, tasks, shares, release)
+    return refused or give(held, nodes, tasks, shares, release, whole=whole)
 
 
 def _of_threads(node: HeldNode, threads: int) -> int:

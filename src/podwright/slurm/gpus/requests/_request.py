@@ -239,6 +239,7 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
     gpus: dict[str, list[Gpus]] = {}
     shares: list[tuple[str, str, Gpus]] = []
     task_shares: list[tuple[str, str, Gpus]] = []
+    tres_bind = ""
     for name, value, _ in given:
         if name == "nodes":
             values.pop("min_nodes", None), values.pop("max_nodes", None)
@@ -268,14 +269,15 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
             values["bind"] = value
         elif name == "tres-bind":
             found = re.search(r"(?:^|\+)gres/gpu:([^+]*)", value)
-            if found and "bind" not in values:
-                values["bind"] = found[1]
+            tres_bind = found[1] if found else tres_bind
             other[name] = value
         elif name == "exclusive":
             values["exclusive"] = value in ("", "exclusive", "user")
             other[name] = value
         else:
             other[name] = value
+    if tres_bind:  # srun in the job reads it after --gpu-bind, which it then replaces
+        values["bind"] = tres_bind
     # --gres stands behind --gpus-per-node in one list, where the last count of a type holds. A
     # job's environment has the other options, but not --gres.
     order = ("gpus", "gpus-per-node", "gres", "gpus-per-socket", "gpus-per-task")

@@ -173,7 +173,7 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
 
 
 def run_step(
-    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release
+    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release, *, whole: bool
 ) -> list[Placed] | SlurmRefusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
     step = step_of(request, w, held, release)
@@ -189,9 +189,11 @@ def run_step(
     if not shares and request.tasks_per_gpu and step.tasks:
         gpus = step.tasks // request.tasks_per_gpu
         shares = [Share("", job=gpus, tasks_per_gpu=request.tasks_per_gpu)]
+    if whole and request.cpus_per_gpu and not shares and not request.asks_for_gpus:
+        shares = [Share("")]  # --cpus-per-gpu names GPUs without a count: all of the job
     for share in shares:
         share.cpus_per_gpu = (request.cpus_per_gpu or 0) if release.step_cpus_follow_gpus else 0
-    placed = lay(step, request, w, held, shares, release)
+    placed = lay(step, request, w, held, shares, release, whole=whole)
     if isinstance(placed, SlurmRefusal) or not request.shares:
         return placed
     return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

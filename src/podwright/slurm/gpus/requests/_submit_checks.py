@@ -89,8 +89,8 @@ def check_times(said: RequestDetails, partitions: list[SlurmPartition]) -> Slurm
     if said.time_min is None or not partitions:
         return None
     time = said.time if said.time is not None else partitions[0].default_time
-    if time is None:
-        time = partitions[0].max_time
+    most = max(partition.max_time for partition in partitions)
+    time = most if time is None else min(time, most)
     if said.time_min > time:
         return SlurmRefusal("submit", f"--time-min is {said.time_min} minutes, the job has {time}")
     return None

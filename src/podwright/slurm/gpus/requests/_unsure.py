@@ -5,7 +5,7 @@ Each is a way of laying tasks over nodes that are not equal.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import HeldNode, Placed
+from podwright.slurm.gpus.requests._counts import HeldNode
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._units import memory
@@ -31,9 +31,6 @@ def unsure_job(
     whole = said.share == "none"
     if said.overcommit and sized and request.tasks and (whole or not request.per_task):
         return "--overcommit with CPUs in --tres-per-task"
-    sockets = said.sockets and not said.whole_info and request.memory_per_gpu
-    if release.tasks_bound_nodes and request.per_task and sockets and request.tasks:
-        return "--gpus-per-task with --sockets-per-node and --mem-per-gpu"
     lightly = "CR_LLN" in site.select or any(one.least_loaded for one in partitions)
     by_gpus = request.tasks_per_gpu and request.per_job and request.min_nodes is None
     several = any(one.max_nodes > 1 and len(one.nodes) != 1 for one in partitions)
@@ -93,8 +90,6 @@ def unsure_nodes(
     whole = request.option("gpus")
     if whole and "," in whole.value and (low or 1) > 1:
         return "--gpus of several types over several nodes"
-    if 0 < tasks < (low or 1) and any(one.max_nodes < (low or 1) for one in partitions):
-        return "fewer tasks than nodes, and more nodes than the partition takes"
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
@@ -106,10 +101,6 @@ def unsure_nodes(
     )
     if short and not any(word.endswith("MEMORY") for word in site.select):
         return "memory that nodes lack where it is not allocated: backfill alone looks at it"
-    if said.core_spec and said.switches:
-        return "--core-spec with --switches"
-    if said.tasks_per_socket and (said.tasks_per_core or 1) > 1 and request.asks_for_gpus:
-        return "--ntasks-per-socket with --ntasks-per-core for GPUs"
     late = release.tasks_bound_nodes
     plain = not (tasks or request.cpus_per_task or said.named)
     wide = request.per_job and len(held or ()) > request.per_job.count
@@ -123,32 +114,18 @@ def unsure_nodes(
         return "fewer threads of unequal cores where CPUs are allocated, not cores (CR_CPU)"
     if late and few and said.tasks_per_core and request.cpus_per_task:
         return "tasks on fewer threads of a core"
-    each = request.tasks_per_node or 1
-    many = request.per_job and request.per_job.count > 2 * each and each > 1
-    if late and many and low is None:
-        return "--gpus for many more GPUs than --ntasks-per-node"
-    bare = not tasks and low is None and held is None
-    if bare and request.per_socket and request.memory_per_gpu:
-        return "--gpus-per-socket with --mem-per-gpu alone"
     return ""
 
 
-def unsure_whole(
-    request: SlurmRequest, threads: int | None, held: list[HeldNode], placed: list[Placed]
-) -> str:
+def unsure_whole(request: SlurmRequest, threads: int | None, held: list[HeldNode]) -> str:
     """What of a job of whole nodes is not modelled, empty where all of it is.
 
     threads: of a core, as the job says.
     """
-    if request.cpus_per_gpu and not request.asks_for_gpus:
-        return "--cpus-per-gpu in a job of whole nodes that asks for no GPUs"
+    bare = request.cpus_per_gpu and not request.asks_for_gpus
+    if bare and not all(one.gpus for one in held):
+        return "--cpus-per-gpu in a job of whole nodes of which some have no GPUs"
     unequal = len({one.shape for one in held}) > 1
-    parts = [held[one.node] for one in placed if 0 < len(one.gpus) < len(held[one.node].gpus)]
-    mixed = any(len(set(one.shape.types)) > 1 for one in parts)
-    scattered = any(list(one.shape.beside) != sorted(one.shape.beside) for one in parts)
-    several = request.per_job and parts and len(held) > 1
-    if (unequal and mixed) or (several and (unequal or scattered)):
-        return "which GPUs of several whole nodes a step gets"
     few = threads and any(threads < one.shape.threads and one.memory for one in held)
     if few and unequal:
         return "memory of whole, unequal nodes with fewer threads of a core"
@@ -170,8 +147,6 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     none = request.bind.removeprefix("verbose,") in ("none", "verbose")
     if none and request.shares and not release.bind_none_shows_all:
         return "--gpu-bind=none with shares of GPUs, at which some tasks crash"
-    if request.option("gpu-bind") and "gpu" in request.other.get("tres-bind", ""):
-        return "--gpu-bind beside --tres-bind"
     bound = request.other.get("hint") == "memory_bound"
     late = release.counts_step_tasks_late
     per_core = request.other.get("ntasks-per-core", "1") != "1" and request.cpus_per_gpu
@@ -201,20 +176,9 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--ntasks-per-gpu with --ntasks-per-socket over unequal counts of GPUs"
     if len({one.shape for one in held}) == 1 and held[0].shape.threads == 1:
         return ""
-    if late and taken and threads and (request.cpus_per_task or 1) > 1 and request.tasks:
-        return "--hint with --cpus-per-task over cores of several threads"
     cpus = len({one.cpus for one in held}) > 1
     if request.tasks_per_gpu and gpus:
         return "--ntasks-per-gpu over nodes with unequal counts of GPUs"
     if whole and cpus and request.tasks:
         return "--extra-node-info with threads over nodes with unequal counts of CPUs"
-    full = any(one.memory + _per_cpu(request) > one.shape.memory for one in held)
-    if release.tasks_bound_nodes and request.per_task and _per_cpu(request) and full:
-        return "--gpus-per-task over unequal nodes whose memory is full"
-    ranged = request.max_nodes is not None and request.max_nodes != request.min_nodes
-    busy = not release.steps_need_room and cpus and request.tasks and ranged
-    if busy and not request.asks_for_gpus:
-        return "tasks over a range of nodes with unequal counts of CPUs"
-    if not late and request.per_task and request.cpus_per_task and gpus:
-        return "--gpus-per-task and --cpus-per-task over nodes with unequal counts of GPUs"
     return ""

@@ -35,7 +35,10 @@ def wants_of(
     wants.sent_tasks, wants.sent_tasks_per_node = wants.tasks, wants.tasks_per_node
     wants.sent_nodes = wants.min_nodes or (1 if release.counts_tasks_at_server else None)
     _complete(wants, least_nodes, release)
-    return make_consistent(wants, request, release, server=True) or wants
+    refused = make_consistent(wants, request, release, server=True)
+    if wants.tasks_per_gpu and request.tasks is None and not release.counts_tasks_at_server:
+        wants.sent_tasks = wants.tasks  # also of the nodes that MinNodes of a partition adds
+    return refused or wants
 
 
 def _sent(o: CommandCounts, request: SlurmRequest, said: RequestDetails, release: Release) -> Wants:
