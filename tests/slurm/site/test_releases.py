@@ -31,6 +31,7 @@ TABLE: dict[Version, set[str]] = {
         "-srun_reads_tres_per_task",
     },
     (25, 11): {
+        "offers_last_node",
         "binds_single_task",
         "counts_tasks_of_all_cores",
         "drops_poorest_node",

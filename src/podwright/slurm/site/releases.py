@@ -81,6 +81,7 @@ class Release:
     ranks_nodes_by_product: bool = _since(25, 11)  # CPUs times GPUs, where it was their sum
     reserves_gpus_for_nodes: bool = _since(23, 2)  # one of --gpus for each node still to come
     compares_uncut_nodes: bool = _since(23, 2)  # least loaded: by all that a node offers
+    offers_last_node: bool = _since(25, 11)  # least loaded: with the CPUs of the last one looked at
     spreads_tasks_in_turn: bool = _since(23, 2)  # --spread-job: a task on every node first
     spreads_over_weights: bool = _since(25, 5)  # --spread-job takes a node of every weight
     switches_count_cpus: bool = _since(23, 2)  # a switch with too few CPUs does not fit

@@ -78,7 +78,8 @@ def _explained(
     unsure = unsure_job(request, said, site, partitions, release)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
-    least = min(partition.min_nodes for partition in partitions)
+    named = [one for one in site.partitions if one.name in said.partitions] or partitions
+    least = min(partition.min_nodes for partition in named)
     wants = wants_of(request, release, said=said, least_nodes=least)
     if isinstance(wants, SlurmRefusal):
         return wants
@@ -152,6 +153,8 @@ def _granted(
         if refused:
             return refused
     sized = request.cpus_per_task if request.command != "srun" else None
+    if not request.option("cpus-per-task"):  # --tres-per-task is not compared
+        sized = None
     if sized and allotted.cpus != sized and release.limits_cpus_of_tasks:
         return SlurmRefusal(
             "step",

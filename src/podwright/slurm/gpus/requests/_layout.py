@@ -28,13 +28,14 @@ def lay(
         return refused
     each = _cpus_per_task(step, request, held, release)
     threads = (w.threads_per_core if _SAYS_THREADS & set(request.other) else 0) or 0
-    free = [_free_cpus(node, threads, release) for node in held]
+    free = [_free_cpus(node, threads, release, whole=whole) for node in held]
     usable = _usable(step, held, free, shares, each, release)
     if isinstance(usable, SlurmRefusal):
         return usable
     if step.tasks is None:
         chosen = sorted(usable)[: step.max_nodes]
-        step.tasks = max(sum(_of_threads(held[n], threads) // each for n in chosen), 1)
+        counts = [_of_threads(held[n], threads, whole=whole) for n in chosen]
+        step.tasks = max(sum(count // each for count in counts), 1)
         step.cpus = step.tasks * each
     if not all(free) and len(usable) < step.min_nodes:
         return _cramped(step, held, "hangs")
@@ -51,17 +52,19 @@ def lay(
     return refused or give(held, nodes, tasks, shares, release, whole=whole)
 
 
-def _of_threads(node: HeldNode, threads: int) -> int:
+def _of_threads(node: HeldNode, threads: int, *, whole: bool) -> int:
     """The CPUs of a node for which tasks are counted, with so many threads of each core."""
-    return -(-node.cpus // node.shape.cpus_per_core) * threads if threads else node.cpus
+    cpus = sum(node.cores) * node.shape.cpus_per_core if whole else node.cpus
+    return -(-cpus // node.shape.cpus_per_core) * threads if threads else node.cpus
 
 
-def _free_cpus(node: HeldNode, threads: int, release: Release) -> int:
+def _free_cpus(node: HeldNode, threads: int, release: Release, *, whole: bool) -> int:
     """The CPUs of a node that are free for a step, by usable_cpu_cnt of stepmgr.c (26.05): those of
     its job are taken for threads, also where they are cores (CPUs=) or single threads (CR_CPU)."""
     if not (release.counts_free_threads and threads) or threads == node.shape.threads:
         return node.cpus
-    return node.cpus // node.shape.threads * threads
+    cpus = sum(node.cores) * node.shape.cpus_per_core if whole else node.cpus
+    return cpus // node.shape.threads * threads
 
 
 def _more_than_job(step: Step, w: Wants, shares: list[Share]) -> SlurmRefusal | None:

@@ -54,6 +54,8 @@ def least_loaded(search: Search, count: int) -> list[int] | None:
                 cpus = search.look(n)
                 if cpus and not search.job.release.compares_uncut_nodes:
                     cpus = _clipped(search, n, cpus)
+                if search.job.release.offers_last_node:
+                    offered = cpus
                 if cpus and (best < 0 or _freer(search, n, best)):
                     best, offered = n, cpus
                     if search.rooms[n].most_cpus == last:

@@ -77,7 +77,7 @@ def _later(
         if isinstance(tried, SlurmRefusal):
             return tried
         if tried.start is not None:
-            left = _left(wants, said, site, partition, tested, release)
+            left = _left(wants, said, site, partition, tested)
             return SlurmRefusal("unknown", f"not modelled: {left}") if left else tried.start
         said = _whole(said, partition, release)
     return None
@@ -89,7 +89,6 @@ def _left(
     site: SlurmCluster,
     partition: SlurmPartition,
     tested: list[SlurmPartition],
-    release: Release,
 ) -> str:
     """What the defaults of a partition that was tested may have left in the job for this one."""
     gpus = any(ask.name == "gpu" for ask in wants.asks)
@@ -98,8 +97,9 @@ def _left(
     by_gpu = gpus and counts and not (sized or said.memory_per_gpu)
     if by_gpu and any(one.memory_per_gpu != partition.memory_per_gpu for one in tested):
         return "partitions with different defaults of memory of a GPU"
-    each_task = any(ask.per_task for ask in wants.asks) and not wants.cpus_said
-    sticks = each_task and not release.judges_partitions_apart
-    if sticks and any(one.cpus_per_gpu != partition.cpus_per_gpu for one in tested):
-        return "--gpus-per-task in partitions with different defaults of CPUs of a GPU"
+    by_cpu = gpus and not wants.cpus_said
+    if by_cpu and any(one.cpus_per_gpu != partition.cpus_per_gpu for one in tested):
+        return "partitions with different defaults of CPUs of a GPU"
+    if counts and any(one.most_memory != partition.most_memory for one in tested):
+        return "partitions with different limits on memory"
     return ""

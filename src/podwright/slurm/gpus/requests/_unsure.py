@@ -24,6 +24,9 @@ def unsure_job(
     crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
     if crowded and release.counts_tasks_at_server:
         return "--overcommit with --ntasks-per-gpu and --cpus-per-task"
+    laid = request.tasks_per_node and request.tasks is None
+    if said.overcommit and laid and request.cpus_per_task and release.counts_tasks_at_server:
+        return "--overcommit with --cpus-per-task and --ntasks-per-node alone"
     threads = "threads-per-core" in request.other and request.cpus_per_task
     if said.overcommit and threads and release.counts_tasks_at_server:
         return "--overcommit with --cpus-per-task and --threads-per-core"
@@ -144,6 +147,9 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--ntasks-per-gpu and --cpus-per-gpu with --gres"
     if request.shares and request.asked and request.bind:
         return "--gpu-bind with GPUs and shares of GPUs"
+    by_task = any(way == "task" for way, _, _ in request.shares)
+    if by_task and request.cpus_per_task and request.option("ntasks-per-socket"):
+        return "shares of each task with --cpus-per-task and --ntasks-per-socket"
     none = request.bind.removeprefix("verbose,") in ("none", "verbose")
     if none and request.shares and not release.bind_none_shows_all:
         return "--gpu-bind=none with shares of GPUs, at which some tasks crash"
