@@ -80,8 +80,9 @@ def unsure_nodes(
     if not early and more and said.overcommit and ranged:
         return "--overcommit with --ntasks-per-node over a range of nodes"
     gpus = request.per_job is not None
-    if not early and said.overcommit and gpus and tasks and len(held or ()) > 1:
-        return "--overcommit with --gpus for tasks over several nodes"
+    sized = said.overcommit and request.cpus_per_task
+    if not early and sized and gpus and tasks and len(held or ()) > 1:
+        return "--overcommit with --gpus and --cpus-per-task over several nodes"
     if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
         return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
     if early and request.per_task and said.sockets and request.other.get("hint") == "memory_bound":
