@@ -68,6 +68,14 @@ class JobCounts:
         return "CR_ONE_TASK_PER_CORE" in self.select
 
     @property
+    def one_task_per_node(self) -> bool:
+        """Whether --overcommit sizes the job for a task of each node: not beside counts of a task
+        (tres_per_task), of which --cpus-per-task=1 is one in newer releases."""
+        by_task = any(ask.per_task for ask in self.asks)
+        by_task |= self.cpus_said and self.cpus == 1 and self.release.cpus_per_task_is_tres
+        return self.overcommit and not by_task
+
+    @property
     def counts_memory(self) -> bool:
         """Whether memory is allocated (CR_…_Memory)."""
         return any(word.endswith("MEMORY") for word in self.select)

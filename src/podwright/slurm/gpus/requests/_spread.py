@@ -28,7 +28,7 @@ def spread(job: JobCounts, rooms: list[NodeRoom], *, exclusive: bool) -> list[La
     count = _count(job, rooms)
     if exclusive:
         return _whole_nodes(job, rooms, count)
-    lone = job.overcommit and not any(a.per_task for a in job.asks)
+    lone = job.one_task_per_node
     sized = _planes(job, rooms, count) if job.plane and not lone else _tasks(job, rooms, count)
     if sized is None:
         return None
@@ -120,7 +120,7 @@ def _tasks(job: JobCounts, rooms: list[NodeRoom], count: int) -> list[tuple[int,
         for _ in range(cpus[n] % node.threads // job.cpus):
             if sum(tasks) < most and not full(n):
                 add(n)
-    if job.overcommit and not any(a.per_task for a in job.asks):
+    if job.one_task_per_node:
         most = 0
     while sum(tasks) < most:
         space = False

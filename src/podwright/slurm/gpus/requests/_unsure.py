@@ -21,15 +21,10 @@ def unsure_job(
     release: Release,
 ) -> str:
     """What of this job is not modelled, empty where all of it is."""
-    crowded = said.overcommit and request.tasks_per_gpu and request.cpus_per_task
-    if crowded and release.counts_tasks_at_server:
-        return "--overcommit with --ntasks-per-gpu and --cpus-per-task"
+    many = said.overcommit and (request.cpus_per_task or 1) > 1 and release.counts_tasks_at_server
     laid = request.tasks_per_node and request.tasks is None
-    if said.overcommit and laid and request.cpus_per_task and release.counts_tasks_at_server:
-        return "--overcommit with --cpus-per-task and --ntasks-per-node alone"
-    threads = "threads-per-core" in request.other and request.cpus_per_task
-    if said.overcommit and threads and release.counts_tasks_at_server:
-        return "--overcommit with --cpus-per-task and --threads-per-core"
+    if many and (request.tasks_per_gpu or laid or "threads-per-core" in request.other):
+        return "--overcommit with several CPUs of a task"
     sized = "cpu" in request.other.get("tres-per-task", "")
     whole = said.share == "none"
     if said.overcommit and sized and request.tasks and (whole or not request.per_task):
@@ -80,7 +75,7 @@ def unsure_nodes(
     if not early and more and said.overcommit and ranged:
         return "--overcommit with --ntasks-per-node over a range of nodes"
     gpus = request.per_job is not None
-    sized = said.overcommit and request.cpus_per_task
+    sized = said.overcommit and (request.cpus_per_task or 1) > 1
     if not early and sized and gpus and tasks and len(held or ()) > 1:
         return "--overcommit with --gpus and --cpus-per-task over several nodes"
     if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
