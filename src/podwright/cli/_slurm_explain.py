@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from podwright.cli._arguments import Parser, positive
-from podwright.errors import InvalidRequest
+from podwright.errors import InvalidRequest, Unavailable
 
 _EXAMPLES = """\
 all options of sbatch, salloc and srun may follow; those that count are read.
@@ -195,10 +195,14 @@ def _request(arguments: argparse.Namespace) -> Any:
 
 
 def _site(arguments: argparse.Namespace) -> Any:
-    """(site, version) of the files or of this machine's Slurm; None for what is not known."""
+    """(site, version) of the files or of this machine's Slurm; None for what is not known.
+
+    Raises Unavailable where a Slurm is there and does not say all.
+    """
     from pathlib import Path
 
     from podwright.slurm.gpus import requests
+    from podwright.slurm.site.ask import has_controller
     from podwright.slurm.site.releases import read_version
 
     texts: Any
@@ -215,6 +219,11 @@ def _site(arguments: argparse.Namespace) -> Any:
         return None, None
     else:
         texts = requests.live()
+        if not (texts and texts.nodes and texts.partitions) and has_controller():
+            raise Unavailable(
+                "Slurm's controller did not answer, so what it would give is not known",
+                would_work="Try again, hand over --site-files, or describe nodes: --node-gpus 8",
+            )
     if texts is None:
         return None, None
     site = _with_tasks(requests.read_site(texts), arguments)

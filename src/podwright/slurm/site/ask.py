@@ -17,3 +17,21 @@ def ask_slurm(words: list[str]) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
+
+
+def has_controller() -> bool:
+    """Does this machine know a controller of Slurm, whether or not that answers?
+
+    `scontrol ping` names each, "Slurmctld(primary) at HOST is DOWN"; without a slurm.conf it
+    names none, and ends at once (scontrol.c).
+    """
+    import subprocess
+
+    words = ["scontrol", "ping"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    except subprocess.TimeoutExpired:
+        return True
+    except OSError:
+        return False
+    return "Slurmctld" in done.stdout + done.stderr

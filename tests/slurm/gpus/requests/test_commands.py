@@ -51,6 +51,37 @@ def test_a_refusal_says_why_and_what_works(capsys: pytest.CaptureFixture[str]) -
     assert "What would work: Add --ntasks=N" in out
 
 
+@pytest.mark.parametrize("answers", ["", "config", "config node"])
+def test_a_controller_that_does_not_answer_is_not_taken_for_a_site_of_common_nodes(
+    answers: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = tmp_path / "scontrol"
+    lines = ["#!/bin/sh", 'case "$*" in', 'ping) echo "Slurmctld(primary) at head is DOWN";;']
+    lines += [f'*"{one}") echo "SLURM_VERSION = 26.05.3"; exit 0;;' for one in answers.split()]
+    command.write_text("\n".join([*lines, "esac", "exit 1"]))
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert slurm("explain-request", "--gpus=4") == 69
+    out, err = capsys.readouterr()
+    assert "Slurm's controller did not answer" in err
+    assert not out
+    assert slurm("explain-request", "--gpus=4", "--node-gpus=8") == 0
+
+
+def test_a_machine_with_slurm_commands_and_no_cluster_has_common_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = tmp_path / "scontrol"
+    command.write_text("#!/bin/sh\necho Could not establish a configuration source >&2\nexit 1\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert slurm("explain-request", "--gpus=4") == 0
+    assert "as assumed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
