@@ -95,7 +95,7 @@ def allot(
     down = Tried(None, "takes", f"{shut} is down", f"until {shut} is up again")
     if not (partition.up or several) and release.keeps_jobs_of_down_partitions:
         return down
-    excluded = _out(w, said, site, release)
+    excluded = _out(w, said, site)
     first = preferred if said.prefer and site.prefers else wishes
     fit = (eligible(job, site, partition, excluded, _of_all(wish), said.disk) for wish in first)
     if (limit or not partition.up) and 0 < job.max_nodes < job.min_nodes and any(fit):
@@ -142,11 +142,11 @@ def allot(
     return Tried(None, "takes", "its tasks and GPUs never fit together")
 
 
-def _out(w: Wants, said: RequestDetails, site: SlurmCluster, release: Release) -> frozenset[str]:
+def _out(w: Wants, said: RequestDetails, site: SlurmCluster) -> frozenset[str]:
     """The nodes that the job may not have."""
     out = frozenset(said.excluded)
-    if _pool(w, release):
-        out |= {name for name, _ in site.nodes} - set(w.options.named)
+    if w.pool:
+        out |= {name for name, _ in site.nodes} - set(w.pool)
     return out
 
 
@@ -209,11 +209,6 @@ def _choose(
     return choose(job, site, some, trial=trial)
 
 
-def _pool(w: Wants, release: Release) -> bool:
-    """Whether the named nodes are those to choose from: more than --nodes wants."""
-    return release.nodelist_is_pool and len(w.options.named) > (w.asked_nodes or 1)
-
-
 def _job(
     w: Wants, said: RequestDetails, site: SlurmCluster, partition: SlurmPartition, release: Release
 ) -> JobCounts:
@@ -238,7 +233,7 @@ def _job(
     )
     if said.first == "plane":
         job.block = True
-    job.required = frozenset() if _pool(w, release) else frozenset(w.options.named)
+    job.required = frozenset(w.named)
     job.switches = said.switches
     if job.overcommit and job.min_cpus == job.low_said:
         for count in (job.threads, job.cores, job.sockets):

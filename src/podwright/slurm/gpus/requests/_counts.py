@@ -63,7 +63,8 @@ class Wants:
     overcommit: bool = False
     use_min_nodes: bool = False
     asks: list[Ask] = field(default_factory=list)
-    asked_nodes: int = 0  # before anything raised them
+    named: tuple[str, ...] = ()  # nodes that must take part
+    pool: tuple[str, ...] = ()  # nodes to choose from, where more are named than are asked for
     sent_tasks: int | None = None  # as the command knows them when the job has started
     sent_tasks_per_node: int | None = None
     sent_nodes: int | None = None

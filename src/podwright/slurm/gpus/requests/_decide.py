@@ -80,21 +80,21 @@ def _explained(
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     named = [one for one in site.partitions if one.name in said.partitions] or partitions
     least = min(partition.min_nodes for partition in named)
-    wants = wants_of(request, release, said=said, least_nodes=least)
+    names = tuple(name for name, _ in site.nodes)
+    wants = wants_of(request, release, said=said, least_nodes=least, nodes=names)
     if isinstance(wants, SlurmRefusal):
         return wants
     tasks = wants.tasks
     if request.tasks is None and request.tasks_per_node and least > 1:
         tasks = (request.min_nodes or 1) * request.tasks_per_node
-    ranged = (request.max_nodes or 0) >= least
-    fewer = tasks and tasks < max(wants.min_nodes or 1, least if ranged else 1)
+    fewer = tasks and tasks < (wants.min_nodes or 1)
     if fewer and release.refuses_fewer_tasks_than_nodes:
         return SlurmRefusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
     refused = (
         check_names(wants, said, site, release, request.max_nodes)
         or check_gres(request, said, site)
         or check_modelled(said, site, partitions)
-        or check_named_partition(said, site, partitions)
+        or check_named_partition(wants, site, partitions)
     )
     if refused:
         return refused

@@ -19,8 +19,7 @@ def _start(search: Search) -> list[int] | None:
     for n in search.left:
         if search.rooms[n].name not in job.required:
             continue
-        cpus = search.look(n) if search.high > 0 else 0
-        if not cpus or not search.use(n, cpus):
+        if search.high <= 0 or not search.use(n, search.look(n)):
             search.again = "no"
             return None
         chosen.append(n)

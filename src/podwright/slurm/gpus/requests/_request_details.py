@@ -230,6 +230,8 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
         beside |= {"cores-per-socket", "sockets-per-node"}
     if any(g.name in beside for g in given):
         return
+    if not release.sockets_override_hint:  # validate_hint_option resets --extra-node-info
+        said.sockets = said.cores = None
     for word in hint.lower().split(","):
         if word == "compute_bound":
             said.sockets = said.cores = None
@@ -238,8 +240,6 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
             said.cores = said.threads = 1
         elif word == "multithread":
             said.threads = said.tasks_per_core = None
-            if not release.sockets_override_hint:
-                said.sockets = said.cores = None
         elif word == "nomultithread":
             said.threads = 1
         else:

@@ -91,9 +91,13 @@ class Search:
         )
 
     def use(self, n: int, cpus: int) -> bool:
-        """Take this node, which offered so many CPUs; False where its GPUs do not do after all."""
+        """Take this node, which offered so many CPUs; False where its GPUs do not do after all.
+
+        One that offered none is tried, too, where enough CPUs are taken: eval_nodes_cpus_to_use
+        then raises its CPUs to the least of a node.
+        """
         used = self.cut(n, cpus)
-        if used is None:
+        if not used:
             return False
         self.nodes_left -= 1
         self.low_left -= 1

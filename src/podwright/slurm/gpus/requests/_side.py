@@ -34,7 +34,7 @@ def side_by_side(search: Search, count: int) -> list[int] | None:
             search.again = "no"
             return None
         cpus = search.look(n)
-        if not cpus or not search.use(n, cpus):
+        if not search.use(n, cpus):
             search.again = "no"
             return None
         offers[n] = cpus

@@ -46,8 +46,7 @@ def check_options(
     hint = request.other.get("hint", "")
     beside = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
     alone = not any(request.option(name) for name in beside)  # else the hint is ignored
-    taken = alone and hint in ("memory_bound", "nomultithread")
-    if request.per_socket and taken and not release.sockets_override_hint:
+    if request.per_socket and alone and hint and not release.sockets_override_hint:
         return SlurmRefusal("submit", f"--hint={hint} takes back --sockets-per-node here")
     refused = (
         _flags(request, said, release)
@@ -153,14 +152,12 @@ def check_names(
     for name in (*said.named, *said.excluded):
         if name not in there:
             return SlurmRefusal("submit", f"there is no node {name}")
-    if set(w.options.named) & set(said.excluded):
+    if set(w.named) & set(said.excluded):
         return SlurmRefusal("submit", "nodes are both asked for and excluded")
-    wide = w.max_nodes and len(w.options.named) > w.max_nodes
+    wide = w.max_nodes and len(w.named) > w.max_nodes
     wide = wide or (most and len(said.named) > most)
     if wide and not release.nodelist_is_pool:
-        return SlurmRefusal(
-            "submit", f"{len(w.options.named)} nodes are named, --nodes allows fewer"
-        )
+        return SlurmRefusal("submit", f"{len(w.named)} nodes are named, --nodes allows fewer")
     for ask in w.asks:
         kinds = {kind for shape in site.shapes for kind in (*shape.kinds, *shape.types) if kind}
         if ask.kind and kinds and ask.kind not in kinds:
@@ -173,10 +170,10 @@ def check_names(
 
 
 def check_named_partition(
-    said: RequestDetails, site: SlurmCluster, partitions: list[SlurmPartition]
+    w: Wants, site: SlurmCluster, partitions: list[SlurmPartition]
 ) -> SlurmRefusal | None:
     """Named nodes of another partition, with EnforcePartLimits: even where it is down."""
-    away = [one for one in partitions if one.nodes and not set(said.named) <= one.nodes]
+    away = [one for one in partitions if one.nodes and not set(w.named) <= one.nodes]
     if away and (site.enforce == "ALL" or (site.enforce == "ANY" and len(away) == len(partitions))):
         return SlurmRefusal("submit", f"partition {away[0].name} lacks nodes that are named")
     return None

@@ -69,7 +69,7 @@ def by_switches(search: Search, site: SlurmCluster) -> list[int] | None:
         return None
     for n in sorted(required):
         cpus = search.look(n)
-        if not cpus or not search.use(n, cpus):
+        if not search.use(n, cpus):
             search.again = "no"
             return None
         offers[n] = cpus

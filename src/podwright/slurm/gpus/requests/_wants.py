@@ -22,10 +22,11 @@ def wants_of(
     *,
     said: RequestDetails | None = None,
     least_nodes: int = 0,
+    nodes: tuple[str, ...] = (),
 ) -> Wants | SlurmRefusal:
     """The request in the scheduler's terms, or why it never gets there.
 
-    least_nodes: MinNodes of the partition, which raises what is asked for.
+    least_nodes: MinNodes of the partition, which raises what is asked for; nodes: all of the site.
     """
     said = said or read_said(request.given, release)
     wants = _sent(fill(request, release, said), request, said, release)
@@ -34,6 +35,7 @@ def wants_of(
         return refused
     wants.sent_tasks, wants.sent_tasks_per_node = wants.tasks, wants.tasks_per_node
     wants.sent_nodes = wants.min_nodes or (1 if release.counts_tasks_at_server else None)
+    _name_nodes(wants, nodes if said.contiguous else (), release)
     _complete(wants, least_nodes, release)
     refused = make_consistent(wants, request, release, server=True)
     if wants.tasks_per_gpu and request.tasks is None and not release.counts_tasks_at_server:
@@ -79,6 +81,16 @@ def _sent(o: CommandCounts, request: SlurmRequest, said: RequestDetails, release
     )
 
 
+def _name_nodes(w: Wants, nodes: tuple[str, ...], release: Release) -> None:
+    """Nodes that are named, in the order of all, and with --contiguous all between them."""
+    w.named = w.options.named
+    at = [n for n, name in enumerate(nodes) if name in w.named]
+    if at and set(w.named) <= set(nodes):
+        w.named = nodes[at[0] : at[-1] + 1]
+    if release.nodelist_is_pool and len(w.named) > (w.min_nodes or len(w.options.named)):
+        w.named, w.pool = (), w.named
+
+
 def _complete(w: Wants, least: int, release: Release) -> None:
     """What slurmctld fills in before it checks."""
     if least > 1 and (
@@ -94,8 +106,7 @@ def _complete(w: Wants, least: int, release: Release) -> None:
             w.tasks = w.min_nodes * w.tasks_per_node
     if w.tasks is not None and w.tasks > w.min_cpus and not w.overcommit:
         w.min_cpus = w.tasks * w.cpus
-    w.asked_nodes = w.min_nodes or 1
-    named = len(w.options.named)
+    named = len(w.named)
     if named and not release.nodelist_is_pool:
         w.min_nodes = max(w.min_nodes or 1, named)
         w.min_cpus = max(w.min_cpus, named)
