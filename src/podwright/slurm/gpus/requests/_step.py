@@ -17,11 +17,11 @@ from podwright.slurm.site.releases import Release
 
 
 def step_of(
-    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release
+    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release, *, whole: bool
 ) -> Step | SlurmRefusal:
     """What srun sends: for itself, or inside the job that sbatch or salloc got."""
     nodes, in_job = len(held), request.command != "srun"
-    none = request.cpus_per_gpu and not request.asks_for_gpus and not request.exclusive
+    none = request.cpus_per_gpu and not request.asks_for_gpus and not whole
     if none and not release.needs_gpus_for_their_cpus:
         return SlurmRefusal("step", "srun asks for cores of GPUs, and the job has no GPU")
     both = in_job and request.tasks_per_gpu and request.cpus_per_task
@@ -176,7 +176,7 @@ def run_step(
     request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release, *, whole: bool
 ) -> list[Placed] | SlurmRefusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
-    step = step_of(request, w, held, release)
+    step = step_of(request, w, held, release, whole=whole)
     if isinstance(step, SlurmRefusal):
         return step
     asked = step.asked or request.asked

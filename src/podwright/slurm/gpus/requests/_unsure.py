@@ -109,6 +109,9 @@ def unsure_nodes(
     by_cpu = any(word.startswith("CR_CPU") for word in site.select)
     if early and few and by_cpu and len({one.shape.threads for one in held or ()}) > 1:
         return "fewer threads of unequal cores where CPUs are allocated, not cores (CR_CPU)"
+    capped = any(one.max_cpus_per_node < 1 << 30 for one in partitions)
+    if late and capped and said.tasks_per_core and request.cpus_per_gpu:
+        return "--ntasks-per-core with CPUs of a GPU under MaxCPUsPerNode"
     if late and few and said.tasks_per_core and request.cpus_per_task:
         return "tasks on fewer threads of a core"
     return ""
