@@ -30,6 +30,7 @@ _MODULE: Final = "podwright.hosts._worker_tunnel"
 _CLOSE: Final = 0.5
 #: The first byte of a message says what it is.
 _INPUT, _OUTPUT, _ERRORS, _STATUS = range(4)
+_STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 class NoTunnel(Exception):
@@ -105,9 +106,6 @@ async def open_tunnel(place: ExecPlace, pod: str, port: int) -> AsyncIterator[Tu
                 with contextlib.suppress(asyncio.CancelledError):
                     await carries
                 await line.close()
-
-
-_STREAMS: Final = ("stdin", "stdout", "stderr")
 
 
 async def _carry_in(far: socket.socket, line: aiohttp.ClientWebSocketResponse) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from podwright.fabric import IPU
-from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
+from podwright.replay._ground import MachinesGround, Span, StartAnswer, Unfit
 
 _MACHINE = IPU.devices_per_machine
 
 
-class StaticPartitions(Ground):
+class StaticPartitions(MachinesGround):
     """Partitions that were made beforehand. stock: (how many, devices of each).
 
     A job gets the smallest that holds it; each size is a licence of its own, as `vipu_4` is.
@@ -20,7 +20,7 @@ class StaticPartitions(Ground):
                "larger one while none of its size is free.",)  # fmt: skip
 
     def __init__(self, name: str, size: int, stock: Sequence[tuple[int, int]]) -> None:
-        self.name, self.size = name, size
+        super().__init__(name, size, per_machine=_MACHINE)
         self._free: dict[int, list[int]] = {}
         at = 0
         for count, devices in sorted(stock, key=lambda one: -one[1]):
@@ -30,17 +30,6 @@ class StaticPartitions(Ground):
         for places in self._free.values():
             places.sort(reverse=True)
         self._jobs: dict[int, Span] = {}
-        self._away: set[int] = set()
-
-    @property
-    def machines(self) -> int:
-        """How many may fail."""
-        return self.size // _MACHINE
-
-    @property
-    def lost(self) -> int:
-        """Devices of those that are away."""
-        return len(self._away) * _MACHINE
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """The size of its partition."""
@@ -85,10 +74,6 @@ class StaticPartitions(Ground):
         self._away.add(machine)
         return [job for job, span in self._jobs.items() if _is_on(span, machine)]
 
-    def repair(self, machine: int) -> None:
-        """They are there again."""
-        self._away.discard(machine)
-
 
 def _is_on(span: Span, machine: int) -> bool:
     first = machine * _MACHINE
@@ -100,17 +85,16 @@ def legal(devices: int) -> bool:
     return devices in IPU.allocation_sizes_in_domain or devices % IPU.max_domain_devices == 0
 
 
-class Mapping(Ground):
+class Mapping(MachinesGround):
     """Hosts that have their machines for themselves: a job takes whole hosts. Slurm sees nodes."""
 
     plans = True
 
     def __init__(self, name: str, hosts: int, devices: int) -> None:
-        self.name, self.size = name, hosts * devices
+        super().__init__(name, hosts * devices, per_machine=_MACHINE)
         self._hosts, self._each = hosts, devices
         self._free = list(range(hosts - 1, -1, -1))
         self._jobs: dict[int, list[int]] = {}
-        self._away: set[int] = set()
 
     @property
     def machines(self) -> int:
@@ -189,7 +173,3 @@ class Mapping(Ground):
         self._away.add(machine)
         hosts = set(self._of(machine))
         return [job for job, held in self._jobs.items() if hosts.intersection(held)]
-
-    def repair(self, machine: int) -> None:
-        """They are again."""
-        self._away.discard(machine)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from podwright.fabric import Cluster
 from podwright.placement import NodeIndex, Placement, Request
-from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
+from podwright.replay._ground import MachinesGround, Span, StartAnswer, Unfit
 
 
-class GpuNodes(Ground):
+class GpuNodes(MachinesGround):
     """The nodes of a cluster. exclusive: a job has its nodes for itself.
 
     extra_domains: link domains beyond the fewest that jobs of several nodes could lie in, and
@@ -22,8 +22,8 @@ class GpuNodes(Ground):
     )
 
     def __init__(self, name: str, cluster: Cluster, *, exclusive: bool) -> None:
-        self.name, self.size, self._exclusive = name, cluster.size, exclusive
-        self._per = cluster.family.devices_per_machine
+        super().__init__(name, cluster.size, per_machine=cluster.family.devices_per_machine)
+        self._exclusive = exclusive
         self._index = NodeIndex(cluster)
         self._largest = cluster.size
         self._width = max(len(domain.machines) for domain in cluster.domains)
@@ -34,22 +34,11 @@ class GpuNodes(Ground):
         self._starts = starts
         self._jobs: dict[int, list[Placement]] = {}
         self._names = [one.name for domain in cluster.domains for one in domain.machines]
-        self._away: set[int] = set()
         self.extra_domains = self.wide_jobs = 0
-
-    @property
-    def machines(self) -> int:
-        """How many may fail."""
-        return len(self._names)
-
-    @property
-    def lost(self) -> int:
-        """GPUs of those that are away."""
-        return len(self._away) * self._per
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """GPUs that it holds."""
-        held = -(-devices // self._per) * self._per if self._exclusive else devices
+        held = -(-devices // self.per_machine) * self.per_machine if self._exclusive else devices
         if held > self._largest:
             raise Unfit(f"more than {self._largest} GPUs")
         return held
@@ -62,13 +51,15 @@ class GpuNodes(Ground):
         """Whole nodes first, then what is left of it on one more."""
         if demand > self.free_units():
             return StartAnswer.NODES
-        whole, rest = divmod(demand, self._per)
+        whole, rest = divmod(demand, self.per_machine)
         parts: list[Placement] = []
-        for part in (*([whole * self._per] if whole else []), *([rest] if rest else [])):
-            gcds = max(1, part // self._per)
+        for part in (*([whole * self.per_machine] if whole else []), *([rest] if rest else [])):
+            gcds = max(1, part // self.per_machine)
             found = self._index.find(Request(part, gcds=gcds))
             if found is None and part > 1:
-                found = self._index.find(Request(part, gcds=part)) if part < self._per else None
+                found = (
+                    self._index.find(Request(part, gcds=part)) if part < self.per_machine else None
+                )
             if found is None:
                 for one in parts:
                     self._index.release(one)
@@ -101,14 +92,14 @@ class GpuNodes(Ground):
         """A node is away."""
         self._away.add(machine)
         self._index.drain(self._names[machine])
-        first = machine * self._per
+        first = machine * self.per_machine
         return [
             job
             for job in self._jobs
-            if any(at < first + self._per and at + n > first for at, n in self.spans(job))
+            if any(at < first + self.per_machine and at + n > first for at, n in self.spans(job))
         ]
 
     def repair(self, machine: int) -> None:
         """It is there again."""
-        self._away.discard(machine)
+        super().repair(machine)
         self._index.resume(self._names[machine])

@@ -88,3 +88,25 @@ class Ground(ABC):
     @abstractmethod
     def repair(self, machine: int) -> None:
         """It is there again."""
+
+
+class MachinesGround(Ground):
+    """A ground that keeps which of its machines are away. per_machine: devices of each."""
+
+    def __init__(self, name: str, size: int, *, per_machine: int) -> None:
+        self.name, self.size, self.per_machine = name, size, per_machine
+        self._away: set[int] = set()
+
+    @property
+    def machines(self) -> int:
+        """How many may fail."""
+        return self.size // self.per_machine
+
+    @property
+    def lost(self) -> int:
+        """Devices of those that are away."""
+        return len(self._away) * self.per_machine
+
+    def repair(self, machine: int) -> None:
+        """It is there again."""
+        self._away.discard(machine)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from podwright.fabric import IPU
 from podwright.placement.buddy_blocks import Blocks, block, every, fit, soonest
-from podwright.replay._ground import Ground, Span, StartAnswer, Unfit
+from podwright.replay._ground import Ground, MachinesGround, Span, StartAnswer, Unfit
 
 #: How a block is chosen. `best-fit` is native mode's own rule.
 POLICIES = ("best-fit", "lowest", "moves", "trim", "no-shape")
@@ -159,7 +159,7 @@ class PodGround(Ground):
         self._count()
 
 
-class Counted(Ground):
+class Counted(MachinesGround):
     """Devices that have no shape: what a plain count would do. The others are held against it.
 
     closed: devices that are kept for `closed_for`, the first in the queue, as they come free.
@@ -169,20 +169,9 @@ class Counted(Ground):
     simpler = ("no-shape is a measure for the others: no pod can join any devices.",)
 
     def __init__(self, name: str, size: int) -> None:
-        self.name, self.size = name, size
+        super().__init__(name, size, per_machine=_MACHINE)
         self.closed, self.closed_for = 0, -1
         self._jobs: dict[int, int] = {}
-        self._away: set[int] = set()
-
-    @property
-    def machines(self) -> int:
-        """How many may fail."""
-        return self.size // _MACHINE
-
-    @property
-    def lost(self) -> int:
-        """Devices of those that are away."""
-        return len(self._away) * _MACHINE
 
     def demand(self, devices: int, nodes: int, cpus: int, memory: int) -> int:
         """Its count."""
@@ -233,7 +222,3 @@ class Counted(Ground):
                 hit.append(job)
             at += count
         return hit
-
-    def repair(self, machine: int) -> None:
-        """They are there again."""
-        self._away.discard(machine)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from podwright.slurm.gpus.configure import make_inventory
 from podwright.slurm.gpus.templates import TemplateWishes, of_inventory, render
-from tests.outer.lab import HostsLab, Release, SlurmLab
+from tests.outer.lab import HostsLab, Release, SlurmLab, poll
 
 GPUS = 2
 _NODES = {
@@ -55,6 +55,20 @@ class ScriptSite:
         found = self.lab.wait_over(job, seconds=seconds)[job]
         code = int(found.fields["ExitCode"].partition(":")[0])
         return found.state, code, self.output(f"*-{job}.out")
+
+    def run_again(self, text: str, *words: str, path: str = "") -> tuple[str, str]:
+        """A job of four ranks that is told to stop, by the signal that Slurm sends before its time
+        is over, and runs a second time: its state at the end of that, and what it wrote.
+        """
+        job = self.submit(text, *words, path=path)
+        poll("all ranks", lambda: self.output(f"*-{job}.out").count("begins") == 4, seconds=120)
+        self.lab.ok("scancel", "--batch", "--signal=USR1", str(job))
+        over = self.lab.wait(
+            "the end of its second run",
+            lambda jobs: jobs[job].over and jobs[job].fields["Restarts"] == "1",
+            seconds=240,
+        )
+        return over[job].state, self.output(f"*-{job}.out")
 
     def output(self, pattern: str) -> str:
         files = sorted((self.lab.folder / "out").glob(pattern))

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.outer.gpu.site import ScriptSite, script_site
-from tests.outer.lab import poll
 
 pytestmark = [
     pytest.mark.outer,
@@ -91,16 +90,8 @@ def test_torchrun_over_two_nodes(site: ScriptSite, path: str) -> None:
 
 def test_fine_tuning_goes_on_after_its_time(site: ScriptSite, path: str) -> None:
     program = site.program("tune.py", TUNE)
-    job = site.submit(site.template("finetune"), program, path=path)
-    poll("all ranks", lambda: site.output(f"*-{job}.out").count("begins") == 4, seconds=120)
-    site.lab.ok("scancel", "--batch", "--signal=USR1", str(job))
-    over = site.lab.wait(
-        "the end of its second run",
-        lambda jobs: jobs[job].over and jobs[job].fields["Restarts"] == "1",
-        seconds=240,
-    )
-    said = site.output(f"*-{job}.out")
-    assert over[job].state == "COMPLETED", said
+    state, said = site.run_again(site.template("finetune"), program, path=path)
+    assert state == "COMPLETED", said
     assert said.count("goes on from step 5") == 4
 
 

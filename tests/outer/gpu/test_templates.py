@@ -11,7 +11,7 @@ import pytest
 
 from podwright.slurm.gpus.templates import TEMPLATES, TemplateWishes
 from tests.outer.gpu.site import ScriptSite, executable, script_site, stand_ins
-from tests.outer.lab import Job, poll
+from tests.outer.lab import Job
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 
@@ -75,17 +75,9 @@ time.sleep(600)
 def test_fine_tuning_saves_and_goes_on_after_its_time(site: ScriptSite) -> None:
     """What Slurm sends five minutes before the end, sent by hand."""
     program = site.program("tune.py", TUNE)
-    job = site.submit(site.template("finetune"), program)
-    poll("all ranks", lambda: site.output(f"*-{job}.out").count("begins") == 4, seconds=120)
-    site.lab.ok("scancel", "--batch", "--signal=USR1", str(job))
-    over = site.lab.wait(
-        "the end of its second run",
-        lambda jobs: jobs[job].over and jobs[job].fields["Restarts"] == "1",
-        seconds=240,
-    )
-    said = site.output(f"*-{job}.out")
+    state, said = site.run_again(site.template("finetune"), program)
     assert said.count("goes on from step 5") == 4, said
-    assert over[job].state == "COMPLETED", said
+    assert state == "COMPLETED", said
 
 
 def test_vllm_answers_each_shard_once(site: ScriptSite) -> None:

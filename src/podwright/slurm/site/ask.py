@@ -20,10 +20,10 @@ def ask_slurm(words: list[str]) -> str:
 
 
 def has_controller() -> bool:
-    """Does this machine know a controller of Slurm, whether or not that answers?
+    """Does anybody name a controller of Slurm to this machine, whether or not that answers?
 
-    `scontrol ping` names each, "Slurmctld(primary) at HOST is DOWN"; without a slurm.conf it
-    names none, and ends at once (scontrol.c).
+    Without a slurm.conf and an address, commands look for one in DNS, and say that there is none
+    (Slurm's fetch_config.c, 22.05 to 26.05). Whatever else they say, there may be one.
     """
     import subprocess
 
@@ -34,4 +34,4 @@ def has_controller() -> bool:
         return True
     except OSError:
         return False
-    return "Slurmctld" in done.stdout + done.stderr
+    return "DNS SRV lookup failed" not in done.stdout + done.stderr

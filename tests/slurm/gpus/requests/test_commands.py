@@ -51,6 +51,21 @@ def test_a_refusal_says_why_and_what_works(capsys: pytest.CaptureFixture[str]) -
     assert "What would work: Add --ntasks=N" in out
 
 
+# What scontrol 22.05 to 26.05 says where nobody names a controller, and where one is named, as in
+# SLURM_CONF_SERVER, and is down.
+NOBODY = """\
+scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+scontrol: error: fetch_config: DNS SRV lookup failed
+scontrol: error: _establish_config_source: failed to fetch config
+scontrol: fatal: Could not establish a configuration source
+"""
+DOWN = """\
+scontrol: error: _fetch_child: failed to fetch remote configs: Unable to contact slurm controller
+scontrol: error: _establish_config_source: failed to fetch config
+scontrol: fatal: Could not establish a configuration source
+"""
+
+
 @pytest.mark.parametrize("answers", ["", "config", "config node"])
 def test_a_controller_that_does_not_answer_is_not_taken_for_a_site_of_common_nodes(
     answers: str,
@@ -71,13 +86,27 @@ def test_a_controller_that_does_not_answer_is_not_taken_for_a_site_of_common_nod
     assert slurm("explain-request", "--gpus=4", "--node-gpus=8") == 0
 
 
+def test_a_host_without_slurm_conf_whose_controller_is_down_is_not_taken_for_no_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its configuration comes from the controller ("configless")."""
+    command = tmp_path / "scontrol"
+    command.write_text(f"#!/bin/sh\ncat >&2 <<'end'\n{DOWN}end\nexit 1\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert slurm("explain-request", "--gpus=4") == 69
+    out, err = capsys.readouterr()
+    assert "Slurm's controller did not answer" in err
+    assert not out
+
+
 def test_a_machine_with_slurm_commands_and_no_cluster_has_common_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = tmp_path / "scontrol"
-    command.write_text("#!/bin/sh\necho Could not establish a configuration source >&2\nexit 1\n")
+    command.write_text(f"#!/bin/sh\ncat >&2 <<'end'\n{NOBODY}end\nexit 1\n")
     command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert slurm("explain-request", "--gpus=4") == 0
     assert "as assumed" in capsys.readouterr().out
 

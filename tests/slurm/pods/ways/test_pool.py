@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -27,6 +27,22 @@ def part(job: int, size: int) -> HookJob:
     """A job of the shared partition, with all that job_submit wrote for it."""
     licences = ",".join(f"{name}:{n}" for name, n in licences_of(KIND, size).items())
     return msgspec.structs.replace(asked(job, licences), ipus=str(size))
+
+
+def begins_once_listed(slurm: Slurm, job: int, begins: Callable[[], Awaitable[str]]) -> list[int]:
+    """A waiting job begins between the sweep's two looks. Answers it, once it has begun."""
+    ask, begun = slurm.run, list[int]()
+
+    async def run(*argv: str, **options: Any) -> CommandResult:
+        said = await ask(*argv, **options)
+        if argv[0] == "squeue" and not begun:
+            begun.append(job)
+            slurm.jobs[job][0] = "RUNNING"
+            await begins()
+        return said
+
+    slurm.run = run  # type: ignore[method-assign]
+    return begun
 
 
 @pytest_asyncio.fixture
@@ -63,24 +79,13 @@ async def test_the_right_free_ones_are_handed_over(static: Static, pod: Pod, slu
 
 
 async def test_a_job_that_began_since_it_was_listed_keeps_what_its_tasks_are_told(
-    static: Static, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+    static: Static, slurm: Slurm
 ) -> None:
     """The sweep says what waiting jobs wait for; one of them begins between its two looks."""
     slurm.add(7, "PENDING", "vipu_4:1")
-    ask, begun = slurm.run, False
-
-    async def run(*argv: str, **options: Any) -> CommandResult:
-        nonlocal begun
-        said = await ask(*argv, **options)
-        if argv[0] == "squeue" and not begun:
-            begun = True
-            slurm.jobs[7][0] = "RUNNING"
-            await static.begins(asked(7, "vipu_4:1"))
-        return said
-
-    monkeypatch.setattr(slurm, "run", run)
+    begun = begins_once_listed(slurm, 7, lambda: static.begins(asked(7, "vipu_4:1")))
     await static.sweep()
-    assert begun
+    assert begun == [7]
     assert slurm.comment(7).startswith("podwright: partition=a lease=")
 
 
@@ -186,25 +191,14 @@ async def test_each_job_holds_a_part_of_the_shared_one(
 
 
 async def test_a_part_that_was_given_since_its_job_was_listed_keeps_its_words(
-    shared: SharedService, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+    shared: SharedService, slurm: Slurm
 ) -> None:
     """As with static partitions: the sweep's list is older than the start."""
     job = part(7, 4)
     slurm.add(7, "PENDING", job.licences)
-    ask, begun = slurm.run, False
-
-    async def run(*argv: str, **options: Any) -> CommandResult:
-        nonlocal begun
-        said = await ask(*argv, **options)
-        if argv[0] == "squeue" and not begun:
-            begun = True
-            slurm.jobs[7][0] = "RUNNING"
-            await shared.begins(job)
-        return said
-
-    monkeypatch.setattr(slurm, "run", run)
+    begun = begins_once_listed(slurm, 7, lambda: shared.begins(job))
     await Sweep(shared).once()
-    assert begun
+    assert begun == [7]
     assert "partition=all lease=" in slurm.comment(7)
 
 

@@ -152,9 +152,9 @@ def _granted(
         refused = _whole_by_type(request, held)
         if refused:
             return refused
-    sized = request.cpus_per_task if request.command != "srun" else None
-    if not request.option("cpus-per-task"):  # --tres-per-task is not compared
-        sized = None
+    # Neither what --tres-per-task says nor what a lone srun says is compared.
+    compared = request.command != "srun" and request.option("cpus-per-task")
+    sized = request.cpus_per_task if compared else None
     if sized and allotted.cpus != sized and release.limits_cpus_of_tasks:
         return SlurmRefusal(
             "step",
