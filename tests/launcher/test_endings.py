@@ -234,6 +234,25 @@ def test_an_mpirun_that_hangs_after_all_instances_ended(launcher: Launcher) -> N
     launcher.leaves_nothing()
 
 
+def test_an_mpirun_that_hangs_before_any_instance(launcher: Launcher) -> None:
+    """Open MPI 5's does, seldom (open-mpi/ompi issue 10586): the user is told what to do."""
+    binaries = launcher.folder / "bin"
+    binaries.mkdir()
+    fake = binaries / "mpirun"
+    fake.write_text("#!/bin/sh\nexec sleep 300\n")
+    fake.chmod(0o755)
+    path = f"{binaries}:{os.environ['PATH']}"
+    process = launcher.start("--num-replicas=2", "--num-instances=2", "true", PATH=path)
+    assert process.stderr
+    while "mpirun has started no instance for 20 s" not in (line := process.stderr.readline()):
+        assert process.poll() is None
+    assert "press Ctrl-C and start again, or add --launcher=local" in line
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 130, err
+    launcher.leaves_nothing()
+
+
 def test_an_mpirun_that_loses_an_instance(launcher: Launcher) -> None:
     binaries = launcher.folder / "bin"
     binaries.mkdir()

@@ -59,6 +59,9 @@ _ANSWER = 10.0
 #: Seconds that the keeper has to renew a lease once poprun has stood still: two tries, and the
 #: time that a busy server takes.
 _TO_RENEW = 10.0
+#: Seconds in which mpirun starts its first instance, or the user is told that it has not. Open MPI
+#: 5's may hang before it starts any (open-mpi/ompi issue 10586).
+_SLOW = 20.0
 #: How mpirun ends the instances on other hosts once one of its daemons is gone.
 _BY_MPIRUN = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 
@@ -125,7 +128,7 @@ class Watch:
         self._gone: tuple[int | None, str] | None = None
         self._done = self._ended = self._quiet = self._released = self._all_ended = False
         self._cleared = False
-        self._kill_at = math.inf
+        self._kill_at = self._slow_at = math.inf
         #: Until when something that broke counts as why an instance was ended by a signal.
         self._suspect = 0.0
         self.cause: Cause | None = None
@@ -186,6 +189,8 @@ class Watch:
             self.fail(Cause(MOVED, "some instances ended to move, others did not", moved=True))
         if time.monotonic() > self._kill_at:
             self._force()
+        if time.monotonic() > self._slow_at:
+            self._say_slow()
         if self._remotes:
             self._remotes.hear(ready)
             if self._gone and self._remotes.in_step:
@@ -215,8 +220,9 @@ class Watch:
             pauses.append(max(self._limit - time.monotonic(), 0.0))
         if self._looks:
             pauses.append(_LOOK)
-        if self._together_at < math.inf:
-            pauses.append(max(self._together_at - time.monotonic(), 0.1))
+        for moment in (self._together_at, self._slow_at):
+            if moment < math.inf:
+                pauses.append(max(moment - time.monotonic(), 0.1))
         return min(pauses, default=None)
 
     def _wait(self, pause: float | None) -> set[int]:
@@ -348,6 +354,7 @@ class Watch:
                 self._engine = values[0]
                 pid = self._outside(values[0])
                 self._output.log("I", f"Waiting for mpirun (PID {pid})")
+                self._slow_at = time.monotonic() + _SLOW
             elif kind == GONE:
                 self._read_status()
                 what, code, problem = values
@@ -367,6 +374,14 @@ class Watch:
                 self._ended = True
         if self._channel.closed and not self._ended:
             self._broken("guardian")
+
+    def _say_slow(self) -> None:
+        self._slow_at = math.inf
+        if not self._started and self.cause is None:
+            self._output.warn(
+                f"mpirun has started no instance for {_SLOW:.0f} s. If this goes on, mpirun hangs: "
+                "press Ctrl-C and start again, or add --launcher=local to do without mpirun."
+            )
 
     def _read_keeper(self) -> None:
         for kind, *values in self._kept.channel.receive():

@@ -79,6 +79,21 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
+def what_runs(folder: Path) -> str:
+    """A line for every process of the folder: number, parent, state, where it waits, command."""
+    lines = []
+    for pid in processes_of(folder):
+        proc = Path(f"/proc/{pid}")
+        try:
+            state, parent = (proc / "stat").read_text().rpartition(")")[2].split()[:2]
+            waits = " ".join((task / "wchan").read_text() for task in proc.glob("task/*"))
+            command = (proc / "cmdline").read_bytes().replace(b"\0", b" ")[:200].decode()
+        except (OSError, UnicodeDecodeError):
+            continue
+        lines.append(f"{pid} {parent} {state} [{waits}] {command}\n")
+    return "".join(lines)
+
+
 def end_processes(folder: Path) -> None:
     """Kills all that belongs to the folder and waits until it is gone."""
 

@@ -19,7 +19,7 @@ from tests.ports import free_ports
 
 from . import _conf
 from ._cgroups import CgroupTurn
-from ._folder import LabError, end_processes, new_folder, poll, remove
+from ._folder import LabError, end_processes, new_folder, poll, remove, what_runs
 from ._hosts import HostsLab
 from ._places import Here, HostsRoot, Place, Root, as_user, need, run
 from ._release import Release
@@ -270,13 +270,17 @@ class SlurmLab:
     def wait(
         self, what: str, probe: Callable[[Mapping[int, Job]], object], *, seconds: float = 60.0
     ) -> dict[int, Job]:
-        """Polls all jobs until `probe` of them is true."""
+        """Polls all jobs until `probe` of them is true. Where it never is, says what runs."""
 
         def there() -> list[dict[int, Job]]:
             jobs = self.jobs()
             return [jobs] if probe(jobs) else []
 
-        return poll(what, there, seconds=seconds, every=0.05)[0]
+        try:
+            return poll(what, there, seconds=seconds, every=0.05)[0]
+        except LabError as error:
+            listed = [f"job {n} {j.state} {j.reason}\n" for n, j in self.jobs().items()][-20:]
+            raise LabError(f"{error}\n{''.join(listed)}{what_runs(self.folder)}") from error
 
     def wait_state(self, job: int, *states: str, seconds: float = 60.0) -> Job:
         """Polls until the job is in one of the states. Fails at once when it is over instead."""
