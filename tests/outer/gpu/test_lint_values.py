@@ -50,7 +50,21 @@ def test_values_are_read_as_sbatch_reads_them(name: str) -> None:
                 text = f"#!/bin/sh\n#SBATCH --{option}={value}\ntrue\n"
                 done = lab.run("sbatch", "--test-only", stdin=text)
                 refused = any(word in done.stderr for word in REFUSALS)
-                called = bool(lint(read_script(text), better=True))
+                found = [f.rule for f in lint(read_script(text), better=True)]
+                called = found not in ([], ["array-unlimited"])
                 if refused != called:
                     wrong[f"{option}={value}"] = done.stderr.strip()
     assert wrong == {}
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_a_limit_of_an_array_that_is_no_number_is_none(name: str) -> None:
+    limits = {"1-9%4": "4", "1-9%": "", "1-9%0": "", "1-9%x": "", "1-9%-1": "", "1-9%3,20%": "3"}
+    with gpu_lab(release(name)) as lab:
+        for value, limit in limits.items():
+            script = f"#!/bin/sh\n#SBATCH --array={value}\ntrue\n"
+            job = lab.submit(script, "--hold")
+            listed = lab.ok("squeue", "--noheader", "--jobs", str(job), "--format=%K")
+            assert listed.partition("%")[2].strip() == limit, value
+            found = [f.rule for f in lint(read_script(script), better=True)]
+            assert found == ([] if limit else ["array-unlimited"]), value

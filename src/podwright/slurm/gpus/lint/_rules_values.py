@@ -90,6 +90,20 @@ def array_in_one_file(case: Case) -> Iterator[Found]:
 
 
 @rule(
+    "array-unlimited",
+    "better",
+    "no number behind the % of --array: it limits nothing, and all tasks may run at once",
+    "tests/outer/gpu/test_lint_values.py::test_a_limit_of_an_array_that_is_no_number_is_none",
+)
+def array_unlimited(case: Case) -> Iterator[Found]:
+    for number, given in case.script.directives:
+        _, percent, limit = given.value.partition("%")  # the first one counts, wherever it stands
+        if given.name == "array" and percent and not re.match(r"0*[1-9]", limit):
+            reason = f"--array={given.value} limits nothing: write %4 for four tasks at a time"
+            yield Found(number, reason)
+
+
+@rule(
     "minutes-or-hours",
     "better",
     "24:00 is 24 minutes, not hours",
