@@ -270,3 +270,37 @@ def test_jobs_that_say_nothing_of_memory_share_a_node(name: str) -> None:
         lab.wait_for_nodes()
         found = "\n".join(problems(lab, tree, stuck=True))
         assert "n1: 4 jobs of one GPU, without --mem, run at once: 1 ran, the others" in found
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_jobs_share_gpus_by_shards_and_by_mps(name: str) -> None:
+    """n1 has two shards a GPU, n4 its two GPUs in hundredths; whole GPUs stay to be had."""
+    lab = bare_lab(release(name))
+    tree = inventory(lab)
+    big, small = tree["nodes"]
+    tree["nodes"] = [
+        {**big, "names": "n1", "shards": 2},
+        {**big, "names": "n[2-3]"},
+        {**small, "mps": 100},
+    ]
+    configured(lab, tree)
+    with lab:
+        assert problems(lab, tree) == []
+        whole = lab.submit("#!/bin/sh\nsleep 600", "-wn1", "--gres=gpu:2")
+        lab.wait_state(whole, "RUNNING")
+        # Four shards of the two GPUs that are left, one job each; a fifth waits.
+        four = [lab.submit("#!/bin/sh\nsleep 600", "-wn1", "--gres=shard:1") for _ in range(4)]
+        for job in four:
+            lab.wait_state(job, "RUNNING")
+        fifth = lab.submit("#!/bin/sh\nsleep 600", "-wn1", "--gres=shard:1")
+        lab.wait("its reason", lambda jobs: jobs[fifth].fields["Reason"] == "Resources")
+        # One GPU of a node serves hundredths at a time, whatever the others do.
+        parts = [lab.submit("#!/bin/sh\nsleep 600", "-wn4", "--gres=mps:60") for _ in range(2)]
+        lab.wait_state(parts[0], "RUNNING")
+        lab.wait("its reason", lambda jobs: jobs[parts[1]].fields["Reason"] == "Resources")
+        percentage = "#!/bin/sh\necho $CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+        little = lab.submit(percentage, "-wn4", "--gres=mps:40")
+        lab.wait_over(little)
+        assert (lab.folder / "out" / f"slurm-{little}.out").read_text() == "40\n"
+        lab.ok("scancel", str(four[0]))
+        lab.wait_state(fifth, "RUNNING")

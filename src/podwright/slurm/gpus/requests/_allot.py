@@ -349,7 +349,7 @@ def _start(
     if job.max_nodes < job.min_nodes or len(job.required) > job.max_nodes:
         return None
     rooms = _choose(job, site, up, wish, trial=False)
-    if rooms is None:
+    if rooms is None or (len(rooms) > job.max_nodes and not job.spread):  # _pick_best_nodes
         return None
     by_switch = said.switches and chosen_by_switches(job, site)
     if by_switch and leaves_of(site, {r.number for r in rooms}) > said.switches:

@@ -179,8 +179,9 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
     if search.enough and chosen:
         return True
     leaves = [at for at, s in enumerate(table) if s.level == 0]
+    endless = not search.job.release.leaves_stop_at_most_nodes
     for at in leaves:
-        if table[at].required and _of_leaf(search, table[at], offers, chosen):
+        if table[at].required and _of_leaf(search, table[at], offers, chosen, endless=endless):
             return True
     near: list[int | None] = [0] * len(table)
 
@@ -205,9 +206,17 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
     return False
 
 
-def _of_leaf(search: Search, leaf: _Switch, offers: dict[int, int], chosen: set[int]) -> bool:
+def _of_leaf(
+    search: Search,
+    leaf: _Switch,
+    offers: dict[int, int],
+    chosen: set[int],
+    *,
+    endless: bool = False,
+) -> bool:
+    """True when enough. endless: even more nodes than the job may have, which then waits."""
     for n in sorted(leaf.nodes):
-        if n in chosen or not offers.get(n) or search.high <= 0:
+        if n in chosen or not offers.get(n) or (search.high <= 0 and not endless):
             continue
         if search.use(n, offers[n]):
             chosen.add(n)
