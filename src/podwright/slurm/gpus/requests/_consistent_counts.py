@@ -45,7 +45,7 @@ def make_consistent(
         if release.counts_cpus_of_gpus_early and ask.name == "gpu":
             cpus += w.cpus_per_gpu * ask.total
     w.min_cpus = max(w.min_cpus, cpus)
-    if server and release.counts_cpus_of_tasks_late and w.cpus_per_task and w.tasks:
+    if server and w.asks and release.counts_cpus_of_tasks_late and w.cpus_per_task and w.tasks:
         w.min_cpus = max(w.min_cpus, w.cpus_per_task * w.tasks)
     return _merge(w)
 

@@ -70,9 +70,9 @@ class JobCounts:
     @property
     def one_task_per_node(self) -> bool:
         """Whether --overcommit sizes the job for a task of each node: not beside counts of a task
-        (tres_per_task), of which --cpus-per-task=1 is one in newer releases."""
+        (tres_per_task), of which --cpus-per-task is one in newer releases."""
         by_task = any(ask.per_task for ask in self.asks)
-        by_task |= self.cpus_said and self.cpus == 1 and self.release.cpus_per_task_is_tres
+        by_task |= self.cpus_said and self.release.cpus_per_task_is_tres
         return self.overcommit and not by_task
 
     @property

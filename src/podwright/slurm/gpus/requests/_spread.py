@@ -89,7 +89,8 @@ def _most(job: JobCounts, nodes: int, count: int) -> int:
         return max(job.tasks or count, 1)
     if job.release.lays_tasks_as_said and job.tasks_per_node:
         return job.tasks_per_node * nodes
-    if not job.overcommit and job.cpus > 1:
+    # Before 23.02 --overcommit has made CPUs tasks already.
+    if job.cpus > 1 and (job.release.lays_tasks_as_said or not job.overcommit):
         count = job.tasks_per_node * nodes if job.tasks_per_node else count // job.cpus
     return max(count, 1)
 

@@ -21,14 +21,6 @@ def unsure_job(
     release: Release,
 ) -> str:
     """What of this job is not modelled, empty where all of it is."""
-    many = said.overcommit and (request.cpus_per_task or 1) > 1 and release.counts_tasks_at_server
-    laid = request.tasks_per_node and request.tasks is None
-    if many and (request.tasks_per_gpu or laid or "threads-per-core" in request.other):
-        return "--overcommit with several CPUs of a task"
-    sized = "cpu" in request.other.get("tres-per-task", "")
-    whole = said.share == "none"
-    if said.overcommit and sized and request.tasks and (whole or not request.per_task):
-        return "--overcommit with CPUs in --tres-per-task"
     lightly = "CR_LLN" in site.select or any(one.least_loaded for one in partitions)
     by_gpus = request.tasks_per_gpu and request.per_job and request.min_nodes is None
     several = any(one.max_nodes > 1 and len(one.nodes) != 1 for one in partitions)
@@ -74,10 +66,6 @@ def unsure_nodes(
         return "--ntasks-per-node for more tasks than --ntasks on named nodes"
     if not early and more and said.overcommit and ranged:
         return "--overcommit with --ntasks-per-node over a range of nodes"
-    gpus = request.per_job is not None
-    sized = said.overcommit and (request.cpus_per_task or 1) > 1
-    if not early and sized and gpus and tasks and len(held or ()) > 1:
-        return "--overcommit with --gpus and --cpus-per-task over several nodes"
     if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
         return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
     if said.spread and said.plane and len(held or ()) > 1:
