@@ -167,8 +167,8 @@ def _granted(
         unsure = "shares of GPUs in a job of whole nodes"
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
-    if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
-        wants = replace(wants, tasks_per_core=wants.tasks_per_core or 1)
+    if release.steps_follow_job_cores:
+        wants = replace(wants, tasks_per_core=wants.tasks_of_core(site.select))
     placed = run_step(request, wants, held, release, whole=allotted.whole)
     if isinstance(placed, SlurmRefusal):
         if wants.overcommit:

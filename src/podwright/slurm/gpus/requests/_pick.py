@@ -6,6 +6,8 @@ share the GPUs over the sockets as the cores are shared. Shares of GPUs come fro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from podwright.slurm.gpus.requests._links import Taking, best_of
 from podwright.slurm.gpus.requests._node_capacity import GpuCandidates
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
@@ -19,11 +21,13 @@ def pick(job: JobCounts, laid: list[Laid]) -> Picked | None:
     strict = job.release.refuses_short_grants
     if strict and any(not sum(node.cores) for node in laid) and job.asks:
         return None
-    tasks = [[0] * len(node.cores) for node in laid]
+    tasks = [_NodeTasks([0] * len(node.cores)) for node in laid]
     if any(ask.per_task for ask in job.asks):
         tasks = [_tasks_by_socket(job, node) for node in laid]
-        laid_tasks = sum(min(sum(t), _limit(job, n)) for t, n in zip(tasks, laid, strict=True))
-        if strict and laid_tasks < job.tasks and not job.overcommit:
+        missing = job.tasks - sum(some.count for some in tasks)
+        if job.overcommit:
+            _crowd(tasks, laid, missing)
+        elif strict and missing > 0:
             return None
     picked: Picked = [[{} for _ in job.asks] for _ in laid]
     totals, more = [0] * len(job.asks), [False] * len(job.asks)
@@ -81,7 +85,7 @@ def _give(
     one: GpuCandidates,
     node: Laid,
     taking: Taking,
-    tasks: list[int],
+    tasks: _NodeTasks,
     total: int,
     left: int,
 ) -> bool:
@@ -91,8 +95,9 @@ def _give(
     elif ask.per_socket:
         missing = (_by_socket if even else _by_socket_in_turn)(job, one, node, taking)
     elif ask.per_task:
-        count = min(sum(tasks), _limit(job, node))
-        missing = (_by_task if even else _by_task_in_turn)(job, one, tasks, count, taking)
+        if tasks.count < 0:
+            return False  # an unsigned count goes below zero
+        missing = (_by_task if even else _by_task_in_turn)(job, one, tasks, taking)
     else:
         _by_job(job, one, node, taking, total, left)
         return True
@@ -161,51 +166,81 @@ def _limit(job: JobCounts, node: Laid) -> int:
     return job.tasks_per_node or node.tasks
 
 
-def _tasks_by_socket(job: JobCounts, node: Laid) -> list[int]:
-    """Tasks of each socket, by the CPUs of a task, or a task for each thread."""
+@dataclass
+class _NodeTasks:
+    """Tasks of a node by socket, and by how many these are too many for the node."""
+
+    by_socket: list[int]
+    excess: int = 0
+
+    @property
+    def count(self) -> int:
+        """Tasks that count (_get_task_cnt_node)."""
+        return sum(self.by_socket) - self.excess
+
+
+def _tasks_by_socket(job: JobCounts, node: Laid) -> _NodeTasks:
+    """Tasks by the CPUs of a task, or one for each thread (_build_tasks_per_node_sock).
+
+    What --ntasks-per-socket leaves out is still counted against the node's limit, so that newer
+    releases, which see to that limit last, leave it out twice.
+    """
     threads = node.room.threads
     each, limit = 1, _limit(job, node)
     if job.release.counts_tasks_by_cpus:
         each = max(1, node.cpus // node.tasks) if node.tasks else 1
         threads = min(threads, job.threads) if job.threads else threads
-    found, whole = [0] * len(node.cores), job.release.counts_tasks_of_all_cores
+    found, whole, uncut = [0] * len(node.cores), job.release.counts_tasks_of_all_cores, 0
     for s, cores in enumerate(node.cores):
-        core = 0
+        core = here = 0
         while core < cores:
             per_core, skip = job.mc_tasks_per_core(), 0
             if not per_core:
                 per_core = threads // each
                 if per_core < 1:
                     per_core, skip = 1, each // node.room.threads - 1
-            found[s] += per_core
+            here += per_core
+            uncut += per_core
             core += 1 + max(skip, 0)
-            if not whole and limit and sum(found) >= limit:
-                found[s] -= sum(found) - limit
-                return found
-            if job.tasks_per_socket and found[s] >= job.tasks_per_socket:
-                found[s] = job.tasks_per_socket
+            if not whole and limit and uncut >= limit:
+                found[s] = here - (uncut - limit)
+                return _NodeTasks(found)
+            if job.tasks_per_socket and here >= job.tasks_per_socket:
+                here = job.tasks_per_socket
                 break
-    return found
+        found[s] = here
+    return _NodeTasks(found, max(uncut - limit, 0) if whole else 0)
 
 
-def _by_task_in_turn(
-    job: JobCounts, one: GpuCandidates, tasks: list[int], count: int, taking: Taking
-) -> int:
-    each = one.ask.per_task
+def _crowd(tasks: list[_NodeTasks], laid: list[Laid], missing: int) -> None:
+    """--overcommit: more tasks on each socket in turn. Slurm looks whether the socket is in use on
+    the first node alone."""
+    used = [s for s, cores in enumerate(laid[0].cores) if cores]
+    while missing > 0:
+        before = missing
+        for node in tasks:
+            for s in used:
+                if missing > 0 and s < len(node.by_socket):
+                    node.by_socket[s] += 1
+                    missing -= 1
+        if missing == before:
+            return
+
+
+def _by_task_in_turn(job: JobCounts, one: GpuCandidates, tasks: _NodeTasks, taking: Taking) -> int:
+    each, by_socket = one.ask.per_task, tasks.by_socket
     for s in range(len(one.gpus)):
-        if s == 0 or tasks[s]:
-            taking.take(s, sum(tasks[: s + 1]) * each - len(taking.taken))
-    goal = sum(tasks) * each
+        if s == 0 or by_socket[s]:
+            taking.take(s, sum(by_socket[: s + 1]) * each - len(taking.taken))
+    goal = sum(by_socket) * each
     taking.by_score([-1, *range(len(one.gpus))], goal - len(taking.taken), taking.scores())
     return 0
 
 
-def _by_task(
-    job: JobCounts, one: GpuCandidates, tasks: list[int], count: int, taking: Taking
-) -> int:
-    need = count * one.ask.per_task
+def _by_task(job: JobCounts, one: GpuCandidates, tasks: _NodeTasks, taking: Taking) -> int:
+    need = tasks.count * one.ask.per_task
     for s in range(len(one.gpus)):
-        need -= taking.take(s, min(need, tasks[s] * one.ask.per_task), sort=True)
+        need -= taking.take(s, min(need, tasks.by_socket[s] * one.ask.per_task), sort=True)
     for place in (-1, *([] if job.enforce else range(len(one.gpus)))):
         need -= taking.take(place, need, sort=True)
     return need
@@ -244,7 +279,7 @@ def _by_job(
 
 
 def _shares(
-    job: JobCounts, one: GpuCandidates, node: Laid, tasks: list[int]
+    job: JobCounts, one: GpuCandidates, node: Laid, tasks: _NodeTasks
 ) -> dict[int, int] | None:
     """Shares of GPUs, as a rule of one; None where no one GPU has enough."""
     ask = one.ask
@@ -258,13 +293,12 @@ def _shares(
         if several and _of_one(job, one, _used(node), ask.per_node, got, single=False):
             return got
         return None
-    count = min(sum(tasks), _limit(job, node))
+    left = tasks.count
     if not several:
-        used = [s for s, n in enumerate(tasks) if n]
-        return got if _of_one(job, one, used, count * ask.per_task, got, single=True) else None
-    left = count
-    for s in range(len(tasks)):
-        for _ in range(tasks[s]):
+        used = [s for s, n in enumerate(tasks.by_socket) if n]
+        return got if _of_one(job, one, used, left * ask.per_task, got, single=True) else None
+    for s in range(len(tasks.by_socket)):
+        for _ in range(tasks.by_socket[s]):
             fits = left and _of_one(
                 job, one, [s], ask.per_task, got, single=True, fresh=job.one_sharing
             )

@@ -33,6 +33,7 @@ class RequestDetails:
     cores: int | None = None
     threads: int | None = None
     whole_info: bool = False  # -B
+    multithread: bool = False  # --hint: as many tasks of a core as it has threads
     mincpus: int | None = None
     memory: int | None = None
     memory_per_cpu: int | None = None
@@ -239,7 +240,7 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
         elif word == "memory_bound":
             said.cores = said.threads = 1
         elif word == "multithread":
-            said.threads = said.tasks_per_core = None
+            said.threads, said.multithread = None, True
         elif word == "nomultithread":
             said.threads = 1
         else:

@@ -146,7 +146,7 @@ def job_of(
         own_least=w.least_on_node,
         tasks_per_node=w.tasks_per_node or 0,
         tasks_per_socket=w.tasks_per_socket or 0,
-        tasks_per_core=w.tasks_per_core or int("CR_ONE_TASK_PER_CORE" in site.select),
+        tasks_per_core=w.tasks_of_core(site.select),
         tasks_per_gpu=w.tasks_per_gpu or 0,
         sockets=w.sockets_per_node or 0,
         cores=w.cores_per_socket or 0,
