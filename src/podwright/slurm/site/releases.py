@@ -111,6 +111,7 @@ class Release:
     shares_gpus_over_sockets: bool = _since(23, 2)  # as the cores are; before, one each first
     refuses_short_grants: bool = _since(23, 2)  # before, a job started with fewer GPUs
     counts_tasks_by_cpus: bool = _since(23, 2)  # before, each thread was a task
+    remembers_missing_gpus: bool = _since(24, 5)  # of one type, though those of another are there
     counts_tasks_of_all_cores: bool = _since(25, 11)  # not only up to the node's limit
     packs_shards: bool = _since(23, 2)  # shares of GPUs by task, and on several GPUs
 

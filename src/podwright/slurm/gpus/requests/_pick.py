@@ -30,7 +30,8 @@ def pick(job: JobCounts, laid: list[Laid]) -> Picked | None:
         elif strict and missing > 0:
             return None
     picked: Picked = [[{} for _ in job.asks] for _ in laid]
-    totals, more = [0] * len(job.asks), [False] * len(job.asks)
+    totals = [0] * len(job.asks)
+    done: bool | None = None  # of what --gpus counts; None where nothing was so far (job_fini)
     for n, node in enumerate(laid):
         held: set[int] = set()
         for a, one in enumerate(node.room.near):
@@ -46,30 +47,44 @@ def pick(job: JobCounts, laid: list[Laid]) -> Picked | None:
             )
             if not _give(job, one, node, taking, tasks[n], totals[a], len(laid) - n - 1):
                 return None
+            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
             if ask.per_job and not (ask.per_node or ask.per_socket or ask.per_task):
-                more[a] = totals[a] + len(taking.taken) < ask.per_job
-            totals[a] += len(taking.taken)
-            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
-    return picked if _rest(job, laid, picked, totals, more) else None
+                totals[a] += len(taking.taken)
+                done = _together(job, done, totals[a] >= ask.per_job)
+            elif done is None:
+                totals[a] += len(taking.taken)
+    return picked if done is not False or _rest(job, laid, picked, totals) else None
 
 
-def _rest(
-    job: JobCounts, laid: list[Laid], picked: Picked, totals: list[int], more: list[bool]
-) -> bool:
-    """GPUs of --gpus that are still missing, from any socket; False where they stay missing."""
+def _together(job: JobCounts, before: bool | None, now: bool) -> bool:
+    """Whether GPUs of several types are all there; before 24.05 the last one alone says it."""
+    return now and not (before is False and job.release.remembers_missing_gpus)
+
+
+def _rest(job: JobCounts, laid: list[Laid], picked: Picked, totals: list[int]) -> bool:
+    """GPUs that are still missing, from any socket; False where they stay missing.
+
+    Those counted by task are missing here, too, if GPUs of another type were counted first.
+    """
+    even = job.release.shares_gpus_over_sockets
     for n, node in enumerate(laid):
+        done: bool | None = None
         for a, one in enumerate(node.room.near):
-            if not more[a] or totals[a] >= one.ask.per_job:
-                continue
-            taking = Taking(one, node.room.shape.links, set(picked[n][a]), set())
             missing = one.ask.per_job - totals[a]
-            sockets = list(range(len(one.gpus)))
-            even = job.release.shares_gpus_over_sockets
-            places = [*sockets, -1] if even else [-1, *sockets]
-            got = taking.fill(places, missing, sort=even)
-            totals[a] += got
-            picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
-    return not any(more[a] and totals[a] < ask.per_job for a, ask in enumerate(job.asks))
+            if missing > 0:
+                taking = Taking(one, node.room.shape.links, set(picked[n][a]), set())
+                sockets = list(range(len(one.gpus)))
+                places = [*sockets, -1] if even else [-1, *sockets]
+                got = taking.fill(places, missing, sort=even)
+                totals[a] += got
+                missing -= got
+                picked[n][a] = dict.fromkeys(sorted(taking.taken), 1)
+            done = _together(job, done, missing <= 0)
+            if done and not job.release.remembers_missing_gpus:
+                return True
+        if done:
+            return True
+    return False
 
 
 def _used(node: Laid) -> list[int]:

@@ -72,9 +72,6 @@ def unsure_nodes(
         return "--spread-job with --distribution=plane"
     if "*" in said.constraint and said.named and held is None:
         return "features with counts beside --nodelist"
-    whole = request.option("gpus")
-    if whole and "," in whole.value and (low or 1) > 1:
-        return "--gpus of several types over several nodes"
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
