@@ -117,7 +117,8 @@ def test_parts_of_gpus_for_jobs_that_share_them(tmp_path: Path) -> None:
     path = tmp_path / "slurm.conf"
     path.write_text("GresTypes=nic\nNodeName=gpu[01-04] Gres=nic:2,shard:3\n")
     inventory = make_inventory({"nodes": [{**NODE, "shards": 4, "mps": 100}]})
-    plan, _ = configure(path, inventory, (24, 11), Wishes())
+    plan, notes = configure(path, inventory, (24, 11), Wishes())
+    assert any("mps share one GPU of a node at a time, so gpu[01-04]" in note for note in notes)
     text = plan.texts[path] or ""
     assert "GresTypes=nic,gpu,mps,shard" in text
     assert "Gres=gpu:h100:8,shard:32,mps:800,nic:2 " in text

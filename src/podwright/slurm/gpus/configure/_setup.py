@@ -191,6 +191,12 @@ def _notes(inventory: SiteInventory, now: Mapping[str, str]) -> list[str]:
         notes.append(
             f"SelectType was {select}: running jobs end when slurmctld starts with another"
         )
+    parted = [name for name, kind in inventory.nodes.items() if kind.mps and len(kind.gpus) > 1]
+    if parted:
+        notes.append(
+            f"jobs with --gres=mps share one GPU of a node at a time, so {fold(parted)} leaves the "
+            "others idle: shards are given out of all GPUs"
+        )
     wide = {kind.numa_nodes // kind.sockets for kind in inventory.kinds()} - {0, 1}
     if wide:
         notes.append("several NUMA nodes on a socket: Slurm places by socket, so nearest is coarse")
