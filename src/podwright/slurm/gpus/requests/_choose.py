@@ -175,10 +175,11 @@ def _without_poorest(
 def _one_node(
     job: JobCounts, site: SlurmCluster, some: list[int], *, trial: bool
 ) -> list[NodeRoom] | None:
-    """A job of one node takes the first that does, the lightest first."""
+    """A job of one node takes the first that does, the lightest first; of those that were looked
+    at before, the ones with most GPUs beside cores (sched_weight, which only a new try resets)."""
     order = sorted(
         (n for n in some if not job.required or site.nodes[n][0] in job.required),
-        key=lambda n: site.shapes[site.nodes[n][1]].weight,
+        key=lambda n: job.looked.get(n, (site.shapes[site.nodes[n][1]].weight, 0xFF)),
     )
     fresh: dict[int, NodeRoom] = {}
     for first in (True, False):
@@ -190,6 +191,7 @@ def _one_node(
                 if found is None:
                     continue
                 fresh[n] = found
+                job.looked[n] = found.weight
             if n not in fresh:
                 continue
             before = found_gpus
