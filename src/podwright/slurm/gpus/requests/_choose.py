@@ -49,6 +49,8 @@ def choose(
     chosen = (_without_poorest if by_one else _without_poor)(job, site, rooms, low, high)
     if chosen is None:
         return None
+    if len(chosen) > job.max_nodes and not trial and job.release.checks_chosen_nodes:
+        return None
     if job.asks:
         for n in chosen:
             one = rooms[n]

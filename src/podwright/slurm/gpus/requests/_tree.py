@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from podwright.slurm.gpus.requests._search import Search
 from podwright.slurm.gpus.requests._values import SlurmCluster
 
+_U32 = (1 << 32) - 1
+
 
 @dataclass
 class _Switch:
@@ -180,7 +182,7 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
         return True
     leaves = [at for at, s in enumerate(table) if s.level == 0]
     for at in leaves:
-        if table[at].required and _of_leaf(search, table[at], offers, chosen):
+        if table[at].required and _of_leaf(search, table[at], offers, chosen, in_use=True):
             return True
     near: list[int | None] = [0] * len(table)
 
@@ -205,11 +207,22 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
     return False
 
 
-def _of_leaf(search: Search, leaf: _Switch, offers: dict[int, int], chosen: set[int]) -> bool:
+def _of_leaf(
+    search: Search,
+    leaf: _Switch,
+    offers: dict[int, int],
+    chosen: set[int],
+    *,
+    in_use: bool = False,
+) -> bool:
+    """Nodes of one leaf. in_use: it has nodes of the job, so that in some releases the most nodes
+    do not bound it, and what is left of them wraps around below zero (_eval_nodes_topo)."""
+    bound = not in_use or search.job.release.bounds_leaves_in_use
     for n in sorted(leaf.nodes):
-        if n in chosen or not offers.get(n) or search.high <= 0:
+        if n in chosen or not offers.get(n) or (bound and search.high <= 0):
             continue
         if search.use(n, offers[n]):
+            search.high = search.high if bound else search.high & _U32
             chosen.add(n)
             if search.enough:
                 return True
