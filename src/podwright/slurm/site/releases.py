@@ -72,6 +72,7 @@ class Release:
     limits_cpus_per_socket: bool = _since(23, 2)  # MaxCPUsPerSocket
 
     # Which nodes
+    checks_chosen_nodes: bool = _since(22, 5, until=(26, 5))  # too many: the job waits
     tasks_bound_nodes: bool = _since(26, 5)  # --ntasks is the most nodes where --nodes is not given
     tries_single_nodes_first: bool = _since(26, 5)  # a job of one node: the first that does
     tasks_per_node_spans_nodes: bool = _since(23, 2)  # with it --ntasks no longer bounds nodes
@@ -86,7 +87,7 @@ class Release:
     spreads_over_weights: bool = _since(25, 5)  # --spread-job takes a node of every weight
     switches_count_cpus: bool = _since(23, 2)  # a switch with too few CPUs does not fit
     switches_count_asked_nodes: bool = _since(23, 2)  # weights go on until the asked are there
-    leaves_stop_at_most_nodes: bool = _since(25, 5)  # a leaf in use gives no more than --nodes
+    bounds_leaves_in_use: bool = _since(25, 5)  # leaves with nodes of the job: the most nodes
     rechecks_lighter_nodes: bool = _since(23, 2)  # one whose GPUs do not do is left out
 
     # Cores of a node

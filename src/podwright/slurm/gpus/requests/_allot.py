@@ -166,15 +166,20 @@ def _ever(
     excluded: frozenset[str],
     wishes: list[str],
 ) -> bool:
-    """Whether the job could start if all nodes were up and idle, as slurmctld tests it."""
+    """Whether the job could start if all nodes were up and idle, as slurmctld tests it: with the
+    nodes that are up, with these again, and with all (_pick_best_nodes)."""
     for wish in wishes:
         job = _job(w, said, site, partition, release)
         every = eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         if not job.required <= {site.nodes[n][0] for n in every}:
             continue
-        rooms = _choose(job, site, every, wish, trial=True)
-        if rooms is not None:
-            return True
+        up = [n for n in every if site.nodes[n][0] not in site.down]
+        looked = job.looked
+        for some in (up, up, every):
+            job = _job(w, said, site, partition, release)
+            job.looked = looked
+            if _choose(job, site, list(some), wish, trial=True) is not None:
+                return True
     return False
 
 
@@ -194,7 +199,7 @@ def _choose(
     if job.max_nodes and count > job.max_nodes:
         return None
     first = replace(job, min_nodes=count, want_nodes=count, low_said=count, min_cpus=count)
-    first.required = frozenset()
+    first.required, first.looked = frozenset(), {}
     if job.tasks_per_node:
         first.tasks = count * job.tasks_per_node
     having = [n for n in some if feature in site.shapes[site.nodes[n][1]].features]
@@ -349,7 +354,7 @@ def _start(
     if job.max_nodes < job.min_nodes or len(job.required) > job.max_nodes:
         return None
     rooms = _choose(job, site, up, wish, trial=False)
-    if rooms is None or (len(rooms) > job.max_nodes and not job.spread):  # _pick_best_nodes
+    if rooms is None:
         return None
     by_switch = said.switches and chosen_by_switches(job, site)
     if by_switch and leaves_of(site, {r.number for r in rooms}) > said.switches:

@@ -30,7 +30,7 @@ def choose(
         return None
     lone = job.max_nodes == 1 and site.topology in ("flat", "tree") and not _least_loaded(job)
     if lone and job.release.tries_single_nodes_first:
-        return (_ever_one if trial else _one_node)(job, site, some, {})
+        return _one_node(job, site, some, trial=trial)
     rooms: dict[int, NodeRoom] = {}
     for n in some:
         name, kind = site.nodes[n]
@@ -48,6 +48,8 @@ def choose(
     by_one = job.release.drops_poorest_node
     chosen = (_without_poorest if by_one else _without_poor)(job, site, rooms, low, high)
     if chosen is None:
+        return None
+    if len(chosen) > job.max_nodes and not trial and job.release.checks_chosen_nodes:
         return None
     if job.asks:
         for n in chosen:
@@ -172,37 +174,14 @@ def _without_poorest(
     return chosen
 
 
-def _ever_one(
-    job: JobCounts, site: SlurmCluster, some: list[int], weights: dict[int, tuple[int, int]]
-) -> list[NodeRoom] | None:
-    """Whether one node would ever do: _pick_best_nodes tests those that are up twice, and then all.
-
-    Each test looks at the nodes in the order of the weights that the one before left behind, and
-    the order matters: GPUs of a node that did not do still count (_get_one_res).
-    """
-    up = [n for n in some if site.nodes[n][0] not in site.down]
-    for nodes in (up, up, some):
-        found = _one_node(job, site, nodes, weights, trial=True)
-        if found is not None:
-            return found
-    return None
-
-
 def _one_node(
-    job: JobCounts,
-    site: SlurmCluster,
-    some: list[int],
-    weights: dict[int, tuple[int, int]],
-    *,
-    trial: bool = False,
+    job: JobCounts, site: SlurmCluster, some: list[int], *, trial: bool
 ) -> list[NodeRoom] | None:
-    """A job of one node takes the first that does, the lightest first.
-
-    weights: those that differ from what slurm.conf says; a node gets its own when looked at.
-    """
+    """A job of one node takes the first that does, the lightest first; of those that were looked
+    at before, the ones with most GPUs beside cores (sched_weight, which only a new try resets)."""
     order = sorted(
         (n for n in some if not job.required or site.nodes[n][0] in job.required),
-        key=lambda n: weights.get(n, (site.shapes[site.nodes[n][1]].weight, 0xFF)),
+        key=lambda n: job.looked.get(n, (site.shapes[site.nodes[n][1]].weight, 0xFF)),
     )
     fresh: dict[int, NodeRoom] = {}
     for first in (True, False):
@@ -214,7 +193,7 @@ def _one_node(
                 if found is None:
                     continue
                 fresh[n] = found
-                weights[n] = found.weight
+                job.looked[n] = found.weight
             if n not in fresh:
                 continue
             before = found_gpus

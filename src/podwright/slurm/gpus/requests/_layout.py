@@ -39,7 +39,8 @@ def lay(
         step.cpus = step.tasks * each
     if not all(free) and len(usable) < step.min_nodes:
         return _cramped(step, held, "hangs")
-    nodes = _nodes(step, held, usable, shares, release)
+    lone = request.command == "srun"
+    nodes = _nodes(step, held, usable, shares, release, lone=lone)
     if isinstance(nodes, SlurmRefusal):
         return nodes
     parts = any(held[n].cpus < held[n].shape.threads for n in nodes)
@@ -175,8 +176,11 @@ def _nodes(
     usable: dict[int, int],
     shares: list[Share],
     release: Release,
+    *,
+    lone: bool,
 ) -> list[int] | SlurmRefusal:
-    """The nodes of the step: as many as it may have, where it gave a range."""
+    """The nodes of the step: as many as it may have, where it gave a range. lone: an srun that is
+    a job of its own."""
     low, high = step.min_nodes, step.max_nodes
     some = list(usable)
     for share in shares:
@@ -187,12 +191,13 @@ def _nodes(
         low = max(low, -(-step.cpus // sizes.pop()))
     if low > high:
         return _cramped(step, held)
-    if len(some) < low:
-        return SlurmRefusal("step", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
+    if len(some) < low:  # ESLURM_NODES_BUSY, however idle they are: srun asks again for ever
+        return SlurmRefusal("hangs", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
     want = min(high if high > low else low, len(some))
     picked = _with_cpus(some, usable, want, step.cpus)
     if picked is None:
-        stage = "step" if release.steps_need_room or len(held) == 1 else "hangs"
+        old = lone and not release.steps_need_room and len(held) > 1  # as was seen
+        stage = "hangs" if high > len(some) or old else "step"
         return _cramped(step, held, stage)
     have = sum(usable[n] for n in picked)
     for n in some:

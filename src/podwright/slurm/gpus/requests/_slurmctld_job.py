@@ -56,6 +56,7 @@ class JobCounts:
     switches: int = 0
     arbitrary: bool = False
     found: list[int] = field(default_factory=list)  # GPUs so far, of each ask
+    looked: dict[int, tuple[int, int]] = field(default_factory=dict)  # weights by an earlier look
 
     @property
     def gpus_per_job(self) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from podwright.slurm.gpus.requests._search import Search
 from podwright.slurm.gpus.requests._values import SlurmCluster
 
+_U32 = (1 << 32) - 1
+
 
 @dataclass
 class _Switch:
@@ -179,9 +181,8 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
     if search.enough and chosen:
         return True
     leaves = [at for at, s in enumerate(table) if s.level == 0]
-    endless = not search.job.release.leaves_stop_at_most_nodes
     for at in leaves:
-        if table[at].required and _of_leaf(search, table[at], offers, chosen, endless=endless):
+        if table[at].required and _of_leaf(search, table[at], offers, chosen, in_use=True):
             return True
     near: list[int | None] = [0] * len(table)
 
@@ -212,13 +213,16 @@ def _of_leaf(
     offers: dict[int, int],
     chosen: set[int],
     *,
-    endless: bool = False,
+    in_use: bool = False,
 ) -> bool:
-    """True when enough. endless: even more nodes than the job may have, which then waits."""
+    """Nodes of one leaf. in_use: it has nodes of the job, so that in some releases the most nodes
+    do not bound it, and what is left of them wraps around below zero (_eval_nodes_topo)."""
+    bound = not in_use or search.job.release.bounds_leaves_in_use
     for n in sorted(leaf.nodes):
-        if n in chosen or not offers.get(n) or (search.high <= 0 and not endless):
+        if n in chosen or not offers.get(n) or (bound and search.high <= 0):
             continue
         if search.use(n, offers[n]):
+            search.high = search.high if bound else search.high & _U32
             chosen.add(n)
             if search.enough:
                 return True

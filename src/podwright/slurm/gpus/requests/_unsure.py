@@ -52,8 +52,6 @@ def unsure_nodes(
     early = not release.compares_uncut_nodes
     if early and single and brings and uneven and request.tasks_per_node:
         return "--gpus, CPUs of a GPU and --ntasks-per-node on one thread of a core"
-    if early and request.memory_per_gpu and uneven and request.tasks_per_node:
-        return "--gpus, --mem-per-gpu and --ntasks-per-node over unequal counts of GPUs"
     tasks, low, high = request.tasks or 0, request.min_nodes, request.max_nodes
     full = len(held or ()) > 1 and all(sum(one.cores) == one.shape.cores for one in held or ())
     if lightly and not early and request.per_node and tasks and low is None and full:
