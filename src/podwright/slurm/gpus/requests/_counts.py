@@ -55,7 +55,7 @@ class Wants:
     cpus_per_task: int | None
     min_cpus: int
     tasks_per_gpu: int | None
-    tasks_per_core: int | None = None
+    tasks_per_core: int | None = None  # 0: as many as will go
     cores_per_socket: int | None = None
     threads_per_core: int | None = None
     mincpus: int = 1

@@ -168,7 +168,8 @@ def _granted(
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
-        wants = replace(wants, tasks_per_core=wants.tasks_per_core or 1)
+        one = 1 if wants.tasks_per_core is None else wants.tasks_per_core
+        wants = replace(wants, tasks_per_core=one)
     placed = run_step(request, wants, held, release, whole=allotted.whole)
     if isinstance(placed, SlurmRefusal):
         if wants.overcommit:

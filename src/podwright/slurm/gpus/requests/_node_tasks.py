@@ -96,8 +96,6 @@ def offered_cpus(job: JobCounts, node: NodeRoom, *, first: bool, nodes: int) -> 
             cpus = min(cpus, max(t.most * job.cpus, fewest))
     if not t.most:
         t.fewest = cpus = 0
-    elif job.one_task_per_core and not job.tasks_per_core and not job.least_gpu_cpus:
-        cpus = sum(node.cores)
     node.tasks = min(t.most, _ANY)
     node.gpu_cpus = t.fewest * job.cpus_per_core(threads)
     return cpus

@@ -28,7 +28,7 @@ class RequestDetails:
     """None and "" are "not said". Memory is in bytes, times are in minutes."""
 
     tasks_per_socket: int | None = None
-    tasks_per_core: int | None = None
+    tasks_per_core: int | None = None  # 0: as many as will go (--hint=multithread)
     sockets: int | None = None
     cores: int | None = None
     threads: int | None = None
@@ -239,7 +239,8 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
         elif word == "memory_bound":
             said.cores = said.threads = 1
         elif word == "multithread":
-            said.threads = said.tasks_per_core = None
+            said.threads = None
+            said.tasks_per_core = 0  # INFINITE16: CR_ONE_TASK_PER_CORE does not count then
         elif word == "nomultithread":
             said.threads = 1
         else:
