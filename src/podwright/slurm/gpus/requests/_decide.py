@@ -170,7 +170,7 @@ def _granted(
     if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
         one = 1 if wants.tasks_per_core is None else wants.tasks_per_core
         wants = replace(wants, tasks_per_core=one)
-    placed = run_step(request, wants, held, release, whole=allotted.whole)
+    placed = run_step(request, wants, held, release, whole=allotted.whole, bound=allotted.bound)
     if isinstance(placed, SlurmRefusal):
         if wants.overcommit:
             return SlurmRefusal(
