@@ -5,7 +5,7 @@ from __future__ import annotations
 from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Share, Step, Wants
 from podwright.slurm.gpus.requests._grant import give, of_kind, short
 from podwright.slurm.gpus.requests._request import SlurmRequest
-from podwright.slurm.gpus.requests._values import EVERY_SOCKET, SlurmRefusal
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, UNLIMITED, SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 #: Options that srun in the job reads as --threads-per-core
@@ -31,7 +31,7 @@ def lay(
     each = _cpus_per_task(step, request, held, release)
     threads = (w.threads_per_core if _SAYS_THREADS & set(request.other) else 0) or 0
     free = [_free_cpus(node, threads, release, whole=whole) for node in held]
-    usable = _usable(step, held, free, shares, each, release)
+    usable = _usable(step, request, held, free, shares, each, release)
     if isinstance(usable, SlurmRefusal):
         return usable
     if step.tasks is None:
@@ -137,8 +137,16 @@ def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) 
     return -(-count // share.task) * max(each, 1) if share.task else None
 
 
+def _served_by_shares(request: SlurmRequest, node: HeldNode, each: int) -> int:
+    """CPUs of the tasks for which this node has shares of GPUs (_step_test of gres_stepmgr.c)."""
+    units = sum(count for _, count in node.shares)
+    tasks = [-(-units // gpus.count) for way, _, gpus in request.shares if way == "task"]
+    return min((count * max(each, 1) for count in tasks), default=UNLIMITED)
+
+
 def _usable(
     step: Step,
+    request: SlurmRequest,
     held: list[HeldNode],
     free: list[int],
     shares: list[Share],
@@ -152,6 +160,7 @@ def _usable(
         cpus = free[n]
         if not cpus:
             continue
+        cpus = min(cpus, _served_by_shares(request, node, each))
         for share in shares:
             served = _room(share, _count(share, node), each, first=first, nodes_left=left)
             if served is not None:
@@ -280,6 +289,7 @@ def _tasks(
             cpus = max(cpus, 1)  # left out by step_layout_create, it still gets its first task
         elif w.tasks_per_core == 1:
             sized = max(sized, w.threads_per_core or threads)
+        cpus = min(cpus, _served_by_shares(request, held[n], each))
         for share in shares:
             count = _count(share, held[n])
             served = _room(share, count, each, first=at == 0, nodes_left=len(nodes) - at)
