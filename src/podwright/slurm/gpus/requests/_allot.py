@@ -47,6 +47,7 @@ class Allotted:
     held: list[HeldNode]
     whole: bool = False
     cpus: int = 1  # of a task, as slurmctld has it
+    bound: bool = False  # to the cores beside its GPUs
 
 
 @dataclass
@@ -401,7 +402,7 @@ def _held_nodes(
                 job_cpus=node.cpus,
             )
         )
-    return Allotted(laid, held, job.whole, job.cpus)
+    return Allotted(laid, held, job.whole, job.cpus, job.enforce)
 
 
 def _memory_by_gpus(job: JobCounts) -> bool:

@@ -55,8 +55,7 @@ class Wants:
     cpus_per_task: int | None
     min_cpus: int
     tasks_per_gpu: int | None
-    tasks_per_core: int | None = None
-    multithread: bool = False  # --hint, which says so even where the site says one task a core
+    tasks_per_core: int | None = None  # 0: as many as will go
     cores_per_socket: int | None = None
     threads_per_core: int | None = None
     mincpus: int = 1
@@ -87,12 +86,6 @@ class Wants:
         if self.tasks_per_node and (self.tasks or 0) > 1 and not self.overcommit:
             return max(least, self.cpus * self.tasks_per_node)
         return least
-
-    def tasks_of_core(self, select: frozenset[str]) -> int:
-        """Tasks of a core at most, 0 where there is no bound: --hint=multithread takes back what
-        CR_ONE_TASK_PER_CORE says (_set_multi_core_data)."""
-        single = "CR_ONE_TASK_PER_CORE" in select and not self.multithread
-        return self.tasks_per_core or int(single)
 
     @property
     def cpus_per_gpu(self) -> int:

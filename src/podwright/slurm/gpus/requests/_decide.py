@@ -167,9 +167,10 @@ def _granted(
         unsure = "shares of GPUs in a job of whole nodes"
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
-    if release.steps_follow_job_cores:
-        wants = replace(wants, tasks_per_core=wants.tasks_of_core(site.select))
-    placed = run_step(request, wants, held, release, whole=allotted.whole)
+    if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
+        one = 1 if wants.tasks_per_core is None else wants.tasks_per_core
+        wants = replace(wants, tasks_per_core=one)
+    placed = run_step(request, wants, held, release, whole=allotted.whole, bound=allotted.bound)
     if isinstance(placed, SlurmRefusal):
         if wants.overcommit:
             return SlurmRefusal(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Share, Step, Wants
 from podwright.slurm.gpus.requests._grant import give, of_kind, short
 from podwright.slurm.gpus.requests._request import SlurmRequest
-from podwright.slurm.gpus.requests._values import SlurmRefusal
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, UNLIMITED, SlurmRefusal
 from podwright.slurm.site.releases import Release
 
 #: Options that srun in the job reads as --threads-per-core
@@ -21,15 +21,17 @@ def lay(
     release: Release,
     *,
     whole: bool,
+    bound: bool,
 ) -> list[Placed] | SlurmRefusal:
-    """Where the tasks start and what they get. whole: the job has whole nodes."""
+    """Where the tasks start and what they get. whole: the job has whole nodes; bound: it takes only
+    cores beside its GPUs (enforce-binding)."""
     refused = None if release.steps_share_grant else _more_than_job(step, w, shares)
     if refused:
         return refused
     each = _cpus_per_task(step, request, held, release)
     threads = (w.threads_per_core if _SAYS_THREADS & set(request.other) else 0) or 0
     free = [_free_cpus(node, threads, release, whole=whole) for node in held]
-    usable = _usable(step, held, free, shares, each, release)
+    usable = _usable(step, request, held, free, shares, each, release)
     if isinstance(usable, SlurmRefusal):
         return usable
     if step.tasks is None:
@@ -49,8 +51,12 @@ def lay(
     tasks = _tasks(step, request, w, held, nodes, shares, each, release)
     if tasks is None or (release.steps_need_room and 0 in tasks):
         return SlurmRefusal("step", "srun finds no room for its tasks beside the GPUs")
-    refused = _too_many(step, held, nodes, tasks, each, release)
-    return refused or give(held, nodes, tasks, shares, release, whole=whole)
+    placed = give(held, nodes, tasks, shares, release, whole=whole)
+    if isinstance(placed, SlurmRefusal):
+        return placed
+    if release.steps_need_room:
+        return _too_many(step, w, held, placed, shares, each, bound=bound) or placed
+    return _cramped(step, held) if _too_many_cpus(step, held, placed, each) else placed
 
 
 def _of_threads(node: HeldNode, threads: int, *, whole: bool) -> int:
@@ -132,8 +138,16 @@ def _room(share: Share, count: int, each: int, *, first: bool, nodes_left: int) 
     return -(-count // share.task) * max(each, 1) if share.task else None
 
 
+def _served_by_shares(request: SlurmRequest, node: HeldNode, each: int) -> int:
+    """CPUs of the tasks for which this node has shares of GPUs (_step_test of gres_stepmgr.c)."""
+    units = sum(count for _, count in node.shares)
+    tasks = [-(-units // gpus.count) for way, _, gpus in request.shares if way == "task"]
+    return min((count * max(each, 1) for count in tasks), default=UNLIMITED)
+
+
 def _usable(
     step: Step,
+    request: SlurmRequest,
     held: list[HeldNode],
     free: list[int],
     shares: list[Share],
@@ -147,6 +161,7 @@ def _usable(
         cpus = free[n]
         if not cpus:
             continue
+        cpus = min(cpus, _served_by_shares(request, node, each))
         for share in shares:
             served = _room(share, _count(share, node), each, first=first, nodes_left=left)
             if served is not None:
@@ -279,6 +294,7 @@ def _tasks(
             cpus = max(cpus, 1)  # left out by step_layout_create, it still gets its first task
         elif w.tasks_per_core == 1:
             sized = max(sized, w.threads_per_core or threads)
+        cpus = min(cpus, _served_by_shares(request, held[n], each))
         for share in shares:
             count = _count(share, held[n])
             served = _room(share, count, each, first=at == 0, nodes_left=len(nodes) - at)
@@ -325,21 +341,70 @@ def _in_turn(left: int, rooms: list[int]) -> list[int]:
     return tasks
 
 
+def _too_many_cpus(step: Step, held: list[HeldNode], placed: list[Placed], each: int) -> bool:
+    """Whether a node has fewer CPUs than its tasks need (_pick_step_cores of step_mgr.c, 22.05)."""
+    if step.cpus == sum(node.cpus for node in held):
+        return False
+    return any(
+        one.tasks * max(each, 1) > held[one.node].cpus
+        for one in placed
+        if step.exact and one.tasks != held[one.node].shape.all_cpus
+    )
+
+
 def _too_many(
     step: Step,
+    w: Wants,
     held: list[HeldNode],
-    nodes: list[int],
-    tasks: list[int],
+    placed: list[Placed],
+    shares: list[Share],
     each: int,
-    release: Release,
+    *,
+    bound: bool,
 ) -> SlurmRefusal | None:
-    if step.cpus == sum(node.cpus for node in held):
-        return None
-    for n, count in zip(nodes, tasks, strict=True):
-        cores = held[n].shape.all_cpus
-        whole = not step.exact or count == cores
-        if whole and (not release.steps_need_room or count <= cores):
+    """A node with fewer cores than its tasks need (_step_alloc_lps of stepmgr.c): srun fails, and
+    waits for ever where it only lacks those beside the GPUs."""
+    per_core = w.tasks_per_core or 0
+    if per_core in (0, w.threads_per_core) and step.cpus == sum(node.cpus for node in held):
+        return None  # all cores of the job: they are not counted
+    for one in placed:
+        node, tasks = held[one.node], one.tasks
+        cores = node.shape.cores
+        threads = node.shape.cpus_per_core
+        if threads > 1:
+            threads = w.threads_per_core or threads
+        every = not step.exact or tasks == cores
+        if every and tasks <= cores * (per_core or threads):
             continue
-        if count * max(each, 1) > held[n].cpus:
+        cpus = _cpus_of_tasks(w, node, one, shares, each)
+        needed = -(-cpus // threads) if cpus else tasks
+        if needed > -(-node.cpus // threads):  # _pick_step_cores
             return _cramped(step, held)
+        if bound and needed > _cores_beside(node, one):
+            return _cramped(step, held, "hangs")
     return None
+
+
+def _cores_beside(node: HeldNode, placed: Placed) -> int:
+    """The cores of the job that sit beside the GPUs of its step (_gres_filter_avail_cores)."""
+    gpus = placed.gpus or tuple(gpu for gpu, _ in node.shares)
+    sockets = {node.shape.socket_of(gpu) for gpu in gpus}
+    if not sockets or EVERY_SOCKET in sockets:
+        return sum(node.cores)
+    return sum(node.cores[socket] for socket in sockets)
+
+
+def _cpus_of_tasks(w: Wants, node: HeldNode, placed: Placed, shares: list[Share], each: int) -> int:
+    """CPUs of the tasks on a node, those of its GPUs where --cpus-per-gpu says so; with
+    --ntasks-per-core those of whole cores. 0 where the CPUs of a task are not known."""
+    tasks = placed.tasks
+    by_gpus = max((share.cpus_per_gpu for share in shares), default=0) * len(placed.gpus)
+    if by_gpus:
+        by_gpus = max(by_gpus, tasks)
+        each = by_gpus // tasks
+    if w.tasks_per_core:
+        least = (w.threads_per_core or node.shape.cpus_per_core) // w.tasks_per_core
+        if least > 1 and each % least:
+            each += least - each % least
+            by_gpus = tasks * each
+    return by_gpus or tasks * each

@@ -28,12 +28,11 @@ class RequestDetails:
     """None and "" are "not said". Memory is in bytes, times are in minutes."""
 
     tasks_per_socket: int | None = None
-    tasks_per_core: int | None = None
+    tasks_per_core: int | None = None  # 0: as many as will go (--hint=multithread)
     sockets: int | None = None
     cores: int | None = None
     threads: int | None = None
     whole_info: bool = False  # -B
-    multithread: bool = False  # --hint: as many tasks of a core as it has threads
     mincpus: int | None = None
     memory: int | None = None
     memory_per_cpu: int | None = None
@@ -240,7 +239,8 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
         elif word == "memory_bound":
             said.cores = said.threads = 1
         elif word == "multithread":
-            said.threads, said.multithread = None, True
+            said.threads = None
+            said.tasks_per_core = 0  # INFINITE16: CR_ONE_TASK_PER_CORE does not count then
         elif word == "nomultithread":
             said.threads = 1
         else:

@@ -87,7 +87,8 @@ class JobCounts:
         return any(word.startswith("CR_CORE") and "DIST" not in word for word in self.select)
 
     def mc_tasks_per_core(self) -> int:
-        """--ntasks-per-core, or 1 where the site says one task a core."""
+        """--ntasks-per-core where GPUs bound tasks: 1 where the site says one task a core, also
+        with --hint=multithread (_build_gres_mc_data)."""
         return self.tasks_per_core or (1 if self.one_task_per_core else 0)
 
     def cpus_per_core(self, threads: int) -> int:
@@ -147,7 +148,9 @@ def job_of(
         own_least=w.least_on_node,
         tasks_per_node=w.tasks_per_node or 0,
         tasks_per_socket=w.tasks_per_socket or 0,
-        tasks_per_core=w.tasks_of_core(site.select),
+        tasks_per_core=int("CR_ONE_TASK_PER_CORE" in site.select)
+        if w.tasks_per_core is None
+        else w.tasks_per_core,
         tasks_per_gpu=w.tasks_per_gpu or 0,
         sockets=w.sockets_per_node or 0,
         cores=w.cores_per_socket or 0,

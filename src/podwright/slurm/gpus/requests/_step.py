@@ -173,9 +173,18 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
 
 
 def run_step(
-    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release, *, whole: bool
+    request: SlurmRequest,
+    w: Wants,
+    held: list[HeldNode],
+    release: Release,
+    *,
+    whole: bool,
+    bound: bool,
 ) -> list[Placed] | SlurmRefusal:
-    """Where the tasks of a plain srun start and what they get; a Refusal where it fails."""
+    """Where the tasks of a plain srun start and what they get; a Refusal where it fails.
+
+    whole, bound: of the job, which has whole nodes, or only cores beside its GPUs.
+    """
     step = step_of(request, w, held, release, whole=whole)
     if isinstance(step, SlurmRefusal):
         return step
@@ -193,7 +202,7 @@ def run_step(
         shares = [Share("")]  # --cpus-per-gpu names GPUs without a count: all of the job
     for share in shares:
         share.cpus_per_gpu = (request.cpus_per_gpu or 0) if release.step_cpus_follow_gpus else 0
-    placed = lay(step, request, w, held, shares, release, whole=whole)
+    placed = lay(step, request, w, held, shares, release, whole=whole, bound=bound)
     if isinstance(placed, SlurmRefusal) or not request.shares:
         return placed
     return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

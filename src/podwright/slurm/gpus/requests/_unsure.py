@@ -64,8 +64,6 @@ def unsure_nodes(
         return "--ntasks-per-node for more tasks than --ntasks on named nodes"
     if not early and more and said.overcommit and ranged:
         return "--overcommit with --ntasks-per-node over a range of nodes"
-    if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
-        return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
     if said.spread and said.plane and len(held or ()) > 1:
         return "--spread-job with --distribution=plane"
     if "*" in said.constraint and said.named and held is None:
@@ -92,11 +90,6 @@ def unsure_nodes(
     by_cpu = any(word.startswith("CR_CPU") for word in site.select)
     if early and few and by_cpu and len({one.shape.threads for one in held or ()}) > 1:
         return "fewer threads of unequal cores where CPUs are allocated, not cores (CR_CPU)"
-    capped = any(one.max_cpus_per_node < 1 << 30 for one in partitions)
-    if late and capped and said.tasks_per_core and request.cpus_per_gpu:
-        return "--ntasks-per-core with CPUs of a GPU under MaxCPUsPerNode"
-    if late and few and said.tasks_per_core and request.cpus_per_task:
-        return "tasks on fewer threads of a core"
     return ""
 
 
@@ -127,18 +120,12 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--ntasks-per-gpu and --cpus-per-gpu with --gres"
     if request.shares and request.asked and request.bind:
         return "--gpu-bind with GPUs and shares of GPUs"
-    by_task = any(way == "task" for way, _, _ in request.shares)
-    if by_task and request.cpus_per_task and request.option("ntasks-per-socket"):
-        return "shares of each task with --cpus-per-task and --ntasks-per-socket"
     none = request.bind.removeprefix("verbose,") in ("none", "verbose")
     if none and request.shares and not release.bind_none_shows_all:
         return "--gpu-bind=none with shares of GPUs, at which some tasks crash"
     bound = request.other.get("hint") == "memory_bound"
     late = release.counts_step_tasks_late
-    per_core = request.other.get("ntasks-per-core", "1") != "1" and request.cpus_per_gpu
     whole = request.other.get("extra-node-info", "").count(":") == 2
-    if release.gpus_bound_tasks and request.per_task and (per_core or whole):
-        return "--gpus-per-task with threads of cores"
     sockets = request.option("extra-node-info") or request.option("sockets-per-node")
     if not late and request.per_task and request.option("ntasks-per-socket") and sockets:
         return "--gpus-per-task with --ntasks-per-socket and counts of sockets"

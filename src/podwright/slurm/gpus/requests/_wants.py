@@ -72,7 +72,6 @@ def _sent(o: CommandCounts, request: SlurmRequest, said: RequestDetails, release
         min_cpus=min_cpus,
         tasks_per_gpu=request.tasks_per_gpu,
         tasks_per_core=said.tasks_per_core,
-        multithread=said.multithread,
         cores_per_socket=said.cores,
         threads_per_core=said.threads,
         mincpus=max(mincpus, o.cpus_per_task or 1),
