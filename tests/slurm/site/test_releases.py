@@ -16,13 +16,14 @@ _HOME = Path(podwright.slurm.__file__).parent
 #: What each release does that the one before it does not; -name: what it no longer does. All
 #: else came with 23.02, when Slurm's choice of GPUs was written anew.
 TABLE: dict[Version, set[str]] = {
-    (22, 5): {"srun_ignores_cpus_per_task", "steps_follow_job_cores"},
+    (22, 5): {"checks_chosen_nodes", "srun_ignores_cpus_per_task", "steps_follow_job_cores"},
     (23, 2): {"srun_reads_tres_per_task", "counts_cpus_of_gpus", "-steps_follow_job_cores"},
     (23, 11): {"-srun_ignores_cpus_per_task"},
     (24, 5): {"has_segments"},
     (24, 11): {"block_topology", "imex_switch", "limits_cpus_of_tasks"},
     (25, 5): {
         "binds_by_short_names",
+        "bounds_leaves_in_use",
         "counts_cpus_of_tasks_late",
         "last_mail_type_wins",
         "several_topologies",
@@ -46,6 +47,7 @@ TABLE: dict[Version, set[str]] = {
         "refuses_fewer_tasks_than_nodes",
         "tasks_bound_nodes",
         "tries_single_nodes_first",
+        "-checks_chosen_nodes",
     },
 }
 NAMES = [name for name, one in vars(Release).items() if isinstance(one, ReleaseRange)]

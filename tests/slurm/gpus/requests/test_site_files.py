@@ -99,7 +99,7 @@ def test_without_gres_conf_only_the_count_is_known(
 def test_what_is_not_modelled_gets_no_answer(
     sent: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--gpus=2", "--constraint=fast*1&big")
+    words = ("--gpus=2", "--constraint=fast*1&fast")
     assert explain("--site-files", str(sent), *words) == 3
     assert "Not known: " in capsys.readouterr().out
     assert explain("--site-files", str(sent), *words, "--json") == 3

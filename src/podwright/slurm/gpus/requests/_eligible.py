@@ -32,6 +32,11 @@ def matches(expression: str, features: frozenset[str]) -> bool:
     return found
 
 
+def named_features(expression: str) -> set[str]:
+    """The names in an expression, without counts."""
+    return set(re.findall(r"[^&|,()\[\]\s]+", re.sub(r"\*\d+", "", expression)))
+
+
 def exclusive_sets(expression: str) -> list[str] | None:
     """The choices of `[a|b|c]`, of which all nodes must have the same; None for anything else."""
     found = re.fullmatch(r"\[([^\[\]()*&]+)\]", expression)

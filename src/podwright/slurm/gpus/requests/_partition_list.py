@@ -69,17 +69,27 @@ def _later(
     tested: list[SlurmPartition],
     release: Release,
 ) -> Allotted | SlurmRefusal | None:
-    """The start of a job that was kept, in the first partition that it may start in."""
-    site = replace(site, prefers=False)  # --prefer counts no more than a preference now
-    for partition in partitions:
-        tried = allot(wants, said, site.of(partition), partition, release)
+    """The start of a job that was kept, in the first partition that it may start in.
+
+    --prefer puts a job into the queue twice, with its features alone and without, the former first
+    where partitions have one priority (job_queue_append_internal, sort_job_queue2).
+    """
+    plain = replace(said, prefer="")
+    queue = [(partition, plain) for partition in partitions]
+    if said.prefer:
+        fond = replace(plain, constraint=said.prefer)
+        queue = [(partition, fond) for partition in partitions] + queue
+    whole = said.share
+    for partition, job in sorted(queue, key=lambda one: -one[0].priority):
+        job = replace(job, share=whole)
+        tried = allot(wants, job, site.of(partition), partition, release)
         tested = [*tested, partition]
         if isinstance(tried, SlurmRefusal):
             return tried
         if tried.start is not None:
-            left = _left(wants, said, site, partition, tested)
+            left = _left(wants, job, site, partition, tested)
             return SlurmRefusal("unknown", f"not modelled: {left}") if left else tried.start
-        said = _whole(said, partition, release)
+        whole = _whole(job, partition, release).share
     return None
 
 

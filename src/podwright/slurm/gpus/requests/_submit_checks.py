@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from podwright.slurm.gpus.requests._counts import Wants
+from podwright.slurm.gpus.requests._eligible import named_features
 from podwright.slurm.gpus.requests._request import SHARED, SlurmRequest, gres_names
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._slurm_options import known
@@ -154,6 +155,11 @@ def check_names(
             return SlurmRefusal("submit", f"there is no node {name}")
     if set(w.named) & set(said.excluded):
         return SlurmRefusal("submit", "nodes are both asked for and excluded")
+    features = {feature for shape in site.shapes for feature in shape.features}
+    asked = named_features(said.constraint)
+    for name in sorted(asked | (named_features(said.prefer) if site.prefers else set())):
+        if features and name not in features:  # _valid_feature_list, of both lists
+            return SlurmRefusal("submit", f"no node has the feature {name}")
     wide = w.max_nodes and len(w.named) > w.max_nodes
     wide = wide or (most and len(said.named) > most)
     if wide and not release.nodelist_is_pool:
