@@ -80,7 +80,9 @@ def allot(
         return preferred
     if limit and site.enforce != "NO":
         return Tried(None, "limit", limit.text)
-    never = not any(_named_match(job, site, wish) for wish in wishes)
+    # What is tested at submission: with --prefer its features alone, whatever the others are.
+    first = preferred if said.prefer and site.prefers else wishes
+    never = not any(_named_match(job, site, wish) for wish in first)
     several = len(set(said.partitions)) > 1
     if limit and not limit.late and limit.of_size and release.skips_oversized_jobs:
         return Tried(None, "skips", limit.text)
@@ -97,7 +99,6 @@ def allot(
     if not (partition.up or several) and release.keeps_jobs_of_down_partitions:
         return down
     excluded = _out(w, said, site)
-    first = preferred if said.prefer and site.prefers else wishes
     fit = (eligible(job, site, partition, excluded, _of_all(wish), said.disk) for wish in first)
     if (limit or not partition.up) and 0 < job.max_nodes < job.min_nodes and any(fit):
         return Tried(None, "limit", limit.text if limit else over)
@@ -108,20 +109,12 @@ def allot(
             site.nodes[n][0]
             for n in eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         }
-        for wish in (preferred if said.prefer and site.prefers else wishes)
+        for wish in first
     ):
         names = ", ".join(sorted(away))
         until = f"until {names} takes jobs again"
         return Tried(None, "takes", f"{names} is down or drained", until)
-    if (
-        said.prefer
-        and site.prefers
-        and not _ever(w, said, site, partition, release, excluded, preferred)
-    ):
-        return Tried(None, "never", _never(partition))
-    if not (said.prefer and site.prefers) and not _ever(
-        w, said, site, partition, release, excluded, wishes
-    ):
+    if not _ever(w, said, site, partition, release, excluded, first):
         return Tried(None, "never", _never(partition))
     if limit:
         return Tried(None, "takes", limit.text)
@@ -391,6 +384,8 @@ def _held_nodes(
         memory = _memory(job, node, some)
         if memory > shape.memory and not _memory_by_gpus(job):
             return None  # what GPUs bring is held against the node before, and not again
+        if not (job.whole or node.cpus):
+            gpus, shares, memory = set(), {}, 0  # job_res_add_job passes over such nodes
         held.append(
             HeldNode(
                 cores=tuple(node.cores),
