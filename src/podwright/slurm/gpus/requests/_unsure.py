@@ -8,7 +8,6 @@ from __future__ import annotations
 from podwright.slurm.gpus.requests._counts import HeldNode
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
-from podwright.slurm.gpus.requests._units import memory
 from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
 from podwright.slurm.site.releases import Release
 
@@ -108,16 +107,8 @@ def unsure_whole(request: SlurmRequest, threads: int | None, held: list[HeldNode
     return ""
 
 
-def _per_cpu(request: SlurmRequest) -> int:
-    """Bytes of --mem-per-cpu, 0 without it."""
-    return memory(request.other.get("mem-per-cpu", "0"), "mem-per-cpu")
-
-
 def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -> str:
     """What of this step is not modelled, empty where all of it is."""
-    each_gpu = request.tasks_per_gpu and request.cpus_per_gpu and request.by_gres
-    if each_gpu and release.step_cpus_follow_gpus:
-        return "--ntasks-per-gpu and --cpus-per-gpu with --gres"
     if request.shares and request.asked and request.bind:
         return "--gpu-bind with GPUs and shares of GPUs"
     none = request.bind.removeprefix("verbose,") in ("none", "verbose")
@@ -125,16 +116,6 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--gpu-bind=none with shares of GPUs, at which some tasks crash"
     bound = request.other.get("hint") == "memory_bound"
     late = release.counts_step_tasks_late
-    whole = request.other.get("extra-node-info", "").count(":") == 2
-    sockets = request.option("extra-node-info") or request.option("sockets-per-node")
-    if not late and request.per_task and request.option("ntasks-per-socket") and sockets:
-        return "--gpus-per-task with --ntasks-per-socket and counts of sockets"
-    taken = bound or request.other.get("hint") == "nomultithread"
-    threads = any(one.shape.threads > 1 for one in held)
-    counted = request.cpus_per_task or "cores-per-socket" in request.other
-    each = request.option("gpus-per-task")
-    if release.tasks_bound_nodes and taken and each and threads and not counted:
-        return "--hint with --gpus-per-task on cores of several threads"
     if len(held) < 2:
         return ""
     own = request.per_task.count * (request.tasks or 0) if request.per_task else 0
@@ -144,14 +125,4 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--gpus-per-task with --ntasks-per-node where the job holds more GPUs"
     if bound and request.per_job and request.per_node and not late:
         return "--hint=memory_bound with --gpus and --gpus-per-node"
-    gpus = len({len(one.gpus) for one in held}) > 1
-    if request.tasks_per_gpu and gpus and request.option("ntasks-per-socket"):
-        return "--ntasks-per-gpu with --ntasks-per-socket over unequal counts of GPUs"
-    if len({one.shape for one in held}) == 1 and held[0].shape.threads == 1:
-        return ""
-    cpus = len({one.cpus for one in held}) > 1
-    if request.tasks_per_gpu and gpus:
-        return "--ntasks-per-gpu over nodes with unequal counts of GPUs"
-    if whole and cpus and request.tasks:
-        return "--extra-node-info with threads over nodes with unequal counts of CPUs"
     return ""
