@@ -86,6 +86,7 @@ class Release:
     spreads_over_weights: bool = _since(25, 5)  # --spread-job takes a node of every weight
     switches_count_cpus: bool = _since(23, 2)  # a switch with too few CPUs does not fit
     switches_count_asked_nodes: bool = _since(23, 2)  # weights go on until the asked are there
+    fails_at_most_nodes: bool = _since(25, 5)  # topology/tree: where all allowed nodes do not do
     rechecks_lighter_nodes: bool = _since(23, 2)  # one whose GPUs do not do is left out
 
     # Cores of a node
