@@ -108,12 +108,12 @@ class HeldNode:
     name: str = ""
     shares: tuple[tuple[int, int], ...] = ()
     memory: int = 0
-    job_cpus: int = 0
+    job_cpus: int | None = None  # 0 on a node that no task was laid on, though it holds cores
 
     @property
     def cpus(self) -> int:
         """All CPUs of the job on this node."""
-        return self.job_cpus or sum(self.cores)
+        return sum(self.cores) if self.job_cpus is None else self.job_cpus
 
 
 @dataclass
@@ -128,6 +128,8 @@ class Step:
     cpus_per_task: int | None
     exact: bool
     asked: tuple[tuple[str, Gpus], ...]
+    cyclic: bool = False  # tasks go over the nodes in turn
+    blocked: bool = False  # slurmctld takes some of its CPUs for those of other steps
 
 
 @dataclass
@@ -151,3 +153,4 @@ class Placed:
     node: int
     tasks: int
     gpus: tuple[int, ...]
+    cyclic: bool = False

@@ -177,8 +177,6 @@ def _granted(
             )
         if request.option("ntasks-per-socket") and not release.steps_need_room:
             return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
-        if placed.stage == "hangs" and not release.steps_need_room and request.command != "srun":
-            return SlurmRefusal("unknown", "this is not modelled: a step that fits its job badly")
         return placed
     if allotted.whole:
         unsure = unsure_whole(request, wants.threads_per_core, held)

@@ -139,13 +139,23 @@ def _usable(
     each: int,
     release: Release,
 ) -> dict[int, int] | SlurmRefusal:
-    """CPUs of each node that the step may use; none of those with no free CPUs."""
+    """CPUs of each node that the step may use; none of those with no free CPUs.
+
+    Before 23.02 _step_test counts the GPUs of a step (gross_gres) without those of its first node,
+    and the last one then seems to lack GPUs but for the steps that are there already.
+    """
     usable: dict[int, int] = {}
     left, first, without = step.max_nodes, True, 0
+    ahead = [0] * len(shares)
     for n, node in enumerate(held):
         cpus = free[n]
         if not cpus:
             continue
+        last = left == 1 and not first and not release.steps_share_grant
+        short_of = last and any(
+            share.job > share.found and share.job - (share.found - began) > _count(share, node)
+            for share, began in zip(shares, ahead, strict=True)
+        )
         for share in shares:
             served = _room(share, _count(share, node), each, first=first, nodes_left=left)
             if served is not None:
@@ -160,6 +170,8 @@ def _usable(
                 return _cramped(step, held, "hangs") if busy else short(shares)
             continue
         usable[n] = cpus
+        step.blocked = step.blocked or short_of
+        ahead = [share.found for share in shares] if first else ahead
         first = False
         left -= 0 if release.steps_share_grant else 1
     if shares and without:
@@ -176,7 +188,11 @@ def _nodes(
     shares: list[Share],
     release: Release,
 ) -> list[int] | SlurmRefusal:
-    """The nodes of the step: as many as it may have, where it gave a range."""
+    """The nodes of the step: as many as it may have, where it gave a range.
+
+    _pick_step_nodes takes nodes that are left out for busy: it fails only where the step could
+    have had all it may, else srun asks again for ever.
+    """
     low, high = step.min_nodes, step.max_nodes
     some = list(usable)
     for share in shares:
@@ -188,12 +204,12 @@ def _nodes(
     if low > high:
         return _cramped(step, held)
     if len(some) < low:
-        return SlurmRefusal("step", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
+        return SlurmRefusal("hangs", f"srun wants {low} nodes, and {len(some)} have room for it")
     want = min(high if high > low else low, len(some))
     picked = _with_cpus(some, usable, want, step.cpus)
     if picked is None:
-        stage = "step" if release.steps_need_room or len(held) == 1 else "hangs"
-        return _cramped(step, held, stage)
+        fails = high <= len(some) and not step.blocked
+        return _cramped(step, held, "step" if fails else "hangs")
     have = sum(usable[n] for n in picked)
     for n in some:
         if have < step.cpus and n not in picked and len(picked) < high:
@@ -205,7 +221,6 @@ def _nodes(
 
 
 def _cramped(step: Step, held: list[HeldNode], stage: str = "step") -> SlurmRefusal:
-    """Older releases take some of several nodes for busy, and srun asks again for ever."""
     return SlurmRefusal(
         stage,
         f"srun wants {step.cpus} cores for its tasks, and the job has "
@@ -285,7 +300,9 @@ def _tasks(
             fit = min(fit, step.tasks_per_node * sized)
         rooms.append(fit)
     tasks = step.tasks or 0
-    return _in_planes(tasks, rooms, request.plane) if request.plane else _in_turn(tasks, rooms)
+    if request.plane:
+        return _in_planes(tasks, rooms, request.plane)
+    return (_in_cycles if step.cyclic else _in_turn)(tasks, rooms)
 
 
 def _in_planes(left: int, rooms: list[int], plane: int) -> list[int]:
@@ -317,6 +334,18 @@ def _in_turn(left: int, rooms: list[int]) -> list[int]:
                 space = space or turn + 1 < fit
         crowded = crowded or not space
         turn += 1
+    return tasks
+
+
+def _in_cycles(left: int, rooms: list[int]) -> list[int]:
+    """--distribution=cyclic: tasks without room go over all nodes alike (_task_layout_cyclic)."""
+    more = -(-max(left - sum(rooms), 0) // len(rooms))
+    tasks = [0] * len(rooms)
+    while left:
+        for at, fit in enumerate(rooms):
+            if left and tasks[at] < fit + more:
+                tasks[at] += 1
+                left -= 1
     return tasks
 
 
