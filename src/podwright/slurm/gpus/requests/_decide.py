@@ -171,7 +171,7 @@ def _granted(
         wants = replace(wants, tasks_per_core=wants.tasks_per_core or 1)
     placed = run_step(request, wants, held, release, whole=allotted.whole)
     if isinstance(placed, SlurmRefusal):
-        if wants.overcommit:
+        if wants.overcommit and release.steps_need_room:
             return SlurmRefusal(
                 "unknown", "this is not modelled: which steps --overcommit lets start"
             )

@@ -22,6 +22,8 @@ def pick(job: JobCounts, laid: list[Laid]) -> Picked | None:
     tasks = [[0] * len(node.cores) for node in laid]
     if any(ask.per_task for ask in job.asks):
         tasks = [_tasks_by_socket(job, node) for node in laid]
+        if job.overcommit and not strict:
+            _add_tasks(job, laid, tasks)
         laid_tasks = sum(min(sum(t), _limit(job, n)) for t, n in zip(tasks, laid, strict=True))
         if strict and laid_tasks < job.tasks and not job.overcommit:
             return None
@@ -186,6 +188,30 @@ def _tasks_by_socket(job: JobCounts, node: Laid) -> list[int]:
                 found[s] = job.tasks_per_socket
                 break
     return found
+
+
+def _add_tasks(job: JobCounts, laid: list[Laid], tasks: list[list[int]]) -> None:
+    """--overcommit: the tasks that the cores have no room for, one on each socket in turn.
+
+    _build_tasks_per_node_sock tests the sockets of the last node, in the cores of the first ones.
+    """
+    held = [core < count for node in laid for count in node.cores for core in range(_wide(node))]
+    wide, sockets = _wide(laid[-1]), len(laid[-1].cores)
+    rest = job.tasks - sum(map(sum, tasks))
+    some = [s for s in range(sockets) if any(held[s * wide : (s + 1) * wide])]
+    while rest > 0 and some:
+        for found in tasks:
+            for s in some:
+                if rest > 0 and s < len(found):
+                    found[s] += 1
+                    rest -= 1
+        if not any(s < len(found) for found in tasks for s in some):
+            return
+
+
+def _wide(node: Laid) -> int:
+    """Cores of a socket."""
+    return node.room.shape.cores_per_socket
 
 
 def _by_task_in_turn(

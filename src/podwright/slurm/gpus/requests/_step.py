@@ -188,6 +188,8 @@ def run_step(
     step = step_of(request, w, held, release, whole=whole)
     if isinstance(step, SlurmRefusal):
         return step
+    if w.overcommit and not release.steps_need_room:
+        step.cpus = 0  # step_create looks at no CPUs then
     asked = step.asked or request.asked
     if not step.asked:
         step.asked = asked

@@ -80,8 +80,6 @@ def unsure_nodes(
         return "--overcommit with --gpus and --cpus-per-task over several nodes"
     if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
         return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
-    if said.spread and said.plane and len(held or ()) > 1:
-        return "--spread-job with --distribution=plane"
     if "*" in said.constraint and said.named and held is None:
         return "features with counts beside --nodelist"
     whole = request.option("gpus")
