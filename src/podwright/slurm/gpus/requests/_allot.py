@@ -381,6 +381,8 @@ def _held_nodes(
         if job.whole:
             gpus = set(range(shape.gpus))
             shares = {}
+        if not node.cpus:  # job_res_add_job passes it over
+            gpus, shares = set(), {}
         memory = _memory(job, node, some)
         if memory > shape.memory and not _memory_by_gpus(job):
             return None  # what GPUs bring is held against the node before, and not again

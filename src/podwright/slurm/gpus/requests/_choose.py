@@ -42,7 +42,7 @@ def choose(
     low, high = job.min_nodes, job.max_nodes
     if job.tasks_per_node and job.tasks:
         low = max(low, -(-job.tasks // job.tasks_per_node))
-    spans = job.tasks_per_node and (job.release.tasks_per_node_spans_nodes or job.required)
+    spans = job.tasks_per_node and job.release.tasks_per_node_spans_nodes
     if job.tasks and high > job.tasks and not spans:
         high = max(job.tasks, low)
     by_one = job.release.drops_poorest_node

@@ -108,7 +108,7 @@ class HeldNode:
     name: str = ""
     shares: tuple[tuple[int, int], ...] = ()
     memory: int = 0
-    job_cpus: int | None = None
+    job_cpus: int | None = None  # 0 on a node that no task was laid on, though it holds cores
 
     @property
     def cpus(self) -> int:
@@ -128,6 +128,8 @@ class Step:
     cpus_per_task: int | None
     exact: bool
     asked: tuple[tuple[str, Gpus], ...]
+    cyclic: bool = False  # tasks go over the nodes in turn
+    blocked: bool = False  # slurmctld takes some of its CPUs for those of other steps
 
 
 @dataclass
@@ -151,3 +153,4 @@ class Placed:
     node: int
     tasks: int
     gpus: tuple[int, ...]
+    cyclic: bool = False

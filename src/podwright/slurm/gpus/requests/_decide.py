@@ -172,7 +172,7 @@ def _granted(
         wants = replace(wants, tasks_per_core=one)
     placed = run_step(request, wants, held, release, whole=allotted.whole, bound=allotted.bound)
     if isinstance(placed, SlurmRefusal):
-        if wants.overcommit:
+        if wants.overcommit and release.steps_need_room:
             return SlurmRefusal(
                 "unknown", "this is not modelled: which steps --overcommit lets start"
             )

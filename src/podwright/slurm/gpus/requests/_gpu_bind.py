@@ -141,7 +141,7 @@ def tasks_of(
     cpus: int,
     release: Release,
 ) -> list[TaskView]:
-    """All tasks in the order of ranks, block by block; cpus: of each."""
+    """All tasks in the order of ranks, block by block or in turn; cpus: of each."""
     views: list[TaskView] = []
     for place in placed:
         shape = held[place.node].shape
@@ -149,8 +149,7 @@ def tasks_of(
         for local in range(place.tasks):
             rank = len(views)
             views.append(_view(request, shape, tasks, place, rank, local, release))
-    first = request.other.get("distribution", "").lower().partition(":")[0]
-    each = request.plane or int(first == "cyclic")
+    each = request.plane or int(any(place.cyclic for place in placed))
     if each:
         views.sort(key=lambda task: (task.local_rank // each, task.node, task.local_rank))
         views = [replace(task, rank=rank) for rank, task in enumerate(views)]

@@ -41,8 +41,7 @@ def lay(
         step.cpus = step.tasks * each
     if not all(free) and len(usable) < step.min_nodes:
         return _cramped(step, held, "hangs")
-    lone = request.command == "srun"
-    nodes = _nodes(step, held, usable, shares, release, lone=lone)
+    nodes = _nodes(step, held, usable, shares, release)
     if isinstance(nodes, SlurmRefusal):
         return nodes
     parts = any(held[n].cpus < held[n].shape.threads for n in nodes)
@@ -154,14 +153,24 @@ def _usable(
     each: int,
     release: Release,
 ) -> dict[int, int] | SlurmRefusal:
-    """CPUs of each node that the step may use; none of those with no free CPUs."""
+    """CPUs of each node that the step may use; none of those with no free CPUs.
+
+    Before 23.02 _step_test counts the GPUs of a step (gross_gres) without those of its first node,
+    and the last one then seems to lack GPUs but for the steps that are there already.
+    """
     usable: dict[int, int] = {}
     left, first, without = step.max_nodes, True, 0
+    ahead = [0] * len(shares)
     for n, node in enumerate(held):
         cpus = free[n]
         if not cpus:
             continue
         cpus = min(cpus, _served_by_shares(request, node, each))
+        last = left == 1 and not first and not release.steps_share_grant
+        short_of = last and any(
+            share.job > share.found and share.job - (share.found - began) > _count(share, node)
+            for share, began in zip(shares, ahead, strict=True)
+        )
         for share in shares:
             served = _room(share, _count(share, node), each, first=first, nodes_left=left)
             if served is not None:
@@ -176,6 +185,8 @@ def _usable(
                 return _cramped(step, held, "hangs") if busy else short(shares)
             continue
         usable[n] = cpus
+        step.blocked = step.blocked or short_of
+        ahead = [share.found for share in shares] if first else ahead
         first = False
         left -= 0 if release.steps_share_grant else 1
     if shares and without:
@@ -191,11 +202,12 @@ def _nodes(
     usable: dict[int, int],
     shares: list[Share],
     release: Release,
-    *,
-    lone: bool,
 ) -> list[int] | SlurmRefusal:
-    """The nodes of the step: as many as it may have, where it gave a range. lone: an srun that is
-    a job of its own."""
+    """The nodes of the step: as many as it may have, where it gave a range.
+
+    _pick_step_nodes takes nodes that are left out for busy: it fails only where the step could
+    have had all it may, else srun asks again for ever.
+    """
     low, high = step.min_nodes, step.max_nodes
     some = list(usable)
     for share in shares:
@@ -206,14 +218,13 @@ def _nodes(
         low = max(low, -(-step.cpus // sizes.pop()))
     if low > high:
         return _cramped(step, held)
-    if len(some) < low:  # ESLURM_NODES_BUSY, however idle they are: srun asks again for ever
-        return SlurmRefusal("hangs", f"srun wants {low} nodes, and {len(some)} have GPUs for it")
+    if len(some) < low:
+        return SlurmRefusal("hangs", f"srun wants {low} nodes, and {len(some)} have room for it")
     want = min(high if high > low else low, len(some))
     picked = _with_cpus(some, usable, want, step.cpus)
     if picked is None:
-        old = lone and not release.steps_need_room and len(held) > 1  # as was seen
-        stage = "hangs" if high > len(some) or old else "step"
-        return _cramped(step, held, stage)
+        fails = high <= len(some) and not step.blocked
+        return _cramped(step, held, "step" if fails else "hangs")
     have = sum(usable[n] for n in picked)
     for n in some:
         if have < step.cpus and n not in picked and len(picked) < high:
@@ -225,7 +236,6 @@ def _nodes(
 
 
 def _cramped(step: Step, held: list[HeldNode], stage: str = "step") -> SlurmRefusal:
-    """Older releases take some of several nodes for busy, and srun asks again for ever."""
     return SlurmRefusal(
         stage,
         f"srun wants {step.cpus} cores for its tasks, and the job has "
@@ -306,7 +316,9 @@ def _tasks(
             fit = min(fit, step.tasks_per_node * sized)
         rooms.append(fit)
     tasks = step.tasks or 0
-    return _in_planes(tasks, rooms, request.plane) if request.plane else _in_turn(tasks, rooms)
+    if request.plane:
+        return _in_planes(tasks, rooms, request.plane)
+    return (_in_cycles if step.cyclic else _in_turn)(tasks, rooms)
 
 
 def _in_planes(left: int, rooms: list[int], plane: int) -> list[int]:
@@ -350,6 +362,18 @@ def _too_many_cpus(step: Step, held: list[HeldNode], placed: list[Placed], each:
         for one in placed
         if step.exact and one.tasks != held[one.node].shape.all_cpus
     )
+
+
+def _in_cycles(left: int, rooms: list[int]) -> list[int]:
+    """--distribution=cyclic: tasks without room go over all nodes alike (_task_layout_cyclic)."""
+    more = -(-max(left - sum(rooms), 0) // len(rooms))
+    tasks = [0] * len(rooms)
+    while left:
+        for at, fit in enumerate(rooms):
+            if left and tasks[at] < fit + more:
+                tasks[at] += 1
+                left -= 1
+    return tasks
 
 
 def _too_many(

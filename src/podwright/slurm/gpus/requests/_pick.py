@@ -24,8 +24,10 @@ def pick(job: JobCounts, laid: list[Laid]) -> Picked | None:
     tasks = [_NodeTasks([0] * len(node.cores)) for node in laid]
     if any(ask.per_task for ask in job.asks):
         tasks = [_tasks_by_socket(job, node) for node in laid]
+        if job.overcommit and not strict:
+            _add_tasks(job, laid, tasks)
         missing = job.tasks - sum(some.count for some in tasks)
-        if job.overcommit:
+        if job.overcommit and strict:
             _crowd(tasks, laid, missing)
         elif strict and missing > 0:
             return None
@@ -240,6 +242,28 @@ def _crowd(tasks: list[_NodeTasks], laid: list[Laid], missing: int) -> None:
                     missing -= 1
         if missing == before:
             return
+
+
+def _add_tasks(job: JobCounts, laid: list[Laid], tasks: list[_NodeTasks]) -> None:
+    """The same before 23.02: there the sockets of the last node are tested, in the cores of the
+    first ones (_build_tasks_per_node_sock)."""
+    held = [core < count for node in laid for count in node.cores for core in range(_wide(node))]
+    wide, sockets = _wide(laid[-1]), len(laid[-1].cores)
+    rest = job.tasks - sum(sum(one.by_socket) for one in tasks)
+    some = [s for s in range(sockets) if any(held[s * wide : (s + 1) * wide])]
+    while rest > 0 and some:
+        for one in tasks:
+            for s in some:
+                if rest > 0 and s < len(one.by_socket):
+                    one.by_socket[s] += 1
+                    rest -= 1
+        if not any(s < len(one.by_socket) for one in tasks for s in some):
+            return
+
+
+def _wide(node: Laid) -> int:
+    """Cores of a socket."""
+    return node.room.shape.cores_per_socket
 
 
 def _by_task_in_turn(job: JobCounts, one: GpuCandidates, tasks: _NodeTasks, taking: Taking) -> int:

@@ -40,7 +40,7 @@ def spread(job: JobCounts, rooms: list[NodeRoom], *, exclusive: bool) -> list[La
         cores = _block(job, node, cpus) if block else _in_turns(job, node, cpus)
         if cores is None:
             return None
-        if job.by_core and (cpus or not block):  # else all its cores are held, and no CPU counts
+        if job.by_core and cpus:
             cpus = sum(cores) * node.threads
         laid.append(Laid(node, tasks, cores, cpus))
     return laid
@@ -259,7 +259,7 @@ def _block(job: JobCounts, node: NodeRoom, cpus: int) -> list[int] | None:
     """Cores socket by socket: the smallest that is large enough, else the largest first."""
     left, used = list(node.cores), job.cpus_per_core(node.threads)
     if not cpus:
-        return left  # a node without a task keeps what it offered
+        return left  # a node without a task keeps what it offered, and has no CPUs all the same
     taken = [0] * len(left)
     needed = -(-cpus // used)
     if job.tasks_per_core == 1 and job.cpus > used:

@@ -65,7 +65,16 @@ def step_of(
         exact=bool(sized or (release.step_cpus_follow_gpus and request.cpus_per_gpu)),
         asked=request.step_asked,
     )
-    return _grow(step, request, release) or step
+    refused = _grow(step, request, release)
+    step.cyclic = _cyclic(step, request)
+    return refused or step
+
+
+def _cyclic(step: Step, request: SlurmRequest) -> bool:
+    """Whether tasks go over the nodes in turn: as --distribution says, else where srun itself knows
+    of no more tasks than nodes (launch.c), though slurmctld may find more by --gres."""
+    way = request.other.get("distribution", "").lower().partition(":")[0]
+    return way == "cyclic" or (not way and 0 < (step.tasks or 0) <= step.min_nodes)
 
 
 def _inside(request: SlurmRequest, w: Wants, nodes: int, release: Release) -> CommandCounts:
@@ -188,6 +197,8 @@ def run_step(
     step = step_of(request, w, held, release, whole=whole)
     if isinstance(step, SlurmRefusal):
         return step
+    if w.overcommit and not release.steps_need_room:
+        step.cpus = 0  # step_create looks at no CPUs then
     asked = step.asked or request.asked
     if not step.asked:
         step.asked = asked
@@ -203,6 +214,9 @@ def run_step(
     for share in shares:
         share.cpus_per_gpu = (request.cpus_per_gpu or 0) if release.step_cpus_follow_gpus else 0
     placed = lay(step, request, w, held, shares, release, whole=whole, bound=bound)
-    if isinstance(placed, SlurmRefusal) or not request.shares:
+    if isinstance(placed, SlurmRefusal):
+        return placed
+    placed = [replace(p, cyclic=step.cyclic) for p in placed]
+    if not request.shares:
         return placed
     return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

@@ -118,9 +118,10 @@ def by_switches(search: Search, site: SlurmCluster) -> list[int] | None:
         s.required = bool(s.nodes & (required | lighter))
         s.nodes &= reach & (best | chosen)
         s.count = len(s.nodes)
-    if _leaves(search, table, offers, chosen):
+    found = _leaves(search, table, offers, chosen)
+    if found:
         return _done(search, chosen)
-    if search.low_left <= 0 and search.cpus_left <= 0 and job.satisfied():
+    if found is not None and search.low_left <= 0 and search.cpus_left <= 0 and job.satisfied():
         return _done(search, chosen)
     search.again, search.hint = "only", chosen
     return None
@@ -176,14 +177,22 @@ def _take_lighter(
     return True
 
 
-def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen: set[int]) -> bool:
-    """More nodes: of leaves in use, then leaf by leaf, the nearest that fits; True when enough."""
+def _leaves(
+    search: Search, table: list[_Switch], offers: dict[int, int], chosen: set[int]
+) -> bool | None:
+    """More nodes: of leaves in use, then leaf by leaf, the nearest that fits.
+
+    True when enough, None where all that the job may have are not (ESLURM_TOPO_MAX_NODE_LIMIT)."""
     if search.enough and chosen:
         return True
     leaves = [at for at, s in enumerate(table) if s.level == 0]
+    bounded = search.job.release.bounds_leaves_in_use
     for at in leaves:
-        if table[at].required and _of_leaf(search, table[at], offers, chosen, in_use=True):
+        used = table[at].required
+        if used and _of_leaf(search, table[at], offers, chosen, in_use=True):
             return True
+        if used and bounded and search.high <= 0:
+            return None
     near: list[int | None] = [0] * len(table)
 
     def add(at: int) -> None:
@@ -203,6 +212,8 @@ def _leaves(search: Search, table: list[_Switch], offers: dict[int, int], chosen
         add(best)
         if _of_leaf(search, table[best], offers, chosen):
             return True
+        if bounded and search.high <= 0:
+            return None
         table[best].count = 0
     return False
 

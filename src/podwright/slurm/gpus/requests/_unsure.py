@@ -63,8 +63,6 @@ def unsure_nodes(
         return "--ntasks-per-node for more tasks than --ntasks on named nodes"
     if not early and more and said.overcommit and ranged:
         return "--overcommit with --ntasks-per-node over a range of nodes"
-    if said.spread and said.plane and len(held or ()) > 1:
-        return "--spread-job with --distribution=plane"
     if "*" in said.constraint and said.named and held is None:
         return "features with counts beside --nodelist"
     least = max((one.min_nodes for one in partitions), default=0)
