@@ -109,6 +109,7 @@ def allot(
             site.nodes[n][0]
             for n in eligible(job, site, partition, excluded, _of_all(wish), said.disk)
         }
+        and _reaches_named(w, said, site, partition, release, excluded, wish)
         for wish in first
     ):
         names = ", ".join(sorted(away))
@@ -168,11 +169,19 @@ def _ever(
         if not job.required <= {site.nodes[n][0] for n in every}:
             continue
         up = [n for n in every if site.nodes[n][0] not in site.down]
-        looked = job.looked
-        for some in (up, up, every):
+        if counted(wish) and not _take_counted(job, site, up, wish, trial=True):
+            # What only nodes that are down hold is waited for (ESLURM_NODES_BUSY).
             job = _job(w, said, site, partition, release)
-            job.looked = looked
-            if _choose(job, site, list(some), wish, trial=True) is not None:
+            if _some_counted(job, site, up, wish, trial=True) is None and any(
+                _some_counted(job, site, some, wish, trial=True) for some in (up, every)
+            ):
+                return True
+            continue
+        looked = {} if counted(wish) else job.looked
+        for some in (up, up, every):
+            again = replace(job)
+            again.looked = looked
+            if choose(again, site, list(some), trial=True) is not None:
                 return True
     return False
 
@@ -186,10 +195,16 @@ def _choose(
     job: JobCounts, site: SlurmCluster, some: list[int], wish: str, *, trial: bool
 ) -> list[NodeRoom] | None:
     """The nodes; of a counted feature those that have it first, which then must take part."""
-    of = counted(wish)
-    if of is None:
-        return choose(job, site, some, trial=trial)
-    feature, count = of
+    if counted(wish) and not _take_counted(job, site, some, wish, trial=trial):
+        return None
+    return choose(job, site, some, trial=trial)
+
+
+def _some_counted(
+    job: JobCounts, site: SlurmCluster, some: list[int], wish: str, *, trial: bool
+) -> list[NodeRoom] | None:
+    """As many nodes with a counted feature as it says: whichever, also where others are named."""
+    feature, count = counted(wish) or ("", 0)
     if job.max_nodes and count > job.max_nodes:
         return None
     first = replace(job, min_nodes=count, want_nodes=count, low_said=count, min_cpus=count)
@@ -198,14 +213,40 @@ def _choose(
         first.tasks = count * job.tasks_per_node
     having = [n for n in some if feature in site.shapes[site.nodes[n][1]].features]
     found = choose(first, site, having, trial=trial)
-    if found is None or not (trial or _lay(first, found)):
-        return None
+    return found if found and (trial or _lay(first, found)) else None
+
+
+def _take_counted(
+    job: JobCounts, site: SlurmCluster, some: list[int], wish: str, *, trial: bool
+) -> bool:
+    """Makes the nodes of a counted feature take part, beside those that are named
+    (_get_req_features); False where there are too few, or then too many in all."""
+    found = _some_counted(job, site, some, wish, trial=trial)
+    if found is None:
+        return False
     job.required |= {room.name for room in found}
     job.min_cpus = max(job.min_cpus, len(job.required))
     job.min_nodes = job.low_said = job.want_nodes = max(job.min_nodes, len(job.required))
-    if job.max_nodes and job.want_nodes > job.max_nodes:
-        return None
-    return choose(job, site, some, trial=trial)
+    return not (job.max_nodes and job.want_nodes > job.max_nodes)
+
+
+def _reaches_named(
+    w: Wants,
+    said: RequestDetails,
+    site: SlurmCluster,
+    partition: SlurmPartition,
+    release: Release,
+    excluded: frozenset[str],
+    wish: str,
+) -> bool:
+    """Whether Slurm comes to look if named nodes are up: not before it has those of a counted
+    feature (_get_req_features)."""
+    if not counted(wish):
+        return True
+    job = _job(w, said, site, partition, release)
+    every = eligible(job, site, partition, excluded, "", said.disk)
+    up = [n for n in every if site.nodes[n][0] not in site.down]
+    return _take_counted(job, site, up, wish, trial=True)
 
 
 def _job(

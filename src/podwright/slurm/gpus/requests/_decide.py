@@ -172,10 +172,6 @@ def _granted(
         wants = replace(wants, tasks_per_core=one)
     placed = run_step(request, wants, held, release, whole=allotted.whole, bound=allotted.bound)
     if isinstance(placed, SlurmRefusal):
-        if wants.overcommit and release.steps_need_room:
-            return SlurmRefusal(
-                "unknown", "this is not modelled: which steps --overcommit lets start"
-            )
         if request.option("ntasks-per-socket") and not release.steps_need_room:
             return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
         return placed

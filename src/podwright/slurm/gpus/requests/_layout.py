@@ -238,7 +238,7 @@ def _nodes(
 def _cramped(step: Step, held: list[HeldNode], stage: str = "step") -> SlurmRefusal:
     return SlurmRefusal(
         stage,
-        f"srun wants {step.cpus} cores for its tasks, and the job has "
+        f"srun wants {step.cpus or len(held)} cores for its tasks, and the job has "
         f"{sum(node.cpus for node in held)}",
         "Say --ntasks, so that the job is sized for its tasks",
     )
@@ -387,9 +387,10 @@ def _too_many(
     bound: bool,
 ) -> SlurmRefusal | None:
     """A node with fewer cores than its tasks need (_step_alloc_lps of stepmgr.c): srun fails, and
-    waits for ever where it only lacks those beside the GPUs."""
+    waits for ever where it only lacks those beside the GPUs. --overcommit: a core of each node."""
     per_core = w.tasks_per_core or 0
-    if per_core in (0, w.threads_per_core) and step.cpus == sum(node.cpus for node in held):
+    whole = step.cpus == sum(node.cpus for node in held) and not w.overcommit
+    if whole and per_core in (0, w.threads_per_core):
         return None  # all cores of the job: they are not counted
     for one in placed:
         node, tasks = held[one.node], one.tasks
@@ -402,6 +403,8 @@ def _too_many(
             continue
         cpus = _cpus_of_tasks(w, node, one, shares, each)
         needed = -(-cpus // threads) if cpus else tasks
+        if w.overcommit:
+            needed = 1
         if needed > -(-node.cpus // threads):  # _pick_step_cores
             return _cramped(step, held)
         if bound and needed > _cores_beside(node, one):

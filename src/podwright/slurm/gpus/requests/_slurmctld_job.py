@@ -133,7 +133,7 @@ def job_of(
     if not most and spread and w.tasks:
         most = min(len(site.nodes), w.tasks)
     elif not most and w.tasks and release.tasks_bound_nodes:
-        most, implied = -(-w.tasks // (w.tasks_per_node or 1)), True
+        most, implied = max(low, -(-w.tasks // (w.tasks_per_node or 1))), True
     high = min(most, limit) if most else limit
     return JobCounts(
         asks=asks,

@@ -54,7 +54,7 @@ def step_of(
     else:
         cpus = sum(node.cpus for node in held)
     if w.overcommit:
-        cpus = min(cpus, nodes)
+        cpus = 0  # step_create of step_mgr.c does so: no node lacks CPUs then
     step = Step(
         tasks=tasks,
         min_nodes=min(nodes, o.min_nodes) if o.nodes_said else nodes,
@@ -62,7 +62,9 @@ def step_of(
         cpus=cpus,
         tasks_per_node=o.tasks_per_node,
         cpus_per_task=sized,
-        exact=bool(sized or (release.step_cpus_follow_gpus and request.cpus_per_gpu)),
+        exact=bool(
+            (sized and not w.overcommit) or (release.step_cpus_follow_gpus and request.cpus_per_gpu)
+        ),
         asked=request.step_asked,
     )
     refused = _grow(step, request, release)

@@ -58,13 +58,6 @@ def unsure_nodes(
     ranged = low != high
     if not early and request.tasks_per_gpu and request.per_node and ranged and tasks:
         return "--ntasks-per-gpu with GPUs of each node over a range of nodes"
-    more = (request.tasks_per_node or 0) * max(len(said.named), low or 1) > tasks > 0
-    if not early and more and said.named and low is None and held is None:
-        return "--ntasks-per-node for more tasks than --ntasks on named nodes"
-    if not early and more and said.overcommit and ranged:
-        return "--overcommit with --ntasks-per-node over a range of nodes"
-    if "*" in said.constraint and said.named and held is None:
-        return "features with counts beside --nodelist"
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
