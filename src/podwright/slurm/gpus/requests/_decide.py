@@ -27,7 +27,6 @@ from podwright.slurm.gpus.requests._submit_checks import (
     open_partitions,
 )
 from podwright.slurm.gpus.requests._unsure import (
-    unsure_job,
     unsure_nodes,
     unsure_step,
     unsure_whole,
@@ -75,9 +74,6 @@ def _explained(
     late = check_times(said, partitions)
     if late:
         return late
-    unsure = unsure_job(request, said, site, partitions, release)
-    if unsure:
-        return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     named = [one for one in site.partitions if one.name in said.partitions] or partitions
     least = min(partition.min_nodes for partition in named)
     names = tuple(name for name, _ in site.nodes)

@@ -12,22 +12,6 @@ from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
 from podwright.slurm.site.releases import Release
 
 
-def unsure_job(
-    request: SlurmRequest,
-    said: RequestDetails,
-    site: SlurmCluster,
-    partitions: list[SlurmPartition],
-    release: Release,
-) -> str:
-    """What of this job is not modelled, empty where all of it is."""
-    lightly = "CR_LLN" in site.select or any(one.least_loaded for one in partitions)
-    by_gpus = request.tasks_per_gpu and request.per_job and request.min_nodes is None
-    several = any(one.max_nodes > 1 and len(one.nodes) != 1 for one in partitions)
-    if lightly and several and by_gpus and not release.tasks_per_gpu_is_range:
-        return "--ntasks-per-gpu and --gpus over the least loaded nodes"
-    return ""
-
-
 def unsure_nodes(
     request: SlurmRequest,
     said: RequestDetails,
