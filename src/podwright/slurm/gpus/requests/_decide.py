@@ -15,7 +15,7 @@ from podwright.slurm.gpus.requests._notes import notes
 from podwright.slurm.gpus.requests._partition_list import tried_in_turn
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails, read_said
-from podwright.slurm.gpus.requests._step import run_step
+from podwright.slurm.gpus.requests._step import lays_in_turn, run_step
 from podwright.slurm.gpus.requests._submit_checks import (
     check_conflicts,
     check_gres,
@@ -197,7 +197,8 @@ def _granted(
     )
     ignored = release.srun_ignores_cpus_per_task and request.command != "srun"
     cpus = 1 if ignored else request.cpus_per_task or 1
-    views = tasks_of(request, held, placed, cpus, release)
+    in_turn = lays_in_turn(request, wants, held, release, whole=allotted.whole)
+    views = tasks_of(request, held, placed, cpus, release, in_turn=in_turn)
     bare = not request.asked  # beside GPUs no plugin unsets what another has set
     if bare and site.hidden_shares & {name for _, name, _ in request.shares}:
         views = [_unset(view, held[view.node].shape) for view in views]

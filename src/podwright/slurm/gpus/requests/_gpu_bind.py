@@ -140,8 +140,13 @@ def tasks_of(
     placed: list[Placed],
     cpus: int,
     release: Release,
+    *,
+    in_turn: bool = False,
 ) -> list[TaskView]:
-    """All tasks in the order of ranks, block by block; cpus: of each."""
+    """All tasks in the order of ranks, block by block; cpus: of each.
+
+    in_turn: where nothing else is said, a task of each node in turn.
+    """
     views: list[TaskView] = []
     for place in placed:
         shape = held[place.node].shape
@@ -150,7 +155,7 @@ def tasks_of(
             rank = len(views)
             views.append(_view(request, shape, tasks, place, rank, local, release))
     first = request.other.get("distribution", "").lower().partition(":")[0]
-    each = request.plane or int(first == "cyclic")
+    each = request.plane or int(first == "cyclic" or (in_turn and not first))
     if each:
         views.sort(key=lambda task: (task.local_rank // each, task.node, task.local_rank))
         views = [replace(task, rank=rank) for rank, task in enumerate(views)]

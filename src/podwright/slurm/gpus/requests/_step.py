@@ -172,6 +172,18 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
     return list(found.values())
 
 
+def lays_in_turn(
+    request: SlurmRequest, w: Wants, held: list[HeldNode], release: Release, *, whole: bool
+) -> bool:
+    """Whether srun sends its tasks to its nodes in turn: it knows of no more tasks than nodes
+    (launch_common_create_job_step). Those of --gres, of which it is not told, come later.
+    """
+    step = step_of(request, w, held, release, whole=whole)
+    if isinstance(step, SlurmRefusal) or step.tasks is None:
+        return False
+    return step.tasks <= step.min_nodes
+
+
 def run_step(
     request: SlurmRequest,
     w: Wants,

@@ -40,8 +40,6 @@ def unsure_nodes(
     if lightly and not early and request.per_node and tasks and low is None and full:
         return "GPUs of each node for tasks over the least loaded nodes"
     ranged = low != high
-    if not early and request.tasks_per_gpu and request.per_node and ranged and tasks:
-        return "--ntasks-per-gpu with GPUs of each node over a range of nodes"
     more = (request.tasks_per_node or 0) * max(len(said.named), low or 1) > tasks > 0
     if not early and more and said.named and low is None and held is None:
         return "--ntasks-per-node for more tasks than --ntasks on named nodes"
