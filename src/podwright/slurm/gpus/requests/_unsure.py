@@ -100,11 +100,6 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     late = release.counts_step_tasks_late
     if len(held) < 2:
         return ""
-    own = request.per_task.count * (request.tasks or 0) if request.per_task else 0
-    mixed = any(len(set(one.shape.types)) > 1 for one in held)
-    more = 0 < own < sum(len(one.gpus) for one in held)
-    if not late and request.tasks_per_node and more and mixed:
-        return "--gpus-per-task with --ntasks-per-node where the job holds more GPUs"
     if bound and request.per_job and request.per_node and not late:
         return "--hint=memory_bound with --gpus and --gpus-per-node"
     return ""
