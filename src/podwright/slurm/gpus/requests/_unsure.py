@@ -28,13 +28,7 @@ def unsure_nodes(
     bound = "enforce-binding" in said.flags and request.per_job
     if lightly and bound and len(held or ()) > 1 and not release.compares_uncut_nodes:
         return "--gpus bound to cores over the least loaded nodes"
-    single = said.tasks_per_core == 1 or said.threads == 1
-    default = site.cpus_per_gpu or any(one.cpus_per_gpu for one in partitions)
-    brings = request.cpus_per_gpu or default
-    uneven = len({len(one.gpus) for one in held or ()}) > 1 and request.per_job is not None
     early = not release.compares_uncut_nodes
-    if early and single and brings and uneven and request.tasks_per_node:
-        return "--gpus, CPUs of a GPU and --ntasks-per-node on one thread of a core"
     tasks, low, high = request.tasks or 0, request.min_nodes, request.max_nodes
     full = len(held or ()) > 1 and all(sum(one.cores) == one.shape.cores for one in held or ())
     if lightly and not early and request.per_node and tasks and low is None and full:
@@ -67,10 +61,6 @@ def unsure_nodes(
         return "--spread-job over more nodes than GPUs"
     if said.spread and tasks and len(held or ()) > tasks:
         return "--spread-job over more nodes than tasks"
-    few = any((said.threads or one.shape.threads) < one.shape.threads for one in held or ())
-    by_cpu = any(word.startswith("CR_CPU") for word in site.select)
-    if early and few and by_cpu and len({one.shape.threads for one in held or ()}) > 1:
-        return "fewer threads of unequal cores where CPUs are allocated, not cores (CR_CPU)"
     return ""
 
 
