@@ -29,6 +29,7 @@ from podwright.slurm.gpus.requests._submit_checks import (
 from podwright.slurm.gpus.requests._unsure import (
     unsure_nodes,
     unsure_step,
+    unsure_tasks,
     unsure_whole,
 )
 from podwright.slurm.gpus.requests._values import (
@@ -161,6 +162,8 @@ def _granted(
     unsure = unsure_step(request, held, release)
     if allotted.whole and request.shares:
         unsure = "shares of GPUs in a job of whole nodes"
+    if allotted.whole and not unsure:
+        unsure = unsure_tasks(wants, held)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
@@ -176,7 +179,7 @@ def _granted(
             return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
         return placed
     if allotted.whole:
-        unsure = unsure_whole(request, wants.threads_per_core, held)
+        unsure = unsure_whole(request, held)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     tasks = {one.node: one.tasks for one in placed}

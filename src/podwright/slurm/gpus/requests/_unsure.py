@@ -5,7 +5,7 @@ Each is a way of laying tasks over nodes that are not equal.
 
 from __future__ import annotations
 
-from podwright.slurm.gpus.requests._counts import HeldNode
+from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._request import SlurmRequest
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition
@@ -64,18 +64,22 @@ def unsure_nodes(
     return ""
 
 
-def unsure_whole(request: SlurmRequest, threads: int | None, held: list[HeldNode]) -> str:
-    """What of a job of whole nodes is not modelled, empty where all of it is.
-
-    threads: of a core, as the job says.
-    """
+def unsure_whole(request: SlurmRequest, held: list[HeldNode]) -> str:
+    """What of a job of whole nodes is not modelled, empty where all of it is."""
     bare = request.cpus_per_gpu and not request.asks_for_gpus
     if bare and not all(one.gpus for one in held):
         return "--cpus-per-gpu in a job of whole nodes of which some have no GPUs"
-    unequal = len({one.shape for one in held}) > 1
-    few = threads and any(threads < one.shape.threads and one.memory for one in held)
-    if few and unequal:
-        return "memory of whole, unequal nodes with fewer threads of a core"
+    return ""
+
+
+def unsure_tasks(wants: Wants, held: list[HeldNode]) -> str:
+    """What of the tasks in whole nodes is not modelled: Slurm counts the CPUs of threads that the
+    job leaves idle into its first nodes, and steps take these for true."""
+    threads = wants.threads_per_core
+    idle = [one.shape.cpus_per_core != threads for one in held]
+    more = (wants.tasks or 0) > len(held) or wants.tasks_per_node or wants.cpus_per_task
+    if threads and more and idle != sorted(idle, reverse=True):
+        return "several tasks of whole, unequal nodes with fewer threads of a core"
     return ""
 
 
