@@ -39,6 +39,7 @@ TABLE: dict[Version, set[str]] = {
         "has_large_segments",
         "lays_tasks_per_node",
         "ranks_nodes_by_product",
+        "rounds_cores_of_memory_up",
         "tasks_bound_gpus",
         "-counts_cpus_of_gpus",
     },

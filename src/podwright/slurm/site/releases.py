@@ -98,6 +98,7 @@ class Release:
     refuses_overfull_nodes: bool = _since(23, 2)  # before, tasks were laid beyond the CPUs
     lays_tasks_as_said: bool = _since(23, 2)  # --ntasks, not the CPUs, says how many
     lays_tasks_per_node: bool = _since(25, 11)  # --ntasks-per-node even before --ntasks
+    rounds_cores_of_memory_up: bool = _since(25, 11)  # --mem-per-cpu with --threads-per-core
     counts_cpus_of_gpus: bool = _since(23, 2, until=(25, 11))  # where sockets are counted
 
     # GPUs of a node

@@ -410,7 +410,8 @@ def _held_nodes(
     job: JobCounts, laid: list[Laid], picked: list[list[dict[int, int]]]
 ) -> Allotted | None:
     held = []
-    for node, some in zip(laid, picked, strict=True):
+    counts = _cpus_for_memory(job, laid)
+    for node, some, counted_cpus in zip(laid, picked, counts, strict=True):
         shape = node.room.shape
         gpus: set[int] = set()
         shares: dict[int, int] = {}
@@ -422,9 +423,7 @@ def _held_nodes(
         if job.whole:
             gpus = set(range(shape.gpus))
             shares = {}
-        if not node.cpus:  # job_res_add_job passes it over
-            gpus, shares = set(), {}
-        memory = _memory(job, node, some)
+        memory = _memory(job, node, some, counted_cpus)
         if memory > shape.memory and not _memory_by_gpus(job):
             return None  # what GPUs bring is held against the node before, and not again
         if not (job.whole or node.cpus):
@@ -448,8 +447,29 @@ def _memory_by_gpus(job: JobCounts) -> bool:
     return not job.memory_said and any(a.memory_per_gpu or a.default_memory for a in job.asks)
 
 
-def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]]) -> int:
-    """Bytes of a node that the job holds."""
+def _cpus_for_memory(job: JobCounts, laid: list[Laid]) -> list[int]:
+    """The CPUs of each node by which its memory is counted (job_resources_get_node_cpu_cnt).
+
+    Of whole nodes the threads that the job leaves idle are counted first (_set_task_dist): for
+    each node that has some, but into the first nodes of the job, whichever have some.
+    """
+    cpus = [one.cpus for one in laid]
+    if not (job.by_core and job.threads):
+        return cpus
+    uneven = [one.room.threads for one in laid if one.room.threads != job.threads]
+    for at, threads in enumerate(uneven if job.whole else []):
+        cpus[at] *= threads
+    up = job.release.rounds_cores_of_memory_up
+    for at, one in enumerate(laid):
+        threads = one.room.threads
+        if job.threads < threads:
+            cores = -(-cpus[at] // threads) if up else cpus[at] // threads
+            cpus[at] = cores * job.threads
+    return cpus
+
+
+def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]], cpus: int) -> int:
+    """Bytes of a node that the job holds; cpus: by which they are counted."""
     shape = node.room.shape
     if not job.counts_memory:
         return 0
@@ -462,9 +482,6 @@ def _memory(job: JobCounts, node: Laid, picked: list[dict[int, int]]) -> int:
     each, per_cpu = job.memory
     if not per_cpu:
         return each or shape.memory
-    cpus = node.cpus
-    if job.by_core and not job.whole and job.threads and job.threads < node.room.threads:
-        cpus = cpus // node.room.threads * job.threads
     return cpus * each
 
 

@@ -27,9 +27,9 @@ from podwright.slurm.gpus.requests._submit_checks import (
     open_partitions,
 )
 from podwright.slurm.gpus.requests._unsure import (
-    unsure_job,
     unsure_nodes,
     unsure_step,
+    unsure_tasks,
     unsure_whole,
 )
 from podwright.slurm.gpus.requests._values import (
@@ -75,9 +75,6 @@ def _explained(
     late = check_times(said, partitions)
     if late:
         return late
-    unsure = unsure_job(request, said, site, partitions, release)
-    if unsure:
-        return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     named = [one for one in site.partitions if one.name in said.partitions] or partitions
     least = min(partition.min_nodes for partition in named)
     names = tuple(name for name, _ in site.nodes)
@@ -165,6 +162,8 @@ def _granted(
     unsure = unsure_step(request, held, release)
     if allotted.whole and request.shares:
         unsure = "shares of GPUs in a job of whole nodes"
+    if allotted.whole and not unsure:
+        unsure = unsure_tasks(wants, held)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
@@ -176,7 +175,7 @@ def _granted(
             return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")
         return placed
     if allotted.whole:
-        unsure = unsure_whole(request, wants.threads_per_core, held)
+        unsure = unsure_whole(request, held)
     if unsure:
         return SlurmRefusal("unknown", f"this is not modelled: {unsure}")
     tasks = {one.node: one.tasks for one in placed}

@@ -35,8 +35,8 @@ def give(
 ) -> list[Placed] | SlurmRefusal:
     """GPUs for the tasks of each node: beside the job's cores first where Slurm sees which.
 
-    whole: a job of whole nodes has a record of each type, in the order of its nodes, and a step
-    takes its GPUs from one after the other.
+    A job has a record of each type, in the order of its nodes, and a step takes its GPUs from one
+    after the other. whole: of a job of whole nodes.
     """
     given: list[Placed] = []
     kinds = list(dict.fromkeys(kind for node in held for kind in node.shape.types))
@@ -47,8 +47,8 @@ def give(
                 share.found = 0
             need, most = _needed(share, count, len(nodes) - at, release)
             has = [gpu for gpu in of_kind(share, held[n]) if gpu not in taken]
-            if whole and any(held[n].shape.types):
-                has = [gpu for kind in kinds for gpu in has if held[n].shape.types[gpu] == kind]
+            recorded = _recorded(held[n], kinds, whole=whole)
+            has = [gpu for gpu in recorded if gpu in has]
             near = [g for g in has if _is_near(held, n, g)]
             got: list[int] = []
             for some in (near, has):
@@ -67,6 +67,21 @@ def give(
             taken.update(got)
         given.append(Placed(n, count, tuple(sorted(taken))))
     return given
+
+
+def _recorded(node: HeldNode, kinds: list[str], *, whole: bool) -> list[int]:
+    """The job's GPUs of a node by its records. Which are in the record of a type follows from how
+    many there are alone: they are dealt out by number, type by type (_job_alloc of gres_ctld.c)."""
+    types, left = node.shape.types, sorted(node.gpus)
+    if not any(types):
+        return left
+    if whole:
+        return [gpu for kind in kinds for gpu in left if types[gpu] == kind]
+    records: dict[str, list[int]] = {}
+    for kind in dict.fromkeys(types):
+        count = sum(types[gpu] == kind for gpu in node.gpus)
+        records[kind], left = left[:count], left[count:]
+    return [gpu for kind in kinds for gpu in records.get(kind, [])]
 
 
 def _is_near(held: list[HeldNode], n: int, gpu: int) -> bool:

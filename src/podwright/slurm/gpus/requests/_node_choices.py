@@ -51,7 +51,7 @@ def least_loaded(search: Search, count: int) -> list[int] | None:
             best, offered = -1, 0
             for n in left:
                 cpus = search.look(n)
-                if cpus and not search.job.release.compares_uncut_nodes:
+                if not search.job.release.compares_uncut_nodes:
                     cpus = _clipped(search, n, cpus)
                 if search.job.release.offers_last_node:
                     offered = cpus
@@ -69,7 +69,10 @@ def least_loaded(search: Search, count: int) -> list[int] | None:
 
 
 def _clipped(search: Search, n: int, cpus: int) -> int:
-    """What a node would give, cut down already while nodes are compared."""
+    """What a node would give, cut down already while nodes are compared (_cpus_to_use).
+
+    Once more CPUs are taken than were wanted, a node that offered none gives the least of a node.
+    """
     job, node = search.job, search.rooms[n]
     if job.whole:
         return cpus

@@ -33,14 +33,21 @@ def spread(job: JobCounts, rooms: list[NodeRoom], *, exclusive: bool) -> list[La
     if sized is None:
         return None
     laid: list[Laid] = []
+    cut = True
     for node, (tasks, cpus) in zip(rooms, sized, strict=True):
         least = min(node.gpu_cpus, node.cpus) if node.gpu_cpus else 0
         cpus = max(cpus, least)
         block = job.block or not job.by_core
-        cores = _block(job, node, cpus) if block else _in_turns(job, node, cpus)
+        if block and cut:
+            cut = _cores_for(job, node, cpus) <= sum(node.cores)
+        if block and not cut:
+            cores: list[int] | None = list(node.cores)
+        else:
+            cores = _block(job, node, cpus) if block else _in_turns(job, node, cpus)
         if cores is None:
             return None
-        if job.by_core and cpus:
+        # else all its cores are held, and no CPU counts
+        if job.by_core and (not block or (cut and cpus)):
             cpus = sum(cores) * node.threads
         laid.append(Laid(node, tasks, cores, cpus))
     return laid
@@ -255,15 +262,22 @@ def _avoided(counts: list[int], cpus: int, most: int) -> set[int]:
     return avoided
 
 
+def _cores_for(job: JobCounts, node: NodeRoom, cpus: int) -> int:
+    """The cores that these CPUs need. _block_sync_core_bitmap ends at a node with fewer, as of
+    one thread of a core with CR_CPU: that node and all after it keep the cores they offered."""
+    used = job.cpus_per_core(node.threads)
+    if job.tasks_per_core == 1 and job.cpus > used:
+        return cpus // job.cpus * -(-job.cpus // used)
+    return -(-cpus // used)
+
+
 def _block(job: JobCounts, node: NodeRoom, cpus: int) -> list[int] | None:
     """Cores socket by socket: the smallest that is large enough, else the largest first."""
     left, used = list(node.cores), job.cpus_per_core(node.threads)
     if not cpus:
         return left  # a node without a task keeps what it offered, and has no CPUs all the same
     taken = [0] * len(left)
-    needed = -(-cpus // used)
-    if job.tasks_per_core == 1 and job.cpus > used:
-        needed = cpus // job.cpus * -(-job.cpus // used)
+    needed = _cores_for(job, node, cpus)
     rest = job.cpus
     while cpus > 0:
         some = [s for s, n in enumerate(left) if n]
