@@ -288,6 +288,8 @@ def _limits(
         if not partition.nodes or name in partition.nodes
     ]
     low, high = w.min_nodes or 1, w.max_nodes or 0
+    if said.spread:
+        high = job.most_said  # _copy_job_desc_to_job_record: the site's nodes, or the tasks
     cpus = sum(shape.all_cpus for shape in here)
     where = f"partition {partition.name}" if partition.name else "the cluster"
     if w.min_cpus > cpus:

@@ -90,8 +90,6 @@ def unsure_nodes(
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
-    if said.spread and low is None and any(p.max_nodes < len(p.nodes) for p in partitions):
-        return "--spread-job in a partition with MaxNodes"
     short = said.memory_per_cpu and any(
         said.memory_per_cpu * max(said.mincpus or 1, request.cpus_per_task or 1) > one.shape.memory
         for one in held or ()
