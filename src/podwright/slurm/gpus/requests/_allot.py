@@ -384,7 +384,9 @@ def _held_nodes(
         if job.whole:
             gpus = set(range(shape.gpus))
             shares = {}
-        memory = _memory(job, node, some)
+        if not node.cpus:
+            gpus, shares = set(), {}  # job_res_add_job passes over it: it holds the cores alone
+        memory = _memory(job, node, some) if node.cpus else 0
         if memory > shape.memory and not _memory_by_gpus(job):
             return None  # what GPUs bring is held against the node before, and not again
         held.append(

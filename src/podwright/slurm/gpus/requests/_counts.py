@@ -108,12 +108,12 @@ class HeldNode:
     name: str = ""
     shares: tuple[tuple[int, int], ...] = ()
     memory: int = 0
-    job_cpus: int = 0
+    job_cpus: int | None = None  # 0 on a node without a task
 
     @property
     def cpus(self) -> int:
         """All CPUs of the job on this node."""
-        return self.job_cpus or sum(self.cores)
+        return sum(self.cores) if self.job_cpus is None else self.job_cpus
 
 
 @dataclass

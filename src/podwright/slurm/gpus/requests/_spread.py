@@ -40,7 +40,7 @@ def spread(job: JobCounts, rooms: list[NodeRoom], *, exclusive: bool) -> list[La
         cores = _block(job, node, cpus) if block else _in_turns(job, node, cpus)
         if cores is None:
             return None
-        if job.by_core:
+        if job.by_core and cpus:
             cpus = sum(cores) * node.threads
         laid.append(Laid(node, tasks, cores, cpus))
     return laid

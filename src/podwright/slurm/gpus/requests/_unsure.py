@@ -80,8 +80,6 @@ def unsure_nodes(
         return "--overcommit with --gpus and --cpus-per-task over several nodes"
     if not early and bound and uneven and (request.cpus_per_task or 1) > 1:
         return "--gpus bound to cores for tasks of several CPUs over unequal counts of GPUs"
-    if said.spread and said.plane and len(held or ()) > 1:
-        return "--spread-job with --distribution=plane"
     if "*" in said.constraint and said.named and held is None:
         return "features with counts beside --nodelist"
     whole = request.option("gpus")
@@ -97,12 +95,6 @@ def unsure_nodes(
     if short and not any(word.endswith("MEMORY") for word in site.select):
         return "memory that nodes lack where it is not allocated: backfill alone looks at it"
     late = release.tasks_bound_nodes
-    plain = not (tasks or request.cpus_per_task or said.named)
-    wide = request.per_job and len(held or ()) > request.per_job.count
-    if late and said.spread and plain and wide:
-        return "--spread-job over more nodes than GPUs"
-    if said.spread and tasks and len(held or ()) > tasks:
-        return "--spread-job over more nodes than tasks"
     few = any((said.threads or one.shape.threads) < one.shape.threads for one in held or ())
     by_cpu = any(word.startswith("CR_CPU") for word in site.select)
     if early and few and by_cpu and len({one.shape.threads for one in held or ()}) > 1:
