@@ -132,6 +132,9 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
     each_gpu = request.tasks_per_gpu and request.cpus_per_gpu and request.by_gres
     if each_gpu and release.step_cpus_follow_gpus:
         return "--ntasks-per-gpu and --cpus-per-gpu with --gres"
+    short = any(one.cpus < (request.cpus_per_gpu or 0) for one in held)
+    if request.tasks_per_gpu and short and len(held) > (request.tasks or len(held)):
+        return "--ntasks-per-gpu over more nodes than tasks, with fewer CPUs than --cpus-per-gpu"
     if request.shares and request.asked and request.bind:
         return "--gpu-bind with GPUs and shares of GPUs"
     by_task = any(way == "task" for way, _, _ in request.shares)
