@@ -328,6 +328,8 @@ def _limits(
         if not partition.nodes or name in partition.nodes
     ]
     low, high = w.min_nodes or 1, w.max_nodes or 0
+    if said.spread:
+        high = job.most_said  # _copy_job_desc_to_job_record: the site's nodes, or the tasks
     cpus = sum(shape.all_cpus for shape in here)
     where = f"partition {partition.name}" if partition.name else "the cluster"
     if w.min_cpus > cpus:
@@ -423,11 +425,11 @@ def _held_nodes(
         if job.whole:
             gpus = set(range(shape.gpus))
             shares = {}
-        memory = _memory(job, node, some, counted_cpus)
+        if not node.cpus:
+            gpus, shares = set(), {}  # job_res_add_job passes over it: it holds the cores alone
+        memory = _memory(job, node, some, counted_cpus) if node.cpus else 0
         if memory > shape.memory and not _memory_by_gpus(job):
             return None  # what GPUs bring is held against the node before, and not again
-        if not (job.whole or node.cpus):
-            gpus, shares, memory = set(), {}, 0  # job_res_add_job passes over such nodes
         held.append(
             HeldNode(
                 cores=tuple(node.cores),

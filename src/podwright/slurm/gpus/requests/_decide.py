@@ -127,8 +127,6 @@ def _tried(
     if said.switches and tried.verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
     never = tried.verdict == "never" and not said.held  # it is looked at when it is released
-    if never and said.spread and release.spreads_over_weights and len(said.named) > 1:
-        return SlurmRefusal("unknown", "not modelled: --spread-job over nodes that never do")
     refused = never or (tried.verdict in ("limit", "skips") and site.enforce != "NO")
     return SlurmRefusal(
         "submit" if refused else "waits", tried.reason, until="" if refused else tried.until

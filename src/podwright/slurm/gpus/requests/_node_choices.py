@@ -110,14 +110,19 @@ def spread_out(search: Search, count: int) -> list[int] | None:
     if job.tasks:
         search.high = min(search.high, job.tasks)
     offers = {n: search.look(n) for n in search.left}
-    chosen = [n for n in search.left if offers[n] and search.rooms[n].name in job.required]
-    named = sum(search.rooms[n].name in job.required for n in search.left)
-    if len(chosen) < named or len(chosen) > search.high:
-        search.again = "no"
-        return None
-    used = dict.fromkeys(chosen, job.cpus)
-    nodes, high, cpus = search.nodes_left - len(chosen), search.high - len(chosen), search.cpus_left
-    cpus -= job.cpus * len(chosen)
+    used: dict[int, int] = {}
+    nodes, high, cpus = search.nodes_left, search.high, search.cpus_left
+    with_cpus = [n for n in search.left if offers[n]]
+    for n in sorted(search.left):
+        between = with_cpus and with_cpus[0] <= n <= with_cpus[-1]
+        if not between or search.rooms[n].name not in job.required:
+            continue
+        if high <= 0:
+            search.again = "no"
+            return None
+        nodes, high, cpus = nodes - 1, high - 1, cpus - job.cpus
+        if offers[n]:
+            used[n] = job.cpus  # a named one that offers nothing is counted, and left out
     groups = [[n for n in some if offers[n] and n not in used] for some in _by_weight(search)]
     if not job.release.spreads_over_weights:
         groups = [[n for some in groups for n in some]]

@@ -44,8 +44,6 @@ def tried_in_turn(
         if taken and site.enforce != "ALL":
             break
     outcome = taken or ("takes" if shut else last)
-    if outcome == "never" and said.spread and release.spreads_over_weights:
-        return SlurmRefusal("unknown", "not modelled: --spread-job over nodes that never do")
     if outcome == "never" or (outcome == "limit" and site.enforce != "NO"):
         return SlurmRefusal("submit", why)
     if said.held:

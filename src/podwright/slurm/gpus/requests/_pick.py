@@ -13,6 +13,7 @@ from podwright.slurm.gpus.requests._node_capacity import GpuCandidates
 from podwright.slurm.gpus.requests._slurmctld_job import JobCounts
 from podwright.slurm.gpus.requests._spread import Laid
 
+_U64 = (1 << 64) - 1
 Picked = list[list[dict[int, int]]]  # by node, by ask: units of each GPU
 
 
@@ -180,7 +181,10 @@ def _by_socket(job: JobCounts, one: GpuCandidates, node: Laid, taking: Taking) -
 
 
 def _limit(job: JobCounts, node: Laid) -> int:
-    return job.tasks_per_node or node.tasks
+    """Tasks of a node: one without any counts by its CPUs (_build_tasks_per_node_sock)."""
+    if node.tasks or job.whole:
+        return job.tasks_per_node or node.tasks
+    return node.cpus // job.cpus if node.cpus else 1
 
 
 @dataclass
@@ -204,8 +208,10 @@ def _tasks_by_socket(job: JobCounts, node: Laid) -> _NodeTasks:
     """
     threads = node.room.threads
     each, limit = 1, _limit(job, node)
+    if not (node.tasks or node.cpus):
+        return _NodeTasks([1, *(0 for _ in node.cores[1:])])
     if job.release.counts_tasks_by_cpus:
-        each = max(1, node.cpus // node.tasks) if node.tasks else 1
+        each = max(1, node.cpus // node.tasks) if node.tasks else job.cpus
         threads = min(threads, job.threads) if job.threads else threads
     found, whole, uncut = [0] * len(node.cores), job.release.counts_tasks_of_all_cores, 0
     for s, cores in enumerate(node.cores):
@@ -293,7 +299,7 @@ def _by_job(
     even = release.shares_gpus_over_sockets
     most = ask.per_job - total - left
     if release.caps_gpus_of_node:
-        most = min(most, one.total)
+        most = min(most & _U64, one.total)  # _set_job_bits1: below zero it is very many
     per_gpu = ask.cpus_per_gpu or ask.tasks_per_gpu * job.cpus
     if per_gpu:
         threads = node.room.threads

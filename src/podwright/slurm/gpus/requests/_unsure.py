@@ -36,21 +36,12 @@ def unsure_nodes(
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
-    if said.spread and low is None and any(p.max_nodes < len(p.nodes) for p in partitions):
-        return "--spread-job in a partition with MaxNodes"
     short = said.memory_per_cpu and any(
         said.memory_per_cpu * max(said.mincpus or 1, request.cpus_per_task or 1) > one.shape.memory
         for one in held or ()
     )
     if short and not any(word.endswith("MEMORY") for word in site.select):
         return "memory that nodes lack where it is not allocated: backfill alone looks at it"
-    late = release.tasks_bound_nodes
-    plain = not (tasks or request.cpus_per_task or said.named)
-    wide = request.per_job and len(held or ()) > request.per_job.count
-    if late and said.spread and plain and wide:
-        return "--spread-job over more nodes than GPUs"
-    if said.spread and tasks and len(held or ()) > tasks:
-        return "--spread-job over more nodes than tasks"
     return ""
 
 
@@ -75,6 +66,9 @@ def unsure_tasks(wants: Wants, held: list[HeldNode]) -> str:
 
 def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -> str:
     """What of this step is not modelled, empty where all of it is."""
+    short = any(one.cpus < (request.cpus_per_gpu or 0) for one in held)
+    if request.tasks_per_gpu and short and len(held) > (request.tasks or len(held)):
+        return "--ntasks-per-gpu over more nodes than tasks, with fewer CPUs than --cpus-per-gpu"
     if request.shares and request.asked and request.bind:
         return "--gpu-bind with GPUs and shares of GPUs"
     none = request.bind.removeprefix("verbose,") in ("none", "verbose")
