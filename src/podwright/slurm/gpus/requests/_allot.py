@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from podwright.slurm.gpus.requests._choose import choose, chosen_by_switches
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._eligible import (
+    backfill_tries,
     counted,
     eligible,
     exclusive_sets,
@@ -61,6 +62,10 @@ class Tried:
     until: str = ""  # what would let it start, where it waits for that alone
 
 
+_RACE = (
+    "memory that some nodes lack where it is not allocated: backfill passes over them, the main "
+    "scheduler does not, and the first of the two starts the job"
+)
 _SWITCH_WAIT = "for the time of --switches, or max_switch_wait (300 s), before it starts elsewhere"
 
 
@@ -126,8 +131,15 @@ def allot(
             continue
         up = [n for n in every if site.nodes[n][0] not in site.down]
         found = _start(job, said, site, up, wish)
-        if found is not None:
-            return Tried(found, "takes", "")
+        if found is None:
+            continue
+        job = _job(w, said, site, partition, release)
+        some = [n for n in up if backfill_tries(job, site.shapes[site.nodes[n][1]])]
+        if w.options.queued and job.required <= {site.nodes[n][0] for n in some} and some != up:
+            other = _start(job, said, site, some, wish)
+            if other is not None and other.held != found.held:
+                return SlurmRefusal("unknown", f"not modelled: {_RACE}")
+        return Tried(found, "takes", "")
     if said.switches:
         anywhere = allot(w, replace(said, switches=0), site, partition, release)
         if isinstance(anywhere, Tried) and anywhere.start:

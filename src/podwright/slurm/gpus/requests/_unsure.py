@@ -72,12 +72,6 @@ def unsure_nodes(
         return "fewer tasks and nodes than the partition takes"
     if said.spread and low is None and any(p.max_nodes < len(p.nodes) for p in partitions):
         return "--spread-job in a partition with MaxNodes"
-    short = said.memory_per_cpu and any(
-        said.memory_per_cpu * max(said.mincpus or 1, request.cpus_per_task or 1) > one.shape.memory
-        for one in held or ()
-    )
-    if short and not any(word.endswith("MEMORY") for word in site.select):
-        return "memory that nodes lack where it is not allocated: backfill alone looks at it"
     late = release.tasks_bound_nodes
     plain = not (tasks or request.cpus_per_task or said.named)
     wide = request.per_job and len(held or ()) > request.per_job.count
