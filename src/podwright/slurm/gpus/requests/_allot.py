@@ -48,6 +48,7 @@ class Allotted:
     held: list[HeldNode]
     whole: bool = False
     cpus: int = 1  # of a task, as slurmctld has it
+    cpus_told: bool = False  # and as steps have it, whatever the job said
     bound: bool = False  # to the cores beside its GPUs
 
 
@@ -146,6 +147,20 @@ def allot(
             why = f"its nodes hang at more than {said.switches} switches"
             return Tried(None, "takes", why, _SWITCH_WAIT)
     return Tried(None, "takes", "its tasks and GPUs never fit together")
+
+
+def reaches_nodes(
+    w: Wants, said: RequestDetails, site: SlurmCluster, partition: SlurmPartition, release: Release
+) -> bool:
+    """Whether nodes of a partition are handed to job_test, be they too few (_pick_best_nodes)."""
+    job = _job(w, said, site, partition, release)
+    wishes = _wishes(said.prefer if said.prefer and site.prefers else said.constraint)
+    for wish in [] if isinstance(wishes, SlurmRefusal) else wishes:
+        found = eligible(job, site, partition, _out(w, said, site), _of_all(wish), said.disk)
+        named = {site.nodes[n][0] for n in found}
+        if found and job.required <= named:
+            return True
+    return False
 
 
 def _out(w: Wants, said: RequestDetails, site: SlurmCluster) -> frozenset[str]:
@@ -263,9 +278,13 @@ def _limit_memory(job: JobCounts, w: Wants, site: SlurmCluster, partition: Slurm
             return
         ratio = -(-each // most)
         job.cpus *= ratio
+        job.cpus_told = True
         job.memory = (whole_mib(-(-each // ratio)), True)
-        tasks = job.tasks or job.low_said * max(job.tasks_per_node, 1)
-        job.min_cpus = tasks * job.cpus
+        tasks = job.tasks or job.low_said * job.tasks_per_node
+        if tasks:
+            job.min_cpus = tasks * job.cpus
+        else:
+            job.least = job.cpus
         return
     if not each:
         each = _first_shape(site, partition).memory
@@ -409,7 +428,7 @@ def _held_nodes(
                 job_cpus=node.cpus,
             )
         )
-    return Allotted(laid, held, job.whole, job.cpus, job.enforce)
+    return Allotted(laid, held, job.whole, job.cpus, job.cpus_told, job.enforce)
 
 
 def _memory_by_gpus(job: JobCounts) -> bool:

@@ -156,12 +156,14 @@ def _granted(
     compared = request.command != "srun" and request.option("cpus-per-task")
     sized = request.cpus_per_task if compared else None
     if sized and allotted.cpus != sized and release.limits_cpus_of_tasks:
-        return SlurmRefusal(
-            "step",
-            f"MaxMemPerCPU makes {allotted.cpus} CPUs of a task, and srun in the job refuses that "
-            f"beside the {sized} that were asked for",
-            f"--cpus-per-task={allotted.cpus}, or less memory",
-        )
+        if not allotted.cpus_told:
+            return SlurmRefusal(
+                "step",
+                f"MaxMemPerCPU makes {allotted.cpus} CPUs of a task, and srun in the job refuses "
+                f"that beside the {sized} that were asked for",
+                f"--cpus-per-task={allotted.cpus}, or less memory",
+            )
+        request = request._replace(cpus_per_task=allotted.cpus)
     unsure = unsure_step(request, held, release)
     if allotted.whole and request.shares:
         unsure = "shares of GPUs in a job of whole nodes"

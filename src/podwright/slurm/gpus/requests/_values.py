@@ -164,6 +164,14 @@ class SlurmCluster:
         """The site as jobs of a partition see it."""
         return dict(self.own).get(partition.name, self)
 
+    def cpus_of_gpu(self, partition: SlurmPartition) -> int:
+        """DefCpuPerGPU."""
+        return partition.cpus_per_gpu or self.cpus_per_gpu
+
+    def memory_of_gpu(self, partition: SlurmPartition) -> int:
+        """DefMemPerGPU."""
+        return partition.memory_per_gpu or self.memory_per_gpu
+
     def shape_of(self, name: str) -> NodeHardware:
         """The kind of a node."""
         return self.shapes[dict(self.nodes)[name]]
