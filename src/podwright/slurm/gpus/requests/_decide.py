@@ -127,7 +127,8 @@ def _tried(
         return tried
     if tried.start is not None:
         return tried.start
-    if said.switches and tried.verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
+    ranged = said.switches and wants.max_nodes not in (0, wants.min_nodes)
+    if ranged and tried.verdict == "takes" and release.switches_take_fewer_nodes:
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
     never = tried.verdict == "never" and not said.held  # it is looked at when it is released
     if never and said.spread and release.spreads_over_weights and len(said.named) > 1:
