@@ -87,6 +87,7 @@ class Release:
     spreads_over_weights: bool = _since(25, 5)  # --spread-job takes a node of every weight
     switches_count_cpus: bool = _since(23, 2)  # a switch with too few CPUs does not fit
     switches_count_asked_nodes: bool = _since(23, 2)  # weights go on until the asked are there
+    switches_take_fewer_nodes: bool = _since(23, 2)  # of a range, by --switches (try_again)
     bounds_leaves_in_use: bool = _since(25, 5)  # leaves with nodes of the job: the most nodes
     rechecks_lighter_nodes: bool = _since(23, 2)  # one whose GPUs do not do is left out
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from podwright.slurm.gpus.requests._choose import choose, chosen_by_switches
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
 from podwright.slurm.gpus.requests._eligible import (
+    backfill_tries,
     counted,
     eligible,
     exclusive_sets,
@@ -47,6 +48,7 @@ class Allotted:
     held: list[HeldNode]
     whole: bool = False
     cpus: int = 1  # of a task, as slurmctld has it
+    cpus_told: bool = False  # and as steps have it, whatever the job said
     bound: bool = False  # to the cores beside its GPUs
 
 
@@ -61,6 +63,10 @@ class Tried:
     until: str = ""  # what would let it start, where it waits for that alone
 
 
+_RACE = (
+    "memory that some nodes lack where it is not allocated: backfill passes over them, the main "
+    "scheduler does not, and the first of the two starts the job"
+)
 _SWITCH_WAIT = "for the time of --switches, or max_switch_wait (300 s), before it starts elsewhere"
 
 
@@ -127,14 +133,35 @@ def allot(
             continue
         up = [n for n in every if site.nodes[n][0] not in site.down]
         found = _start(job, said, site, up, wish)
-        if found is not None:
-            return Tried(found, "takes", "")
+        if found is None:
+            continue
+        job = _job(w, said, site, partition, release)
+        some = [n for n in up if backfill_tries(job, site.shapes[site.nodes[n][1]])]
+        if w.options.queued and job.required <= {site.nodes[n][0] for n in some} and some != up:
+            other = _start(job, said, site, some, wish)
+            if other is not None and other.held != found.held:
+                return SlurmRefusal("unknown", f"not modelled: {_RACE}")
+        return Tried(found, "takes", "")
     if said.switches:
         anywhere = allot(w, replace(said, switches=0), site, partition, release)
         if isinstance(anywhere, Tried) and anywhere.start:
             why = f"its nodes hang at more than {said.switches} switches"
             return Tried(None, "takes", why, _SWITCH_WAIT)
     return Tried(None, "takes", "its tasks and GPUs never fit together")
+
+
+def reaches_nodes(
+    w: Wants, said: RequestDetails, site: SlurmCluster, partition: SlurmPartition, release: Release
+) -> bool:
+    """Whether nodes of a partition are handed to job_test, be they too few (_pick_best_nodes)."""
+    job = _job(w, said, site, partition, release)
+    wishes = _wishes(said.prefer if said.prefer and site.prefers else said.constraint)
+    for wish in [] if isinstance(wishes, SlurmRefusal) else wishes:
+        found = eligible(job, site, partition, _out(w, said, site), _of_all(wish), said.disk)
+        named = {site.nodes[n][0] for n in found}
+        if found and job.required <= named:
+            return True
+    return False
 
 
 def _out(w: Wants, said: RequestDetails, site: SlurmCluster) -> frozenset[str]:
@@ -292,9 +319,13 @@ def _limit_memory(job: JobCounts, w: Wants, site: SlurmCluster, partition: Slurm
             return
         ratio = -(-each // most)
         job.cpus *= ratio
+        job.cpus_told = True
         job.memory = (whole_mib(-(-each // ratio)), True)
-        tasks = job.tasks or job.low_said * max(job.tasks_per_node, 1)
-        job.min_cpus = tasks * job.cpus
+        tasks = job.tasks or job.low_said * job.tasks_per_node
+        if tasks:
+            job.min_cpus = tasks * job.cpus
+        else:
+            job.least = job.cpus
         return
     if not each:
         each = _first_shape(site, partition).memory
@@ -441,7 +472,7 @@ def _held_nodes(
                 job_cpus=node.cpus,
             )
         )
-    return Allotted(laid, held, job.whole, job.cpus, job.enforce)
+    return Allotted(laid, held, job.whole, job.cpus, job.cpus_told, job.enforce)
 
 
 def _memory_by_gpus(job: JobCounts) -> bool:

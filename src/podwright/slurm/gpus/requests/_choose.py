@@ -62,7 +62,7 @@ def _memory_first(job: JobCounts, site: SlurmCluster, some: list[int]) -> bool:
     """Leaves out nodes with too little memory for any task; False where a named one is."""
     if not job.counts_memory:
         return True
-    by_gpus = max((a.memory_per_gpu or a.default_memory for a in job.asks), default=0)
+    by_gpus = max((a.verified_memory for a in job.asks), default=0)
     each, per_cpu = job.memory
     if by_gpus and not job.memory_said:
         job.memory, least = (0, False), by_gpus

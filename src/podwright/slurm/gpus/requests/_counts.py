@@ -11,7 +11,11 @@ from podwright.slurm.gpus.requests._values import NodeHardware
 
 @dataclass
 class Ask:
-    """GPUs of one type, or of any, by everything that can count them; 0 is "not said"."""
+    """GPUs of one type, or of any, by everything that can count them; 0 is "not said".
+
+    Defaults are those of the partition that is tested. Two counts of slurmctld still have those of
+    partitions that were tested before; None: of the same.
+    """
 
     kind: str
     per_job: int = 0
@@ -25,6 +29,23 @@ class Ask:
     memory_per_gpu: int = 0
     default_cpus: int = 0
     default_memory: int = 0
+    first_default_cpus: int | None = None  # of the first, in gres_list_req_accum
+    last_default_memory: int | None = None  # of the last, as _verify_node_state finds it
+
+    @property
+    def counted_cpus(self) -> int:
+        """CPUs that each GPU brings to the least CPUs of a node and of the job."""
+        if self.cpus_per_gpu or self.first_default_cpus is None:
+            return self.cpus_per_gpu or self.default_cpus
+        return self.first_default_cpus
+
+    @property
+    def verified_memory(self) -> int:
+        """The memory of a GPU by which nodes are looked at first; where there is any, the job has
+        no default by node or CPU any more."""
+        if self.memory_per_gpu or self.last_default_memory is None:
+            return self.memory_per_gpu or self.default_memory
+        return self.last_default_memory
 
     @property
     def shared(self) -> bool:

@@ -124,7 +124,8 @@ def _tried(
         return tried
     if tried.start is not None:
         return tried.start
-    if said.switches and tried.verdict == "takes" and wants.max_nodes not in (0, wants.min_nodes):
+    ranged = said.switches and wants.max_nodes not in (0, wants.min_nodes)
+    if ranged and tried.verdict == "takes" and release.switches_take_fewer_nodes:
         return SlurmRefusal("unknown", "not modelled: --switches with a range of nodes")
     never = tried.verdict == "never" and not said.held  # it is looked at when it is released
     refused = never or (tried.verdict in ("limit", "skips") and site.enforce != "NO")
@@ -151,12 +152,14 @@ def _granted(
     compared = request.command != "srun" and request.option("cpus-per-task")
     sized = request.cpus_per_task if compared else None
     if sized and allotted.cpus != sized and release.limits_cpus_of_tasks:
-        return SlurmRefusal(
-            "step",
-            f"MaxMemPerCPU makes {allotted.cpus} CPUs of a task, and srun in the job refuses that "
-            f"beside the {sized} that were asked for",
-            f"--cpus-per-task={allotted.cpus}, or less memory",
-        )
+        if not allotted.cpus_told:
+            return SlurmRefusal(
+                "step",
+                f"MaxMemPerCPU makes {allotted.cpus} CPUs of a task, and srun in the job refuses "
+                f"that beside the {sized} that were asked for",
+                f"--cpus-per-task={allotted.cpus}, or less memory",
+            )
+        request = request._replace(cpus_per_task=allotted.cpus)
     unsure = unsure_step(request, held, release)
     if allotted.whole and request.shares:
         unsure = "shares of GPUs in a job of whole nodes"

@@ -71,14 +71,22 @@ def eligible(
 
 
 def _configured(job: JobCounts, shape: NodeHardware, disk: int) -> bool:
+    """Slurm's look at slurm.conf alone (_build_node_list): at all of RealMemory."""
     cpus = shape.all_cpus
     if job.tasks_per_core and shape.cores < cpus:
         cpus = min(cpus, shape.cores * min(shape.threads, job.tasks_per_core * job.cpus))
     return (
         job.least <= cpus
-        and job.memory[0] <= shape.memory
+        and job.memory[0] <= shape.memory + shape.spec_memory
         and disk <= shape.disk
         and job.sockets <= shape.sockets
         and job.cores <= shape.cores_per_socket
         and job.threads <= shape.threads
     )
+
+
+def backfill_tries(job: JobCounts, shape: NodeHardware) -> bool:
+    """Whether backfill looks at this node: with the memory of all CPUs that the job must have
+    there, also where memory is not allocated (job_req_node_filter)."""
+    each, per_cpu = job.memory
+    return not per_cpu or each * job.least <= shape.memory + shape.spec_memory

@@ -27,6 +27,7 @@ class CommandCounts:
     sockets_per_node: int | None = None
     counted: bool = False  # `tasks` came with --ntasks, not from a rule
     named: tuple[str, ...] = ()
+    queued: bool = False  # batch jobs start from the queue, not while they are submitted
 
     @property
     def fixed(self) -> bool:
@@ -46,6 +47,7 @@ def fill(request: SlurmRequest, release: Release, said: RequestDetails) -> Comma
         cpus_per_task=request.cpus_per_task,
         sockets_per_node=request.sockets_per_node,
         counted=request.tasks is not None,
+        queued=request.command == "sbatch",
     )
     _names(options, said, release)
     if request.command == "srun":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from podwright.slurm.gpus.requests._allot import Allotted, allot
+from podwright.slurm.gpus.requests._allot import Allotted, allot, reaches_nodes
 from podwright.slurm.gpus.requests._counts import Wants
 from podwright.slurm.gpus.requests._request_details import RequestDetails
 from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition, SlurmRefusal
@@ -38,7 +38,8 @@ def tried_in_turn(
         said = _whole(said, partition, release)
         if tried.verdict == "skips" and site.enforce == "NO":
             continue
-        tested.append(partition)
+        if reaches_nodes(wants, said, site.of(partition), partition, release):
+            tested.append(partition)
         last = "takes" if said.held or (shut and site.enforce == "ALL") else tried.verdict
         taken = taken or (last if last == "takes" else "")
         if taken and site.enforce != "ALL":
@@ -80,34 +81,24 @@ def _later(
     whole = said.share
     for partition, job in sorted(queue, key=lambda one: -one[0].priority):
         job = replace(job, share=whole)
-        tried = allot(wants, job, site.of(partition), partition, release)
-        tested = [*tested, partition]
+        here = site.of(partition)
+        tried = allot(_with_left(wants, site, tested), job, here, partition, release)
         if isinstance(tried, SlurmRefusal):
             return tried
         if tried.start is not None:
-            left = _left(wants, job, site, partition, tested)
-            return SlurmRefusal("unknown", f"not modelled: {left}") if left else tried.start
+            return tried.start
+        if tried.verdict == "takes" and reaches_nodes(wants, job, here, partition, release):
+            tested = [*tested, partition]
         whole = _whole(job, partition, release).share
     return None
 
 
-def _left(
-    wants: Wants,
-    said: RequestDetails,
-    site: SlurmCluster,
-    partition: SlurmPartition,
-    tested: list[SlurmPartition],
-) -> str:
-    """What the defaults of a partition that was tested may have left in the job for this one."""
-    gpus = any(ask.name == "gpu" for ask in wants.asks)
-    sized = any(size is not None for size in (said.memory, said.memory_per_cpu))
-    counts = any(word.endswith("MEMORY") for word in site.select)
-    by_gpu = gpus and counts and not (sized or said.memory_per_gpu)
-    if by_gpu and any(one.memory_per_gpu != partition.memory_per_gpu for one in tested):
-        return "partitions with different defaults of memory of a GPU"
-    by_cpu = gpus and not wants.cpus_said
-    if by_cpu and any(one.cpus_per_gpu != partition.cpus_per_gpu for one in tested):
-        return "partitions with different defaults of CPUs of a GPU"
-    if counts and any(one.most_memory != partition.most_memory for one in tested):
-        return "partitions with different limits on memory"
-    return ""
+def _with_left(wants: Wants, site: SlurmCluster, tested: list[SlurmPartition]) -> Wants:
+    """The job with what the defaults of partitions that were tested before left in it."""
+    asks = [ask.copy() for ask in wants.asks]
+    for ask in asks if tested else ():
+        if ask.name == "gpu":
+            first, last = tested[0], tested[-1]
+            ask.first_default_cpus = 0 if wants.cpus_said else site.cpus_of_gpu(first)
+            ask.last_default_memory = site.memory_of_gpu(last)
+    return replace(wants, asks=asks)

@@ -196,7 +196,8 @@ def _shape(
         beside = tuple(said.beside)
     cpus = int(fields.get("CPUTot", "0")) or sockets * cores * threads
     per_core = 1 if cpus == sockets * cores else threads
-    memory = int(fields.get("RealMemory", "1")) - int(fields.get("MemSpecLimit", "0"))
+    spec_memory = int(fields.get("MemSpecLimit", "0"))
+    memory = int(fields.get("RealMemory", "1")) - spec_memory
     other = [n for n in dict(_OTHER.findall(gres)) if n not in ("gpu", "shard", "mps")]
     links = tuple(said.links) if exact and said.links and all(said.links) else ()
     return NodeHardware(
@@ -212,6 +213,7 @@ def _shape(
         names_cores=tuple(said.names_cores) if exact and len(set(said.names_cores)) > 1 else (),
         types=types,
         memory=memory * MIB,
+        spec_memory=spec_memory * MIB,
         disk=int(fields.get("TmpDisk", "0")) * MIB,
         weight=int(fields.get("Weight", "1")),
         features=frozenset(

@@ -20,7 +20,7 @@ def least_cpus(job: JobCounts, nodes: int) -> tuple[int, int]:
         counts = sums.setdefault(a.name, [0] * 5)
         for at, n in enumerate((a.per_job, a.per_node, a.per_socket, a.per_task)):
             counts[at] += n
-        counts[4] = counts[4] or a.cpus_per_gpu or a.default_cpus
+        counts[4] = counts[4] or a.counted_cpus
     for per_job, per_node, per_socket, per_task, cpus in sums.values():
         if not cpus:
             continue

@@ -37,6 +37,7 @@ class JobCounts:
     release: Release
     memory: Memory
     memory_said: bool
+    cpus_told: bool = False  # MaxMemPerCPU raised the CPUs of a task, and steps are told
     overcommit: bool = False
     whole: bool = False
     whole_user: bool = False
@@ -118,14 +119,10 @@ def job_of(
     """The job in one partition. Defaults for GPUs come from the partition before the site."""
     asks = [ask.copy() for ask in w.asks]
     cpus = w.cpus
-    each = partition.cpus_per_gpu or site.cpus_per_gpu
-    memory_each = partition.memory_per_gpu
-    if not memory_each:
-        memory_each = site.memory_per_gpu
     for ask in asks:
         if ask.name == "gpu":
-            ask.default_cpus = 0 if w.cpus_said else each
-            ask.default_memory = memory_each
+            ask.default_cpus = 0 if w.cpus_said else site.cpus_of_gpu(partition)
+            ask.default_memory = site.memory_of_gpu(partition)
             if ask.default_cpus and ask.per_task:
                 cpus = max(cpus, ask.per_task * ask.default_cpus)
     low = max(w.min_nodes or 1, partition.min_nodes)

@@ -67,7 +67,7 @@ def _count(job: JobCounts, rooms: list[NodeRoom]) -> int:
         counts = sums.setdefault(a.name, [0] * 5)
         for at, n in enumerate((a.per_job, a.per_node, a.per_socket, a.per_task)):
             counts[at] += n
-        counts[4] = counts[4] or a.cpus_per_gpu or a.default_cpus
+        counts[4] = counts[4] or a.counted_cpus
     for per_job, per_node, per_socket, per_task, cpus in sums.values():
         gpus = per_job or per_node * nodes or per_socket * nodes * sockets or per_task * job.tasks
         by_gpus = max(by_gpus, cpus * gpus)

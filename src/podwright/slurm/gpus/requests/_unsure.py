@@ -36,12 +36,6 @@ def unsure_nodes(
     least = max((one.min_nodes for one in partitions), default=0)
     if release.refuses_fewer_tasks_than_nodes and high and 0 < tasks < least and least > high:
         return "fewer tasks and nodes than the partition takes"
-    short = said.memory_per_cpu and any(
-        said.memory_per_cpu * max(said.mincpus or 1, request.cpus_per_task or 1) > one.shape.memory
-        for one in held or ()
-    )
-    if short and not any(word.endswith("MEMORY") for word in site.select):
-        return "memory that nodes lack where it is not allocated: backfill alone looks at it"
     return ""
 
 

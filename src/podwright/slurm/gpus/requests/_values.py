@@ -19,10 +19,10 @@ class NodeHardware:
     the GPUs from zero, and see no others. `affinity`: tasks are bound to cores (task/affinity).
 
     `threads` are those of a core, `cpus` of a node as Slurm counts them (0: all threads). `memory`
-    and `disk` are in bytes. `shards` is how many shards each GPU is shared in, by number; `mps`
-    likewise. `links[a][b]` counts the links between two GPUs (gres.conf's Links=). `reserved` are
-    cores that no job gets, by their number in the node. `features` and `weight` as slurm.conf has
-    them.
+    and `disk` are in bytes, `spec_memory` (MemSpecLimit) is what jobs never get beside `memory`.
+    `shards` is how many shards each GPU is shared in, by number; `mps` likewise. `links[a][b]`
+    counts the links between two GPUs (gres.conf's Links=). `reserved` are cores that no job gets,
+    by their number in the node. `features` and `weight` as slurm.conf has them.
     """
 
     nodes: int = 4
@@ -38,6 +38,7 @@ class NodeHardware:
     threads: int = 1
     cpus: int = 0
     memory: int = 1 << 60
+    spec_memory: int = 0
     disk: int = 0
     weight: int = 1
     features: frozenset[str] = frozenset()
@@ -162,6 +163,14 @@ class SlurmCluster:
     def of(self, partition: SlurmPartition) -> SlurmCluster:
         """The site as jobs of a partition see it."""
         return dict(self.own).get(partition.name, self)
+
+    def cpus_of_gpu(self, partition: SlurmPartition) -> int:
+        """DefCpuPerGPU."""
+        return partition.cpus_per_gpu or self.cpus_per_gpu
+
+    def memory_of_gpu(self, partition: SlurmPartition) -> int:
+        """DefMemPerGPU."""
+        return partition.memory_per_gpu or self.memory_per_gpu
 
     def shape_of(self, name: str) -> NodeHardware:
         """The kind of a node."""
