@@ -134,10 +134,11 @@ class AnyLab(SlurmLab):
             if not out.with_suffix(".job").exists():
                 text = self.run("scontrol", "-o", "show", "job", job).stdout
                 state = re.search(r"JobState=(\S+) Reason=(\S+)", text)
-                if state and state[1] == "PENDING" and state[2] not in ("None", "Priority"):
+                if state and state[1] == "PENDING" and state[2] != "None":
                     pending = pending or time.monotonic()
                     late = time.monotonic() > pending + 30  # no look of backfill's for so long
-                    if not again or late or "Scheduler=Backfill" in text:
+                    first = state[2] == "Priority"  # which one with --prefer may keep for good
+                    if late or not (first or (again and "Scheduler=Backfill" not in text)):
                         return {"stage": "waits", "said": [state[2]]}
                 if state and state[1] not in _ALIVE:
                     return {"stage": "ends", "said": [state[1], state[2]]}

@@ -50,6 +50,7 @@ class Allotted:
     cpus: int = 1  # of a task, as slurmctld has it
     cpus_told: bool = False  # and as steps have it, whatever the job said
     bound: bool = False  # to the cores beside its GPUs
+    sized: bool = True  # somebody said how much memory it gets
 
 
 @dataclass
@@ -472,7 +473,8 @@ def _held_nodes(
                 job_cpus=node.cpus,
             )
         )
-    return Allotted(laid, held, job.whole, job.cpus, job.cpus_told, job.enforce)
+    sized = bool(job.memory[0]) or _memory_by_gpus(job)
+    return Allotted(laid, held, job.whole, job.cpus, job.cpus_told, job.enforce, sized)
 
 
 def _memory_by_gpus(job: JobCounts) -> bool:

@@ -150,6 +150,7 @@ class Step:
     exact: bool
     asked: tuple[tuple[str, Gpus], ...]
     cyclic: bool = False  # tasks go over the nodes in turn
+    sized: bool = True  # it asks for memory of its own: its job or the site says how much
     blocked: bool = False  # slurmctld takes some of its CPUs for those of other steps
 
 

@@ -170,7 +170,8 @@ def _granted(
     if release.steps_follow_job_cores and "CR_ONE_TASK_PER_CORE" in site.select:
         one = 1 if wants.tasks_per_core is None else wants.tasks_per_core
         wants = replace(wants, tasks_per_core=one)
-    placed = run_step(request, wants, held, release, whole=allotted.whole, bound=allotted.bound)
+    whole, bound, memory = allotted.whole, allotted.bound, allotted.sized
+    placed = run_step(request, wants, held, release, whole=whole, bound=bound, sized=memory)
     if isinstance(placed, SlurmRefusal):
         if request.option("ntasks-per-socket") and not release.steps_need_room:
             return SlurmRefusal("unknown", "this is not modelled: a step with --ntasks-per-socket")

@@ -181,7 +181,8 @@ def _usable(
             without += 1
         if cpus // max(each, 1) == 0:
             if step.min_nodes == len(held):
-                busy = free[n] < node.cpus and node.memory  # ESLURM_NODES_BUSY, and no other error
+                # With memory or GPUs ESLURM_NODES_BUSY, and no other error.
+                busy = free[n] < node.cpus and (shares or (step.sized and node.memory))
                 return _cramped(step, held, "hangs") if busy else short(shares)
             continue
         usable[n] = cpus

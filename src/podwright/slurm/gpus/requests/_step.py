@@ -191,14 +191,17 @@ def run_step(
     *,
     whole: bool,
     bound: bool,
+    sized: bool,
 ) -> list[Placed] | SlurmRefusal:
     """Where the tasks of a plain srun start and what they get; a Refusal where it fails.
 
-    whole, bound: of the job, which has whole nodes, or only cores beside its GPUs.
+    whole, bound, sized: of the job, which has whole nodes, or only cores beside its GPUs, or memory
+    that somebody said.
     """
     step = step_of(request, w, held, release, whole=whole)
     if isinstance(step, SlurmRefusal):
         return step
+    step.sized = sized
     if w.overcommit and not release.steps_need_room:
         step.cpus = 0  # step_create looks at no CPUs then
     asked = step.asked or request.asked
