@@ -202,8 +202,6 @@ def run_step(
     if isinstance(step, SlurmRefusal):
         return step
     step.sized = sized
-    if w.overcommit and not release.steps_need_room:
-        step.cpus = 0  # step_create looks at no CPUs then
     asked = step.asked or request.asked
     if not step.asked:
         step.asked = asked
