@@ -32,6 +32,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--inventory", metavar="FILE", help="the site's nodes, adapters and switches (TOML or JSON)"
     )
+    parser.add_argument("--slurm-version", metavar="V", help="of another Slurm than this machine's")
     parser.add_argument("--nodes", type=positive, metavar="N", default=2, help="nodes (2)")
     parser.add_argument("--partition", metavar="NAME", default="", help="Slurm's partition")
     parser.add_argument("--gpu-type", metavar="TYPE", default="", help="GPUs of this type")
@@ -91,10 +92,11 @@ def _list(as_json: bool) -> None:
 def _fit(arguments: argparse.Namespace, wishes: TemplateWishes) -> Fit:
     from podwright.slurm.gpus import requests, templates
     from podwright.slurm.site.ask import ask_slurm
-    from podwright.slurm.site.releases import read_version
+    from podwright.slurm.site.releases import parse_version, read_version
 
     config = ask_slurm(["scontrol", "show", "config"])
-    version = read_version(config)
+    said = arguments.slurm_version
+    version = parse_version(said) if said else read_version(config)
     if arguments.inventory:
         from podwright.slurm.gpus.configure import read_inventory
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -228,3 +229,17 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slurm", "template"]) == 2
     assert "one of torchrun" in capsys.readouterr().err
     assert main(["slurm", "template", "ray", "--partition", "a;b"]) == 2
+
+
+def test_the_version_of_a_slurm_elsewhere(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """From a laptop with an inventory alone: racks keep their jobs by segments from 24.05 on."""
+    racks = [{**H100, "names": f"{rack}[1-18]", "domain": rack} for rack in ("a", "b")]
+    file = tmp_path / "site.json"
+    file.write_text(json.dumps({"nodes": racks}))
+    command = ["slurm", "template", "torchrun", "--inventory", str(file), "--nodes=36"]
+    for version, segment in (("24.11", True), ("22.05", False)):
+        assert main([*command, "--slurm-version", version]) == 0
+        assert ("#SBATCH --segment=18\n" in capsys.readouterr().out) == segment
+    assert main([*command, "--slurm-version", "old"]) == 2
