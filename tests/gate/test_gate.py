@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -232,29 +232,30 @@ async def test_a_request_that_never_ends_is_given_up(
 async def test_connections_beyond_the_limit_take_the_place_of_silent_ones(apart: Server) -> None:
     """A thousand that say nothing keep nobody out."""
     await info(apart)
-    silent: list[socket.socket] = []
-    for _ in range(1000):
-        one = socket.socket()
-        one.setblocking(False)
-        one.connect_ex(("127.0.0.1", apart.port))
-        silent.append(one)
-    assert (await info(apart)).port == apart.port
-    (gate,) = gates()
-    assert gate.num_fds() < 1800
     front = apart._grpc
     assert front
-    async with asyncio.timeout(120):
-        while sum(front.ended().values()) < 1001 - 512 or not front.connections:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    assert front.connections <= 512
-    metrics = apart._web.metrics
-    text = metrics_text([*metrics._calls(), *metrics._moment()]).decode()
-    told = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    ended = 'podwright_connections_ended_total{{door="grpc",reason="{}"}}'
-    assert sum(float(told[ended.format(why)]) for why in ("refused", "evicted")) >= 1001 - 512
-    assert float(told['podwright_connections{door="grpc"}']) > 0
-    for one in silent:
-        one.close()
+    for _ in range(5):  # gRPC ends silent ones after 20 s: where all took so long, others come
+        with ExitStack() as silent:
+            for _ in range(1000):
+                one = silent.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", apart.port))
+            assert (await info(apart)).port == apart.port
+            (gate,) = gates()
+            assert gate.num_fds() < 1800
+            with suppress(TimeoutError):
+                async with asyncio.timeout(15):
+                    while sum(front.ended().values()) < 1001 - 512 or not front.connections:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+            assert front.connections <= 512
+            metrics = apart._web.metrics
+            text = metrics_text([*metrics._calls(), *metrics._moment()]).decode()
+        told = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        ended = 'podwright_connections_ended_total{{door="grpc",reason="{}"}}'
+        gone = sum(float(told[ended.format(why)]) for why in ("refused", "evicted"))
+        if gone >= 1001 - 512 and float(told['podwright_connections{door="grpc"}']) > 0:
+            return
+    pytest.fail(f"of a thousand connections {gone} were ended")
 
 
 async def test_the_vendors_calls(apart: Server) -> None:

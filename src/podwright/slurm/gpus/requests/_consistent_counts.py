@@ -26,7 +26,7 @@ def make_consistent(
         elif not w.cpus_per_task:
             w.tasks = w.min_nodes
     w.asks = _asks(w, request)
-    if {"gpu"} < {ask.name for ask in w.asks} and not _forgets_shares(request):
+    if {"gpu"} < {ask.name for ask in w.asks} and not forgets_shares(request):
         return SlurmRefusal(
             "submit", "GPUs and shares of GPUs do not go together", "Ask for one of them"
         )
@@ -50,9 +50,10 @@ def make_consistent(
     return _merge(w)
 
 
-def _forgets_shares(request: SlurmRequest) -> bool:
+def forgets_shares(request: SlurmRequest) -> bool:
     """Whether Slurm loses the error of shares beside GPUs: --cpus-per-gpu is merged with GPUs of a
-    type that stand before the shares, and that is what it returns (gres_job_state_validate)."""
+    type that stand before the shares, and that is what it returns (gres_job_state_validate). It
+    does not look at --gpu-freq then either."""
     typed = any(gpus.kind and way in ("job", "node") for way, gpus in request.asked)
     gres = request.other.get("gres", "")
     return bool(request.cpus_per_gpu and typed and not gres.startswith(SHARED))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from podwright.slurm.gpus.requests._consistent_counts import forgets_shares
 from podwright.slurm.gpus.requests._counts import Wants
 from podwright.slurm.gpus.requests._eligible import named_features
 from podwright.slurm.gpus.requests._request import SHARED, SlurmRequest, gres_names
@@ -67,7 +68,7 @@ def _flags(request: SlurmRequest, said: RequestDetails, release: Release) -> Slu
         return SlurmRefusal("submit", "disable-binding and enforce-binding exclude each other")
     if {"one-task-per-sharing", "multiple-tasks-per-sharing"} <= said.flags:
         return SlurmRefusal("submit", "one and multiple tasks per sharing exclude each other")
-    if request.shares and request.option("gpu-freq"):
+    if request.shares and request.option("gpu-freq") and not forgets_shares(request):
         return SlurmRefusal(
             "submit", "--gpu-freq is for whole GPUs, and shares of them are asked for"
         )
