@@ -117,6 +117,8 @@ def _batch(
     tasks, each = w.sent_tasks, request.tasks_per_node
     if w.options.said and not release.counts_tasks_at_server:
         tasks = w.options.tasks
+    elif request.per_node and request.per_task and w.tasks_per_node and not w.options.said:
+        tasks = nodes * w.tasks_per_node  # as the GPUs of a node and of a task say
     if tasks is None:
         tasks = nodes * each if each else w.tasks
     return tasks, each
