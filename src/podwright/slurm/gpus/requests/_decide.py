@@ -75,8 +75,7 @@ def _explained(
     late = check_times(said, partitions)
     if late:
         return late
-    named = [one for one in site.partitions if one.name in said.partitions] or partitions
-    least = min(partition.min_nodes for partition in named)
+    least = min(partition.min_nodes for partition in partitions)  # of those that take jobs
     names = tuple(name for name, _ in site.nodes)
     wants = wants_of(request, release, said=said, least_nodes=least, nodes=names)
     if isinstance(wants, SlurmRefusal):
