@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, HostsLab, Release, SlurmLab, poll, release, sweep_dead_labs
+from tests.outer.lab import (
+    ALICE,
+    BOB,
+    HostsLab,
+    Release,
+    SlurmLab,
+    poll,
+    release,
+    sweep_dead_labs,
+    written_at,
+)
 from tests.outer.lab._folder import new_folder, processes_of, remove
 
 pytestmark = [pytest.mark.outer]
@@ -53,7 +63,7 @@ def test_killed_daemons_come_back_with_their_jobs(
     lab.ok("scontrol", "reconfigure")
     saved, running = lab.folder / "state" / "job_state", time.time()
     lab.ok("scontrol", "update", f"jobid={job}", "comment=saved")
-    poll("state saved", lambda: saved.exists() and saved.stat().st_mtime > running)
+    poll("state saved", lambda: written_at(saved) > running)
     for daemon in ("slurmctld", "n1"):
         pid = lab.daemon_pid(daemon)
         lab.kill_daemon(daemon)

@@ -5,7 +5,7 @@ touched, so several labs run at once and a machine that has a Slurm of its own i
 """
 
 from ._accounts import Accounts
-from ._folder import LabError, poll, sweep_dead_labs
+from ._folder import LabError, poll, sweep_dead_labs, written_at
 from ._hosts import HostsLab
 from ._places import ALICE, BOB, Here, Inside, Place, Root
 from ._release import Release, moved_on, release
@@ -28,4 +28,5 @@ __all__ = [
     "poll",
     "release",
     "sweep_dead_labs",
+    "written_at",
 ]

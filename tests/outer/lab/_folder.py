@@ -49,6 +49,17 @@ def poll(
         time.sleep(max(every, min(waited / 20, SELDOM)))
 
 
+def written_at(path: Path) -> float:
+    """When a file was last written, in seconds since the epoch; 0 where there is none.
+
+    slurmctld replaces its state by unlink and link, so that there is none for an instant.
+    """
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def new_folder() -> Path:
     """A folder that all users may enter: their jobs run in its `out` and write there."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=PARENT))

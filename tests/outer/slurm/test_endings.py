@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from podwright.errors import PodwrightError
-from tests.outer.lab import ALICE, poll, release
+from tests.outer.lab import ALICE, poll, release, written_at
 from tests.outer.slurm.looking import Looking
 from tests.outer.slurm.native import NativeLab
 
@@ -230,7 +230,7 @@ def slurmctld_while_running(lab: NativeLab) -> str:
     now = time.time()
     lab.ok("scontrol", "update", f"jobid={job}", "comment=to be saved, too")
     saved = lab.folder / "state" / "job_state"
-    poll("its state is saved", lambda: saved.exists() and saved.stat().st_mtime > now)
+    poll("its state is saved", lambda: written_at(saved) > now)
     lab.kill_daemon("slurmctld")
     lab.start_daemon("slurmctld")
     poll("slurmctld", lambda: lab.run("scontrol", "ping").stdout.count("UP") == 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outer.lab import ALICE, BOB, poll
+from tests.outer.lab import ALICE, BOB, poll, written_at
 from tests.outer.slurm.native import NativeLab
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -105,10 +105,10 @@ def up(lab: NativeLab) -> None:
 def saved(lab: NativeLab) -> None:
     """What slurmctld knows of its jobs by now is on disk."""
     path = lab.folder / "state" / "job_state"
-    before = path.stat().st_mtime_ns if path.exists() else 0
+    before = written_at(path)
     marker = max(lab.jobs())
     lab.ok("scontrol", "update", f"jobid={marker}", f"comment=saved-{next(_names)}")
-    poll("saved", lambda: path.exists() and path.stat().st_mtime_ns > before)
+    poll("saved", lambda: written_at(path) > before)
 
 
 def holds(lab: NativeLab, job: int, size: int, *, restart: int = 0) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from podwright.client import Client, ServerOptions, find_server
-from tests.outer.lab import HostsLab, Job, LabError, Release, poll
+from tests.outer.lab import HostsLab, Job, LabError, Release, poll, written_at
 from tests.outer.lab._places import run
 from tests.outer.postgres import Postgres
 from tests.outer.slurm.native import PODWRIGHT, NativeLab
@@ -196,7 +196,7 @@ def saved(lab: TwoLab) -> None:
     """What slurmctld knows now is in its state."""
     now = time.time()
     state = lab.folder / "state" / "job_state"
-    poll("slurmctld's state", lambda: state.exists() and state.stat().st_mtime > now + 1)
+    poll("slurmctld's state", lambda: written_at(state) > now + 1)
 
 
 def test_a_hosts_power_goes_under_load_and_it_comes_back(

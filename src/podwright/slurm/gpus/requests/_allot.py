@@ -459,7 +459,7 @@ def _held_nodes(
             shares = {}
         if not node.cpus:
             gpus, shares = set(), {}  # job_res_add_job passes over it: it holds the cores alone
-        memory = _memory(job, node, some, counted_cpus) if node.cpus else 0
+        memory = _memory(job, node, some, counted_cpus)
         if memory > shape.memory and not _memory_by_gpus(job):
             return None  # what GPUs bring is held against the node before, and not again
         held.append(
@@ -469,7 +469,7 @@ def _held_nodes(
                 shape=shape,
                 name=node.room.name,
                 shares=tuple(sorted(shares.items())),
-                memory=memory,
+                memory=memory if any(node.cores) else 0,  # Slurm shows what is beside cores
                 job_cpus=node.cpus,
             )
         )
