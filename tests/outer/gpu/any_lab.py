@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.outer.gpu.truth import make_gpus
-from tests.outer.lab import ALICE, LabError, Release, SlurmLab, poll
+from tests.outer.lab import ALICE, LabError, Place, Release, SlurmLab, poll
 from tests.slurm.gpus.requests.any_site import AnySite
 
 _SCRIPT = r"""#!/bin/sh
@@ -54,6 +56,23 @@ class AnyLab(SlurmLab):
         """A partition without what came later."""
         old = release is not None and release.name == "oldest"
         return re.sub(r" MaxCPUsPerSocket=\d+", "", line) if old else line
+
+    def _spawn(self, name: str, place: Place, argv: Sequence[str]) -> None:
+        """A slurmd that binds tasks finds all the cores that its node is said to have."""
+        if argv[0] == "slurmd" and "TaskPlugin" in self.site.settings:
+            kind, library = self.site.nodes[name], self.folder / "affinity.so"
+            if not library.exists():
+                source = Path(__file__).with_name("affinity.c")
+                subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+                (self.folder / "affinity").mkdir()
+            argv = [
+                "env",
+                f"HWLOC_SYNTHETIC=pack:{kind.sockets} core:{kind.cores} pu:{kind.threads}",
+                f"LD_PRELOAD={library}",
+                f"PODWRIGHT_LAB_AFFINITY={self.folder}/affinity",
+                *argv,
+            ]
+        super()._spawn(name, place, argv)
 
     def wait_for_nodes(self, state: str = "idle", *, seconds: float = 30.0) -> None:
         """All nodes are there; then those that the site drains are drained."""

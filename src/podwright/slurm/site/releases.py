@@ -122,6 +122,8 @@ class Release:
     steps_follow_job_cores: bool = _since(22, 5, until=(23, 2))  # tasks of a core, of a socket
     srun_ignores_cpus_per_task: bool = _since(22, 5, until=(23, 11))  # its job's
     srun_reads_tres_per_task: bool = _since(23, 2, until=(25, 5))  # its job's -c as TRES
+    counts_step_cores: bool = _since(23, 2)  # of a step that has all of its job on a node
+    srun_reads_tasks_per_core: bool = _since(23, 11)  # SLURM_NTASKS_PER_CORE
     counts_step_tasks_late: bool = _since(23, 2)  # --cpus-per-task and no --ntasks
     step_cpus_follow_gpus: bool = _since(23, 2)  # --cpus-per-gpu counts for a step as well
     step_gpus_of_all_nodes: bool = _since(23, 2)  # --gpus-per-node times the step's nodes

@@ -1,8 +1,8 @@
 """Random sites: several kinds of nodes, partitions and defaults, as public clusters mix them.
 
 GPUs stand out of socket order, unevenly, beside no cores at all; cores have one thread or two;
-some GPUs are slices (MIG) or are shared in shards or by MPS, some joined by links. The same for
-the same seed.
+some GPUs are slices (MIG) or are shared in shards or by MPS, some joined by links. Half of the
+sites bind tasks to cores. The same for the same seed.
 """
 
 from __future__ import annotations
@@ -149,6 +149,8 @@ def any_site(seed: int) -> AnySite:
             f"SwitchName=leaf2 Nodes={','.join(names[half:])}\n"
             "SwitchName=top Switches=leaf[1-2]\n"
         )
+    if random.Random(f"tasks {seed}").random() < 0.5:
+        settings["TaskPlugin"] = "task/affinity"
     partitions = _partitions(dice, list(nodes))
     found = tuple(line.split()[0].partition("=")[2] for line in partitions)
     drained = dice.sample(list(nodes), 1) if dice.random() < 0.25 else []

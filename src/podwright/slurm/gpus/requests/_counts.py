@@ -176,3 +176,7 @@ class Placed:
     tasks: int
     gpus: tuple[int, ...]
     cyclic: bool = False
+    cpus: int = 1  # of a task, as srun or its GPUs say
+    cores: int | None = None  # of the step here; None: all of the job
+    recounts: bool = False  # the step counts cores beside its GPUs twice
+    floors: bool = False  # and rounds down those of a task

@@ -26,6 +26,7 @@ from podwright.slurm.gpus.requests._submit_checks import (
     check_times,
     open_partitions,
 )
+from podwright.slurm.gpus.requests._task_cores import binding_of
 from podwright.slurm.gpus.requests._unsure import (
     unsure_nodes,
     unsure_step,
@@ -105,7 +106,8 @@ def _explained(
             smaller = _smaller(wants, site.shapes[0])
             allotted = SlurmRefusal(allotted.stage, allotted.reason, smaller)
         return allotted
-    return _granted(request, wants, site, allotted, release, named=isinstance(where, SlurmCluster))
+    named = isinstance(where, SlurmCluster)
+    return _granted(request, said, wants, site, allotted, release, named=named)
 
 
 def _tried(
@@ -135,6 +137,7 @@ def _tried(
 
 def _granted(
     request: SlurmRequest,
+    said: RequestDetails,
     wants: Wants,
     site: SlurmCluster,
     allotted: Allotted,
@@ -195,9 +198,9 @@ def _granted(
         )
         for n, one in enumerate(held)
     )
-    ignored = release.srun_ignores_cpus_per_task and request.command != "srun"
-    cpus = 1 if ignored else request.cpus_per_task or 1
-    views = tasks_of(request, held, placed, cpus, release)
+    views = tasks_of(request, held, placed, binding_of(said, site, wants, release), release)
+    if isinstance(views, SlurmRefusal):
+        return views
     bare = not request.asked  # beside GPUs no plugin unsets what another has set
     if bare and site.hidden_shares & {name for _, name, _ in request.shares}:
         views = [_unset(view, held[view.node].shape) for view in views]

@@ -10,17 +10,11 @@ import re
 from dataclasses import replace
 
 from podwright.slurm.gpus.requests._counts import HeldNode, Placed
-from podwright.slurm.gpus.requests._nearest_gpus import (
-    Cores,
-    bound_cores,
-    gpus_near,
-    per_task,
-    single,
-    unbound_single,
-)
+from podwright.slurm.gpus.requests._nearest_gpus import gpus_near, per_task, single
 from podwright.slurm.gpus.requests._request import SlurmRequest
+from podwright.slurm.gpus.requests._task_cores import CpuBinding, Cpus, every_cpu, task_cpus
 from podwright.slurm.gpus.requests._units import is_number
-from podwright.slurm.gpus.requests._values import NodeHardware, TaskView
+from podwright.slurm.gpus.requests._values import NodeHardware, SlurmRefusal, TaskView
 from podwright.slurm.site.releases import Release
 
 
@@ -44,7 +38,7 @@ def binding(request: SlurmRequest) -> tuple[str, str]:
 def _view(
     request: SlurmRequest,
     shape: NodeHardware,
-    tasks: list[Cores],
+    tasks: list[Cpus],
     place: Placed,
     rank: int,
     local: int,
@@ -74,49 +68,36 @@ def _view(
     if (unnamed and way != "all") or way in ("none", "typed"):
         sees = gpus if shape.confined else list(range(shape.gpus))
         return TaskView(rank, place.node, local, tuple(sees), None)
-    if shape.affinity and request.other.get("cpu-bind") != "none":
-        sees = _beside(way, argument, gpus, shape, tasks, local, release)
-    else:
-        sees = _bound(way, argument, gpus, shape, local, release)
+    sees = _bound(way, argument, gpus, shape, tasks, local, release)
     names = list(range(len(sees))) if shape.confined else sees
     return TaskView(rank, place.node, local, tuple(sees), ",".join(map(str, names)))
 
 
-def _beside(
+def _bound(
     way: str,
     argument: str,
-    gpus: list[int],
+    held: list[int],
     shape: NodeHardware,
-    tasks: list[Cores],
+    tasks: list[Cpus],
     local: int,
     release: Release,
 ) -> list[int]:
-    """As _bound, where tasks are bound to cores."""
+    near = gpus_near(held, tasks[local], shape)
     if way == "closest":
-        return gpus_near(gpus, tasks[local], shape) or gpus[:1]
+        return near or held[:1]
     if way == "single" and release.binds_by_free_cores:
-        return single(gpus, tasks, int(argument), shape, local)
+        return single(held, tasks, int(argument), shape, local)
     if way == "single":
-        mine = gpus_near(gpus, tasks[local], shape) or gpus[:1]
-        return [mine[(local // int(argument)) % len(mine)]]
+        near = near or held[:1]
+        return [near[(local // int(argument)) % len(near)]]
     if way == "per_task" and release.binds_by_free_cores:
-        return per_task(gpus, tasks, int(argument), shape, local) or gpus[:1]
-    return _bound(way, argument, gpus, shape, local, release)
-
-
-def _bound(
-    way: str, argument: str, held: list[int], shape: NodeHardware, local: int, release: Release
-) -> list[int]:
-    if way == "single" and release.binds_by_free_cores:
-        return unbound_single(held, int(argument), shape, local)
-    if way == "single":
-        return [held[(local // int(argument)) % len(held)]]
+        return per_task(held, tasks, int(argument), shape, local) or held[:1]
     if way == "per_task":
         count = int(argument)
         return held[local * count : (local + 1) * count] or held[:1]
     if way in ("map_gpu", "mask_gpu"):
         return _listed(way, argument, held, shape, local) or held[:1]
-    return held  # all; closest where tasks are not bound to cores
+    return held
 
 
 def _listed(way: str, argument: str, held: list[int], shape: NodeHardware, local: int) -> list[int]:
@@ -138,17 +119,22 @@ def tasks_of(
     request: SlurmRequest,
     held: list[HeldNode],
     placed: list[Placed],
-    cpus: int,
+    binding: CpuBinding,
     release: Release,
-) -> list[TaskView]:
-    """All tasks in the order of ranks, block by block or in turn; cpus: of each."""
+) -> list[TaskView] | SlurmRefusal:
+    """All tasks in the order of ranks, block by block or in turn."""
     views: list[TaskView] = []
+    bind = "enforce-binding" in request.other.get("gres-flags", "")
     for place in placed:
-        shape = held[place.node].shape
-        tasks = bound_cores(held[place.node].cores, shape, cpus, place.tasks)
+        node = held[place.node]
+        bound = node.shape.affinity and request.other.get("cpu-bind") != "none"
+        tasks = task_cpus(node, place, binding, bind=bind) if bound else None
+        if bound and tasks is None:
+            return SlurmRefusal("step", "task/affinity finds no CPUs for the tasks of a node")
         for local in range(place.tasks):
-            rank = len(views)
-            views.append(_view(request, shape, tasks, place, rank, local, release))
+            rank, every = len(views), [every_cpu(node.shape)] * place.tasks
+            view = _view(request, node.shape, tasks or every, place, rank, local, release)
+            views.append(replace(view, cpus=tuple(sorted(tasks[local]))) if tasks else view)
     each = request.plane or int(any(place.cyclic for place in placed))
     if each:
         views.sort(key=lambda task: (task.local_rank // each, task.node, task.local_rank))

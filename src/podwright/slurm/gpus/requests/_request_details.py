@@ -58,6 +58,7 @@ class RequestDetails:
     time_min: int | None = None
     segment: int = 0
     held: bool = False
+    hint: str = ""  # where it is not ignored
     flags: frozenset[str] = frozenset()
     tres_bind: str = ""
     unmodelled: list[str] = field(default_factory=list)
@@ -230,6 +231,7 @@ def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Re
         beside |= {"cores-per-socket", "sockets-per-node"}
     if any(g.name in beside for g in given):
         return
+    said.hint = hint.lower()
     if not release.sockets_override_hint:  # validate_hint_option resets --extra-node-info
         said.sockets = said.cores = None
     for word in hint.lower().split(","):

@@ -185,6 +185,34 @@ def shares_of(asked: tuple[tuple[str, Gpus], ...]) -> list[Share]:
     return list(found.values())
 
 
+def _sized(
+    p: Placed,
+    step: Step,
+    w: Wants,
+    node: HeldNode,
+    shares: list[Share],
+    release: Release,
+    *,
+    every: bool,
+) -> Placed:
+    """With the CPUs of a task and the cores of the step on a node (_step_alloc_lps)."""
+    cpus = step.cpus_per_task or 1
+    by_gpus = max((share.cpus_per_gpu for share in shares), default=0) * len(p.gpus)
+    if by_gpus:
+        by_gpus = max(by_gpus, p.tasks)
+        cpus = by_gpus // p.tasks
+    if every:
+        return replace(p, cpus=cpus)
+    threads = node.shape.cpus_per_core
+    if threads > 1:
+        threads = w.threads_per_core or threads
+    p = replace(p, floors=not release.counts_step_cores)
+    if not step.exact or p.tasks == node.shape.cores:
+        p = replace(p, recounts=not release.counts_step_cores)
+        by_gpus = node.cpus * (1 if release.counts_step_cores else threads)
+    return replace(p, cpus=cpus, cores=-(-(by_gpus or p.tasks * cpus) // threads))
+
+
 def run_step(
     request: SlurmRequest,
     w: Wants,
@@ -221,7 +249,13 @@ def run_step(
     placed = lay(step, request, w, held, shares, release, whole=whole, bound=bound)
     if isinstance(placed, SlurmRefusal):
         return placed
-    placed = [replace(p, cyclic=step.cyclic) for p in placed]
+    every = step.cpus == sum(node.cpus for node in held) and not w.overcommit
+    if release.counts_step_cores:
+        every = every and w.tasks_per_core in (None, 0, w.threads_per_core)
+    placed = [
+        replace(_sized(p, step, w, held[p.node], shares, release, every=every), cyclic=step.cyclic)
+        for p in placed
+    ]
     if not request.shares:
         return placed
     return [replace(p, gpus=tuple(g for g, _ in held[p.node].shares)) for p in placed]

@@ -52,7 +52,7 @@ def check_options(
         return SlurmRefusal("submit", f"--hint={hint} takes back --sockets-per-node here")
     refused = (
         _flags(request, said, release)
-        or _plane(request, said)
+        or _plane(request, said, release)
         or _arbitrary(said)
         or _segments(request, said)
     )
@@ -110,11 +110,18 @@ def _arbitrary(said: RequestDetails) -> SlurmRefusal | None:
     )
 
 
-def _plane(request: SlurmRequest, said: RequestDetails) -> SlurmRefusal | None:
-    """A plane that leaves nodes without a task, as the commands check it."""
-    nodes, tasks = request.min_nodes or (len(said.named) or 1), request.tasks or 1
+def _plane(request: SlurmRequest, said: RequestDetails, release: Release) -> SlurmRefusal | None:
+    """A plane that leaves nodes without a task, as the commands check it.
+
+    Those that count tasks themselves know of --ntasks-per-node by then, sbatch of a fixed count of
+    nodes only.
+    """
     if not said.plane or request.command == "srun":
         return None
+    nodes, tasks = request.min_nodes or (len(said.named) or 1), request.tasks or 1
+    fixed = request.command == "salloc" or (request.max_nodes or nodes) == nodes
+    if request.tasks is None and fixed and not release.counts_tasks_at_server:
+        tasks = nodes * request.tasks_per_node if request.tasks_per_node else 1
     if tasks // said.plane < nodes and (nodes - 1) * said.plane >= tasks:
         return SlurmRefusal(
             "submit",

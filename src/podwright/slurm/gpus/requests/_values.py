@@ -201,13 +201,15 @@ class NodeGrant:
 @dataclass(frozen=True)
 class TaskView:
     """What one task gets. `sees` are GPU numbers of its node; `variable` is the text of
-    CUDA_VISIBLE_DEVICES, None where Slurm leaves it unset."""
+    CUDA_VISIBLE_DEVICES, None where Slurm leaves it unset; `cpus` are the CPUs of its node by
+    number that it is bound to, as scontrol counts them: none where tasks are not bound."""
 
     rank: int
     node: int
     local_rank: int
     sees: tuple[int, ...]
     variable: str | None
+    cpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
