@@ -89,7 +89,8 @@ def _later(
             return tried.start
         if tried.verdict == "takes" and reaches_nodes(wants, job, here, partition, release):
             tested = [*tested, partition]
-        whole = _whole(job, partition, release).share
+        if tried.verdict not in ("limit", "skips"):  # job_limits_check comes first
+            whole = _whole(job, partition, release).share
     return None
 
 
