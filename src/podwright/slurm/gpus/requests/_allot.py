@@ -373,6 +373,8 @@ def _limits(
     sent = low if w.sent_nodes is None or site.enforce == "NO" else w.sent_nodes
     if min(low, sent) < partition.min_nodes:
         return Limit(f"{where} takes jobs of {partition.min_nodes} nodes or more")
+    if w.gpus_place_tasks and -(-(w.tasks or 1) // w.gpus_place_tasks) > partition.max_nodes:
+        return Limit(f"{where} takes jobs of {partition.max_nodes} nodes at most", late=True)
     if (high or low) > partition.max_nodes:
         return Limit(f"{where} takes jobs of {partition.max_nodes} nodes at most", late=not high)
     time = said.time_min if said.time_min is not None else said.time

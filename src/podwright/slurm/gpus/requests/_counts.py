@@ -89,6 +89,7 @@ class Wants:
     sent_tasks: int | None = None  # as the command knows them when the job has started
     sent_tasks_per_node: int | None = None
     sent_nodes: int | None = None
+    gpus_place_tasks: int = 0  # tasks of a node, where GPUs of a node and of a task say how many
 
     @property
     def cpus(self) -> int:

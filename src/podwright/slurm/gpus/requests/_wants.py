@@ -34,6 +34,9 @@ def wants_of(
     if refused:
         return refused
     wants.sent_tasks, wants.sent_tasks_per_node = wants.tasks, wants.tasks_per_node
+    o = wants.options
+    if release.counts_tasks_at_server and request.min_nodes is None and not o.tasks_per_node:
+        wants.gpus_place_tasks = wants.tasks_per_node or 0
     wants.sent_nodes = wants.min_nodes or (1 if release.counts_tasks_at_server else None)
     _name_nodes(wants, nodes if said.contiguous else (), release)
     _complete(wants, least_nodes, release)
