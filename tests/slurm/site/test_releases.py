@@ -18,7 +18,7 @@ _HOME = Path(podwright.slurm.__file__).parent
 TABLE: dict[Version, set[str]] = {
     (22, 5): {"checks_chosen_nodes", "srun_ignores_cpus_per_task", "steps_follow_job_cores"},
     (23, 2): {"srun_reads_tres_per_task", "counts_cpus_of_gpus", "-steps_follow_job_cores"},
-    (23, 11): {"-srun_ignores_cpus_per_task"},
+    (23, 11): {"srun_reads_tasks_per_core", "-srun_ignores_cpus_per_task"},
     (24, 5): {"has_segments", "remembers_missing_gpus"},
     (24, 11): {"block_topology", "imex_switch", "limits_cpus_of_tasks"},
     (25, 5): {
