@@ -22,13 +22,13 @@ from tests.slurm.gpus.requests.any_site import AnySite
 _SCRIPT = r"""#!/bin/sh
 scontrol -o -d show job $SLURM_JOB_ID > @OUT@.part
 mv @OUT@.part @OUT@.job
-srun sh -c 'echo "@$SLURM_PROCID $SLURMD_NODENAME [${CUDA_VISIBLE_DEVICES-unset}]@"' \
-    > @OUT@.tasks 2>&1
+srun sh -c 'echo "@$SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME \
+    [${CUDA_VISIBLE_DEVICES-unset}] <$SLURM_CPU_BIND_LIST>@"' > @OUT@.tasks 2>&1
 echo $? > @OUT@.rc
 """
 _AGAIN = re.compile(r"--partition=\w+,|--prefer")
 _ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "COMPLETED")
-_TASK = re.compile(r"@(\d+) (\S+) \[(.*?)\]@")
+_TASK = re.compile(r"@(\d+) (\d+) (\S+)\s+\[(.*?)\] <(.*?)>@")
 _NODES = re.compile(r" NodeList=(\S+)")
 _HELD = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 
@@ -142,11 +142,14 @@ class AnyLab(SlurmLab):
             if over.exists():
                 held = _held(out.with_suffix(".job").read_text())
                 said = tasks.read_text()
-                seen = sorted((int(r), node, gpus) for r, node, gpus in _TASK.findall(said))
+                seen = sorted(
+                    (int(rank), node, gpus, _bound(masks, int(local)))
+                    for rank, local, node, gpus, masks in _TASK.findall(said)
+                )
                 if not seen:
                     last = [line for line in said.splitlines() if "rror" in line][:1]
                     return {"stage": "step", "nodes": held, "said": last}
-                return {"stage": "runs", "nodes": held, "tasks": [[n, g] for _, n, g in seen]}
+                return {"stage": "runs", "nodes": held, "tasks": [task[1:] for task in seen]}
             if tasks.exists() and "retrying" in tasks.read_text():
                 held = _held(out.with_suffix(".job").read_text())
                 return {"stage": "hangs", "nodes": held}
@@ -172,6 +175,15 @@ class AnyLab(SlurmLab):
             return bool(done) and set(done) <= {"idle", "drain"}
 
         poll("idle nodes", idle, seconds=120, every=0.02)
+
+
+def _bound(masks: str, local: int) -> list[int]:
+    """The CPUs of a task, out of the masks of all tasks of its node."""
+    if not masks:
+        return []
+    each = masks.split(",")
+    mask = int(each[local % len(each)], 16)
+    return [cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1]
 
 
 def _held(text: str) -> dict[str, dict[str, Any]]:

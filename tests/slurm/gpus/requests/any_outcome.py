@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from podwright.errors import PodwrightError
@@ -37,10 +38,19 @@ def _granted(answer: Grant) -> str:
         for node in answer.nodes
     }
     tasks = [
-        f"{answer.nodes[task.node].name}[{'unset' if task.variable is None else task.variable}]"
+        _task(
+            answer.nodes[task.node].name,
+            "unset" if task.variable is None else task.variable,
+            task.cpus,
+        )
         for task in answer.tasks
     ]
     return "; ".join([*(nodes[name] for name in sorted(nodes)), " ".join(tasks)])
+
+
+def _task(node: str, gpus: str, cpus: Sequence[int]) -> str:
+    """A task that is bound to CPUs names them."""
+    return f"{node}[{gpus}]" + (f"@{','.join(map(str, cpus))}" if cpus else "")
 
 
 def _node(
@@ -66,7 +76,7 @@ def seen(outcome: dict[str, Any]) -> str:
     for name, held in sorted(outcome["nodes"].items()):
         gpus, shares = _held(held["gres"])
         nodes.append(_node(name, gpus, shares, held["cpus"], held["mem"]))
-    return "; ".join([*nodes, " ".join(f"{node}[{gpus}]" for node, gpus in outcome["tasks"])])
+    return "; ".join([*nodes, " ".join(_task(*task) for task in outcome["tasks"])])
 
 
 def _held(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:

@@ -37,7 +37,7 @@ def step_of(
     tasks: int | None = o.tasks
     by_node = not o.counted and o.tasks_per_node
     if not o.said or (release.counts_tasks_at_server and by_node):
-        each = (o.tasks_per_node or 0) * nodes
+        each = (o.tasks_per_node or 0) * min(nodes, o.max_nodes or nodes)
         if sized and not o.tasks_per_node:
             each = sum(node.cpus // sized for node in held)
             o.said = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from podwright.slurm.gpus.requests._gpu_bind import binding
@@ -89,7 +90,7 @@ def picture(answer: Grant, shape: NodeHardware) -> str:
     for task in answer.tasks:
         by_node[task.node].append(task)
     for number, node in enumerate(answer.nodes):
-        look = (node.gpus, node.shape, tuple((t.sees, t.variable) for t in by_node[number]))
+        look = (node.gpus, node.shape, tuple((t.sees, t.variable, t.cpus) for t in by_node[number]))
         if look in looks:
             groups[looks[look]][0].append(number)
         else:
@@ -142,10 +143,17 @@ def _header(
     return f"{which:<14}GPU {columns}" if shape.gpus else which
 
 
-def _ranges(numbers: list[int]) -> str:
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}-{numbers[-1]}"
-    return ",".join(map(str, numbers))
+def _ranges(numbers: Iterable[int]) -> str:
+    """`0-3,8,9`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs
+    )
 
 
 def _row(task: TaskView, shape: NodeHardware, local: bool) -> str:
@@ -153,7 +161,8 @@ def _row(task: TaskView, shape: NodeHardware, local: bool) -> str:
     cells = "".join(("#" if g in task.sees else ".").center(w) for g, w in enumerate(width))
     name = f"local task {task.local_rank}" if local else f"task {task.rank}"
     value = "is unset" if task.variable is None else f"= {task.variable}"
-    return f"  {name:<16}{cells}  CUDA_VISIBLE_DEVICES {value}"
+    bound = f", CPUs {_ranges(task.cpus)}" if task.cpus else ""
+    return f"  {name:<16}{cells}  CUDA_VISIBLE_DEVICES {value}{bound}"
 
 
 def as_json(
@@ -192,6 +201,7 @@ def as_json(
                 "local_rank": t.local_rank,
                 "gpus": list(t.sees),
                 "cuda_visible_devices": t.variable,
+                "cpus": list(t.cpus),
             }
             for t in answer.tasks
         ],
