@@ -37,12 +37,13 @@ def step_of(
     tasks: int | None = o.tasks
     by_node = not o.counted and o.tasks_per_node
     if not o.said or (release.counts_tasks_at_server and by_node):
-        each = (o.tasks_per_node or 0) * min(nodes, o.max_nodes or nodes)
+        most = min(nodes, o.max_nodes or nodes)
+        each = (o.tasks_per_node or 0) * most
         if sized and not o.tasks_per_node:
             each = sum(node.cpus // sized for node in held)
             o.said = True
         late = release.counts_step_tasks_late and sized and not o.tasks_per_node
-        tasks = None if late else max(each, nodes)
+        tasks = None if late else max(each, most)
         o.said = o.said or bool(o.tasks_per_node)
     by_gpus = _cpus_of_gpus(request, o, tasks or 0, release) if request.cpus_per_gpu else None
     if sized:

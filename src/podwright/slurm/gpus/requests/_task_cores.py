@@ -253,10 +253,13 @@ def binding_of(
     unit = "threads" if said.hint or said.threads else ""
     if not unit and release.srun_reads_tasks_per_core and said.tasks_per_core:
         unit = "cores" if said.tasks_per_core == 1 else "threads"
+    per_core = wants.tasks_per_core
+    if per_core is None:
+        per_core = int("CR_ONE_TASK_PER_CORE" in site.select)
     blocks = not said.second and "CR_CORE_DEFAULT_DIST_BLOCK" in site.select
     return CpuBinding(
         unit=unit,
-        tasks_per_core=wants.tasks_per_core or 0,
+        tasks_per_core=per_core,
         tasks_per_socket=said.tasks_per_socket or 0,
         threads=said.threads or 0,
         sockets=said.second,
