@@ -21,10 +21,10 @@ UNKNOWN = "unknown"
 _GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
 
 
-def told(site: SlurmCluster, options: str, version: Version) -> str:
+def told(site: SlurmCluster, options: str, version: Version, command: str = "sbatch") -> str:
     """What explain-request says."""
     try:
-        answer = explain(parse_request(shlex.split(options), "sbatch"), site, version)
+        answer = explain(parse_request(shlex.split(options), command), site, version)
     except PodwrightError:
         return "submit"
     return answer.stage if isinstance(answer, SlurmRefusal) else _granted(answer)

@@ -2,14 +2,15 @@
 
 GPUs stand out of socket order, unevenly, beside no cores at all; cores have one thread or two;
 some GPUs are slices (MIG) or are shared in shards or by MPS, some joined by links. Half of the
-sites bind tasks to cores. The same for the same seed.
+sites bind tasks to cores, some of these as they, a partition or a kind of node say. The same for
+the same seed.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _TYPES = ("a100", "v100", "h100", "1g.10gb", "3g.40gb")
 _SELECT = (
@@ -41,6 +42,7 @@ class Kind:
     by_core: bool = False  # CPUs= counts cores, though they have threads
     disk: int = 0
     spec_memory: int = 0
+    cpu_bind: str = ""
 
     @property
     def cpus(self) -> int:
@@ -74,6 +76,8 @@ class Kind:
             words.append(f"TmpDisk={self.disk}")
         if self.spec_memory:
             words.append(f"MemSpecLimit={self.spec_memory}")
+        if self.cpu_bind:
+            words.append(f"CpuBind={self.cpu_bind}")
         return " ".join(words)
 
     def gres_conf(self, name: str) -> list[str]:
@@ -149,12 +153,34 @@ def any_site(seed: int) -> AnySite:
             f"SwitchName=leaf2 Nodes={','.join(names[half:])}\n"
             "SwitchName=top Switches=leaf[1-2]\n"
         )
-    if random.Random(f"tasks {seed}").random() < 0.5:
-        settings["TaskPlugin"] = "task/affinity"
     partitions = _partitions(dice, list(nodes))
+    bound = random.Random(f"tasks {seed}")
+    if bound.random() < 0.5:
+        settings["TaskPlugin"] = "task/affinity"
+        partitions = _bound(bound, settings, nodes, partitions)
     found = tuple(line.split()[0].partition("=")[2] for line in partitions)
     drained = dice.sample(list(nodes), 1) if dice.random() < 0.25 else []
     return AnySite(nodes, settings, partitions, topology, found, tuple(drained))
+
+
+def _bound(
+    dice: random.Random,
+    settings: dict[str, str],
+    nodes: dict[str, Kind],
+    partitions: tuple[str, ...],
+) -> tuple[str, ...]:
+    """To what tasks are bound: TaskPluginParam, and CpuBind= of kinds of nodes and partitions."""
+    units = ("cores", "threads", "sockets", "none")
+    if dice.random() < 0.4:
+        autos = tuple(f"autobind={unit}" for unit in units[:3])
+        settings["TaskPluginParam"] = dice.choice((*units, *autos))
+    if dice.random() < 0.25:
+        for kind in dict.fromkeys(nodes.values()):
+            said = replace(kind, cpu_bind=dice.choice(("", *units)))
+            nodes.update({name: said for name, its in nodes.items() if its == kind})
+    if dice.random() < 0.25:
+        return tuple(f"{line} CpuBind={dice.choice(units)}" for line in partitions)
+    return partitions
 
 
 def _defaults(dice: random.Random) -> dict[str, str]:

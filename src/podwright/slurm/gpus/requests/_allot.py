@@ -51,6 +51,7 @@ class Allotted:
     cpus_told: bool = False  # and as steps have it, whatever the job said
     bound: bool = False  # to the cores beside its GPUs
     sized: bool = True  # somebody said how much memory it gets
+    cpu_bind: str = ""  # of the partition
 
 
 @dataclass
@@ -142,7 +143,7 @@ def allot(
             other = _start(job, said, site, some, wish)
             if other is not None and other.held != found.held:
                 return SlurmRefusal("unknown", f"not modelled: {_RACE}")
-        return Tried(found, "takes", "")
+        return Tried(replace(found, cpu_bind=partition.cpu_bind), "takes", "")
     if said.switches:
         anywhere = allot(w, replace(said, switches=0), site, partition, release)
         if isinstance(anywhere, Tried) and anywhere.start:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from podwright.slurm.gpus.requests._allot import Allotted, allot
 from podwright.slurm.gpus.requests._counts import HeldNode, Wants
+from podwright.slurm.gpus.requests._cpu_bind import binding_of
 from podwright.slurm.gpus.requests._gpu_bind import tasks_of
 from podwright.slurm.gpus.requests._notes import notes
 from podwright.slurm.gpus.requests._partition_list import tried_in_turn
@@ -26,7 +27,6 @@ from podwright.slurm.gpus.requests._submit_checks import (
     check_times,
     open_partitions,
 )
-from podwright.slurm.gpus.requests._task_cores import binding_of
 from podwright.slurm.gpus.requests._unsure import (
     unsure_nodes,
     unsure_step,
@@ -198,7 +198,11 @@ def _granted(
         )
         for n, one in enumerate(held)
     )
-    views = tasks_of(request, held, placed, binding_of(said, site, wants, release), release)
+    shapes = [one.shape for one in held]
+    binding = binding_of(request, said, wants, site, shapes, allotted.cpu_bind, release)
+    if binding.unmodelled and any(shape.affinity for shape in shapes):
+        return SlurmRefusal("unknown", f"this is not modelled: {binding.unmodelled}")
+    views = tasks_of(request, held, placed, binding, release)
     if isinstance(views, SlurmRefusal):
         return views
     bare = not request.asked  # beside GPUs no plugin unsets what another has set

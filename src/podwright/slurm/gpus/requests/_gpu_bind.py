@@ -10,9 +10,10 @@ import re
 from dataclasses import replace
 
 from podwright.slurm.gpus.requests._counts import HeldNode, Placed
+from podwright.slurm.gpus.requests._cpu_bind import CpuBinding
 from podwright.slurm.gpus.requests._nearest_gpus import gpus_near, per_task, single
 from podwright.slurm.gpus.requests._request import SlurmRequest
-from podwright.slurm.gpus.requests._task_cores import CpuBinding, Cpus, every_cpu, task_cpus
+from podwright.slurm.gpus.requests._task_cores import Cpus, every_cpu, task_cpus
 from podwright.slurm.gpus.requests._units import is_number
 from podwright.slurm.gpus.requests._values import NodeHardware, SlurmRefusal, TaskView
 from podwright.slurm.site.releases import Release
@@ -127,14 +128,15 @@ def tasks_of(
     bind = "enforce-binding" in request.other.get("gres-flags", "")
     for place in placed:
         node = held[place.node]
-        bound = node.shape.affinity and request.other.get("cpu-bind") != "none"
-        tasks = task_cpus(node, place, binding, bind=bind) if bound else None
-        if bound and tasks is None:
+        tasks: list[Cpus] | None = [frozenset()] * place.tasks
+        if node.shape.affinity:
+            tasks = task_cpus(node, place, binding, bind=bind)
+        if tasks is None:
             return SlurmRefusal("step", "task/affinity finds no CPUs for the tasks of a node")
-        for local in range(place.tasks):
-            rank, every = len(views), [every_cpu(node.shape)] * place.tasks
-            view = _view(request, node.shape, tasks or every, place, rank, local, release)
-            views.append(replace(view, cpus=tuple(sorted(tasks[local]))) if tasks else view)
+        near = [cpus or every_cpu(node.shape) for cpus in tasks]
+        for local, cpus in enumerate(tasks):
+            view = _view(request, node.shape, near, place, len(views), local, release)
+            views.append(replace(view, cpus=tuple(sorted(cpus))))
     each = request.plane or int(any(place.cyclic for place in placed))
     if each:
         views.sort(key=lambda task: (task.local_rank // each, task.node, task.local_rank))

@@ -48,6 +48,7 @@ def _partition(name: str, fields: dict[str, str], there: set[str]) -> SlurmParti
         priority=_count(fields, "PriorityTier", 1),
         unmodelled=_unmodelled(fields),
         topology=fields.get("Topology", "").replace("(null)", ""),
+        cpu_bind=fields.get("CpuBind", ""),
     )
 
 

@@ -7,31 +7,12 @@ tasks over their threads (lllp_distribution of task/affinity's dist_tasks.c).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Wants
-from podwright.slurm.gpus.requests._request_details import RequestDetails
-from podwright.slurm.gpus.requests._values import EVERY_SOCKET, NodeHardware, SlurmCluster
-from podwright.slurm.site.releases import Release
+from podwright.slurm.gpus.requests._counts import HeldNode, Placed
+from podwright.slurm.gpus.requests._cpu_bind import CpuBinding
+from podwright.slurm.gpus.requests._values import EVERY_SOCKET, NodeHardware
 
 Cpus = frozenset[int]  # of a node: threads by number, core by core
-
-
-@dataclass(frozen=True)
-class CpuBinding:
-    """What srun tells a node about the CPUs of its tasks; 0 or "" where nothing says.
-
-    unit: threads, cores or sockets, to which an option binds. sockets: block, cyclic or fcyclic,
-    how --distribution goes over them; blocks: whether tasks are laid out one after the other.
-    """
-
-    unit: str = ""
-    tasks_per_core: int = 0
-    tasks_per_socket: int = 0
-    threads: int = 0
-    sockets: str = ""
-    blocks: bool = False
-    overcommit: bool = False
 
 
 def cores_of(node: HeldNode) -> list[int]:
@@ -60,7 +41,8 @@ def cpus_beside(shape: NodeHardware, gpu: int) -> Cpus | None:
 
 
 def task_cpus(node: HeldNode, place: Placed, b: CpuBinding, *, bind: bool) -> list[Cpus] | None:
-    """The CPUs of each task of a node; None where they can't be laid out, and the step fails.
+    """The CPUs of each task of a node, none for one that is not bound; None where they can't be
+    laid out, and the step fails.
 
     bind: --gres-flags=enforce-binding.
     """
@@ -70,7 +52,7 @@ def task_cpus(node: HeldNode, place: Placed, b: CpuBinding, *, bind: bool) -> li
 
 def _step_cores(node: HeldNode, place: Placed, b: CpuBinding, *, bind: bool) -> list[int]:
     mine, shape, left = cores_of(node), node.shape, place.cores
-    if left is None or (left >= len(mine) and not place.recounts):
+    if left is None or (left >= len(mine) and not place.recounts and not bind):
         return mine
     each = left // place.tasks if place.floors else -(-left // place.tasks)
     named = [cpus_beside(shape, gpu) for gpu in place.gpus]
@@ -118,8 +100,10 @@ def _in_order(
 def _laid(shape: NodeHardware, cores: list[int], place: Placed, b: CpuBinding) -> list[Cpus] | None:
     threads, tasks, cpus = shape.threads, place.tasks, place.cpus
     free = [core * threads + thread for core in cores for thread in range(threads)]
-    unit = b.unit or _unit(shape, cores, tasks * cpus)
-    if not unit:
+    if b.unit == "none" and len(cores) == shape.cores:
+        return [frozenset()] * tasks
+    unit = b.unit or _unit(shape, cores, tasks * cpus) or b.auto
+    if unit in ("", "none"):
         return [frozenset(free)] * tasks
     per_core = b.threads or (1 if shape.cpus_per_core == 1 else 0)
     short = per_core and len(free) < cpus * (threads // per_core)
@@ -244,25 +228,3 @@ def _turns(
             found.append([])
         if len(found) == began:
             return None
-
-
-def binding_of(
-    said: RequestDetails, site: SlurmCluster, wants: Wants, release: Release
-) -> CpuBinding:
-    """What an srun in the job reads from its environment about the CPUs of its tasks."""
-    unit = "threads" if said.hint or said.threads else ""
-    if not unit and release.srun_reads_tasks_per_core and said.tasks_per_core:
-        unit = "cores" if said.tasks_per_core == 1 else "threads"
-    per_core = wants.tasks_per_core
-    if per_core is None:
-        per_core = int("CR_ONE_TASK_PER_CORE" in site.select)
-    blocks = not said.second and "CR_CORE_DEFAULT_DIST_BLOCK" in site.select
-    return CpuBinding(
-        unit=unit,
-        tasks_per_core=per_core,
-        tasks_per_socket=said.tasks_per_socket or 0,
-        threads=said.threads or 0,
-        sockets=said.second,
-        blocks=bool(said.plane) or said.second == "block" or blocks,
-        overcommit=wants.overcommit,
-    )

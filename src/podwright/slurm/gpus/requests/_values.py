@@ -47,6 +47,7 @@ class NodeHardware:
     links: tuple[tuple[int, ...], ...] = ()
     reserved: frozenset[int] = frozenset()
     other_gres: tuple[tuple[str, int], ...] = ()
+    cpu_bind: str = ""  # CpuBind= of its line
 
     @property
     def cpus_per_core(self) -> int:
@@ -123,6 +124,7 @@ class SlurmPartition:
     priority: int = 1
     unmodelled: str = ""
     topology: str = ""  # the name of one of several; empty: the cluster's
+    cpu_bind: str = ""  # CpuBind= of its line
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class SlurmCluster:
     memory_per_gpu: int = 0
     enforce: str = "NO"
     prefers: bool = True  # --prefer is tested when a job is submitted
+    cpu_bind: str = ""  # TaskPluginParam
     core_spec_allowed: bool = False
     leaves: tuple[tuple[str, frozenset[str]], ...] = ()
     above: tuple[tuple[str, frozenset[str]], ...] = ()
