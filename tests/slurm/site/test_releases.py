@@ -20,7 +20,12 @@ TABLE: dict[Version, set[str]] = {
     (23, 2): {"srun_reads_tres_per_task", "counts_cpus_of_gpus", "-steps_follow_job_cores"},
     (23, 11): {"srun_reads_tasks_per_core", "-srun_ignores_cpus_per_task"},
     (24, 5): {"has_segments", "remembers_missing_gpus"},
-    (24, 11): {"block_topology", "imex_switch", "limits_cpus_of_tasks"},
+    (24, 11): {
+        "block_topology",
+        "imex_switch",
+        "limits_cpus_of_tasks",
+        "limits_memory_of_richest_node",
+    },
     (25, 5): {
         "binds_by_short_names",
         "bounds_leaves_in_use",

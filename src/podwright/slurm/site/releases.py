@@ -70,6 +70,7 @@ class Release:
     skips_oversized_jobs: bool = _since(25, 5)  # but not those over a limit on nodes or CPUs
     exclusive_user_shares: bool = _since(23, 2)  # --exclusive=user is no whole node to limits
     limits_cpus_per_socket: bool = _since(23, 2)  # MaxCPUsPerSocket
+    limits_memory_of_richest_node: bool = _since(24, 11)  # of whole nodes; before, of the first
 
     # Which nodes
     checks_chosen_nodes: bool = _since(22, 5, until=(26, 5))  # too many: the job waits

@@ -387,7 +387,7 @@ def _limits(
     each, mine_per_cpu = job.memory
     if most and not per_cpu:
         if mine_per_cpu:
-            each *= _cpus_of_memory(job, w, partition, here[0].all_cpus if here else 1)
+            each *= _cpus_of_memory(job, w, [shape.all_cpus for shape in here] or [1])
         elif not each:
             each = here[0].memory if here else 0
         if each > most:
@@ -399,9 +399,9 @@ def _limits(
     return None
 
 
-def _cpus_of_memory(job: JobCounts, w: Wants, partition: SlurmPartition, whole: int) -> int:
+def _cpus_of_memory(job: JobCounts, w: Wants, here: list[int]) -> int:
     if job.whole:
-        return whole
+        return max(here) if job.release.limits_memory_of_richest_node else here[0]
     cpus = job.tasks_per_node or 1
     if job.tasks and w.max_nodes:
         cpus = max(cpus, -(-job.tasks // w.max_nodes))
