@@ -19,16 +19,19 @@ from tests.outer.gpu.truth import make_gpus
 from tests.outer.lab import ALICE, LabError, Place, Release, SlurmLab, poll
 from tests.slurm.gpus.requests.any_site import AnySite
 
-_SCRIPT = r"""#!/bin/sh
+_PROBE = (
+    'echo "@$SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME '
+    '[${CUDA_VISIBLE_DEVICES-unset}] <$SLURM_CPU_BIND_LIST>@"'
+)
+_SCRIPT = f"""#!/bin/sh
 scontrol -o -d show job $SLURM_JOB_ID > @OUT@.part
 mv @OUT@.part @OUT@.job
-srun sh -c 'echo "@$SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME \
-    [${CUDA_VISIBLE_DEVICES-unset}] <$SLURM_CPU_BIND_LIST>@"' > @OUT@.tasks 2>&1
+srun sh -c '{_PROBE}' > @OUT@.tasks 2>&1
 echo $? > @OUT@.rc
 """
 _AGAIN = re.compile(r"--partition=\w+,|--prefer")
 _ALIVE = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "COMPLETED")
-_TASK = re.compile(r"@(\d+) (\d+) (\S+)\s+\[(.*?)\] <(.*?)>@")
+_TASK = re.compile(r"@(\d+) (\d+) (\S+) \[(.*?)\] <(.*?)>@")
 _NODES = re.compile(r" NodeList=(\S+)")
 _HELD = re.compile(r" Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 
@@ -123,6 +126,11 @@ class AnyLab(SlurmLab):
             if not self._dead():
                 self._end(job)
 
+    def alone(self, options: str) -> list[tuple[str, str, list[int]]]:
+        """The tasks of an srun that is no part of a job: node, GPUs, CPUs; none where it fails."""
+        done = self.run("srun", *shlex.split(options), "sh", "-c", _PROBE, user=ALICE, timeout=60)
+        return _tasks(done.stdout)
+
     def _dead(self) -> bool:
         """Whether this request ended slurmctld itself, as some do; then another one starts."""
         if self._daemons["slurmctld"].poll() is None:
@@ -142,14 +150,11 @@ class AnyLab(SlurmLab):
             if over.exists():
                 held = _held(out.with_suffix(".job").read_text())
                 said = tasks.read_text()
-                seen = sorted(
-                    (int(rank), node, gpus, _bound(masks, int(local)))
-                    for rank, local, node, gpus, masks in _TASK.findall(said)
-                )
+                seen = _tasks(said)
                 if not seen:
                     last = [line for line in said.splitlines() if "rror" in line][:1]
                     return {"stage": "step", "nodes": held, "said": last}
-                return {"stage": "runs", "nodes": held, "tasks": [task[1:] for task in seen]}
+                return {"stage": "runs", "nodes": held, "tasks": seen}
             if tasks.exists() and "retrying" in tasks.read_text():
                 held = _held(out.with_suffix(".job").read_text())
                 return {"stage": "hangs", "nodes": held}
@@ -175,6 +180,15 @@ class AnyLab(SlurmLab):
             return bool(done) and set(done) <= {"idle", "drain"}
 
         poll("idle nodes", idle, seconds=120, every=0.02)
+
+
+def _tasks(said: str) -> list[tuple[str, str, list[int]]]:
+    """Node, GPUs and CPUs of each task by rank, out of what they printed."""
+    found = sorted(
+        (int(rank), node, gpus, _bound(masks, int(local)))
+        for rank, local, node, gpus, masks in _TASK.findall(said)
+    )
+    return [task[1:] for task in found]
 
 
 def _bound(masks: str, local: int) -> list[int]:

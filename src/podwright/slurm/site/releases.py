@@ -125,6 +125,8 @@ class Release:
     srun_reads_tres_per_task: bool = _since(23, 2, until=(25, 5))  # its job's -c as TRES
     counts_step_cores: bool = _since(23, 2)  # of a step that has all of its job on a node
     srun_reads_tasks_per_core: bool = _since(23, 11)  # SLURM_NTASKS_PER_CORE
+    ignores_verbose_binding: bool = _since(23, 2)  # --cpu-bind=verbose keeps the site's default
+    binds_shared_cores_by_thread: bool = _since(23, 2)  # --ntasks-per-core above 1
     counts_step_tasks_late: bool = _since(23, 2)  # --cpus-per-task and no --ntasks
     step_cpus_follow_gpus: bool = _since(23, 2)  # --cpus-per-gpu counts for a step as well
     step_gpus_of_all_nodes: bool = _since(23, 2)  # --gpus-per-node times the step's nodes

@@ -152,6 +152,7 @@ class Step:
     asked: tuple[tuple[str, Gpus], ...]
     cyclic: bool = False  # tasks go over the nodes in turn
     sized: bool = True  # it asks for memory of its own: its job or the site says how much
+    tasks_per_core: int = 0  # --ntasks-per-core, where slurmctld counts the cores of a step by it
     blocked: bool = False  # slurmctld takes some of its CPUs for those of other steps
 
 

@@ -64,11 +64,13 @@ def binding_of(
 
     nodes: of the job; partition: CpuBind of its partition.
     """
-    own = _read(request.other.get("cpu-bind", "") if request.command == "srun" else "")
+    alone = request.command == "srun"
+    option = request.other.get("cpu-bind", "").lower() if alone else ""
+    own = _read(option)
     if not own.unit and not own.strange:
-        implied = _of_srun(request, said) if request.command == "srun" else _of_job(said, release)
-        own = replace(own, unit=implied)
-    if not own.unit and not own.strange:
+        own = replace(own, unit=(_of_srun if alone else _of_job)(request, said, release))
+    chosen = option in ("v", "verbose") and not release.ignores_verbose_binding
+    if not own.unit and not own.strange and not chosen:
         own = _read(_default(site, nodes, partition))
     per_core = wants.tasks_per_core
     if per_core is None:
@@ -115,14 +117,14 @@ def _default(site: SlurmCluster, nodes: Iterable[NodeHardware], partition: str) 
     return of_nodes.pop() if len(of_nodes) == 1 else partition or site.cpu_bind
 
 
-def _of_job(said: RequestDetails, release: Release) -> str:
+def _of_job(request: SlurmRequest, said: RequestDetails, release: Release) -> str:
     """What an srun in a job makes of the job's options: a hint comes as --threads-per-core."""
     if said.hint or said.threads:
         return "threads"
-    return _of_cores(said) if release.srun_reads_tasks_per_core else ""
+    return _of_cores(said, release) if release.srun_reads_tasks_per_core else ""
 
 
-def _of_srun(request: SlurmRequest, said: RequestDetails) -> str:
+def _of_srun(request: SlurmRequest, said: RequestDetails, release: Release) -> str:
     """What a lone srun makes of its own options."""
     if said.hint:
         return "threads" if "multithread" in said.hint else "cores"
@@ -131,10 +133,11 @@ def _of_srun(request: SlurmRequest, said: RequestDetails) -> str:
     if request.option("extra-node-info"):
         counts = request.other.get("extra-node-info", "").count(":")
         return ("sockets", "cores", "threads")[min(counts, 2)]
-    return _of_cores(said) or ("sockets" if said.tasks_per_socket else "")
+    return _of_cores(said, release) or ("sockets" if said.tasks_per_socket else "")
 
 
-def _of_cores(said: RequestDetails) -> str:
+def _of_cores(said: RequestDetails, release: Release) -> str:
     if not said.tasks_per_core:
         return ""
-    return "cores" if said.tasks_per_core == 1 else "threads"
+    shared = said.tasks_per_core > 1 and release.binds_shared_cores_by_thread
+    return "threads" if shared else "cores"

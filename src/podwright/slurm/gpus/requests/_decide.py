@@ -225,7 +225,7 @@ def _unset(view: TaskView, shape: NodeHardware) -> TaskView:
 
 def _whole_by_type(request: SlurmRequest, held: list[HeldNode]) -> SlurmRefusal | None:
     """Before 23.02 a job of whole nodes counts the GPUs of each type by themselves."""
-    for way, gpus in request.asked if request.command != "srun" else ():
+    for way, gpus in request.asked:
         for one in held if way == "node" else ():
             kinds = [kind for kind in one.shape.types if gpus.kind in ("", kind)]
             if len(set(kinds)) > 1 and gpus.count > kinds.count(kinds[0]):

@@ -389,7 +389,7 @@ def _too_many(
 ) -> SlurmRefusal | None:
     """A node with fewer cores than its tasks need (_step_alloc_lps of stepmgr.c): srun fails, and
     waits for ever where it only lacks those beside the GPUs. --overcommit: a core of each node."""
-    per_core = w.tasks_per_core or 0
+    per_core = step.tasks_per_core
     whole = step.cpus == sum(node.cpus for node in held) and not w.overcommit
     if whole and per_core in (0, w.threads_per_core):
         return None  # all cores of the job: they are not counted
@@ -402,7 +402,7 @@ def _too_many(
         every = not step.exact or tasks == cores
         if every and tasks <= cores * (per_core or threads):
             continue
-        cpus = _cpus_of_tasks(w, node, one, shares, each)
+        cpus = _cpus_of_tasks(step, w, node, one, shares, each)
         needed = -(-cpus // threads) if cpus else tasks
         if w.overcommit:
             needed = 1
@@ -422,7 +422,9 @@ def _cores_beside(node: HeldNode, placed: Placed) -> int:
     return sum(node.cores[socket] for socket in sockets)
 
 
-def _cpus_of_tasks(w: Wants, node: HeldNode, placed: Placed, shares: list[Share], each: int) -> int:
+def _cpus_of_tasks(
+    step: Step, w: Wants, node: HeldNode, placed: Placed, shares: list[Share], each: int
+) -> int:
     """CPUs of the tasks on a node, those of its GPUs where --cpus-per-gpu says so; with
     --ntasks-per-core those of whole cores. 0 where the CPUs of a task are not known."""
     tasks = placed.tasks
@@ -430,8 +432,8 @@ def _cpus_of_tasks(w: Wants, node: HeldNode, placed: Placed, shares: list[Share]
     if by_gpus:
         by_gpus = max(by_gpus, tasks)
         each = by_gpus // tasks
-    if w.tasks_per_core:
-        least = (w.threads_per_core or node.shape.cpus_per_core) // w.tasks_per_core
+    if step.tasks_per_core:
+        least = (w.threads_per_core or node.shape.cpus_per_core) // step.tasks_per_core
         if least > 1 and each % least:
             each += least - each % least
             by_gpus = tasks * each

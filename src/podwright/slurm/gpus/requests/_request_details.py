@@ -224,12 +224,20 @@ def _flags(value: str, release: Release) -> frozenset[str]:
     return frozenset(found)
 
 
-def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Release) -> None:
-    """--hint, which Slurm ignores beside an option that says the same."""
-    beside = {"ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind"}
+def overrides_hint(given: tuple[Given, ...], release: Release) -> bool:
+    """Whether options say the same as --hint, which Slurm then ignores."""
+    beside = {"ntasks-per-core", "threads-per-core", "extra-node-info"}
     if release.sockets_override_hint:
         beside |= {"cores-per-socket", "sockets-per-node"}
-    if any(g.name in beside for g in given):
+    words = {"v", "verbose", "q", "quiet"}  # of --cpu-bind, which bind nothing
+    return any(
+        g.name in beside or (g.name == "cpu-bind" and g.value.lower() not in words) for g in given
+    )
+
+
+def _hint(said: RequestDetails, hint: str, given: tuple[Given, ...], release: Release) -> None:
+    """--hint, which Slurm ignores beside an option that says the same."""
+    if overrides_hint(given, release):
         return
     said.hint = hint.lower()
     if not release.sockets_override_hint:  # validate_hint_option resets --extra-node-info

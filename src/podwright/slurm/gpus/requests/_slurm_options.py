@@ -228,7 +228,7 @@ def find_option(name: str, command: str) -> SlurmOption:
     """The option of this long name or unambiguous beginning; InvalidRequest with the nearest."""
     table = known(command)
     if name in table:
-        return table[name]
+        return table["cpu-bind" if name == "cpu_bind" else name]  # both spellings are srun's own
     fitting = [option for key, option in table.items() if key.startswith(name)]
     if len(fitting) == 1:
         return fitting[0]

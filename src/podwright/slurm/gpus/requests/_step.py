@@ -64,13 +64,30 @@ def step_of(
         tasks_per_node=o.tasks_per_node,
         cpus_per_task=sized,
         exact=bool(
-            (sized and not w.overcommit) or (release.step_cpus_follow_gpus and request.cpus_per_gpu)
+            (sized and not w.overcommit)
+            or (release.step_cpus_follow_gpus and request.cpus_per_gpu)
+            or _says_exact(request)
         ),
         asked=request.step_asked,
+        tasks_per_core=(w.tasks_per_core or 0) if _counts_cores(in_job, release) else 0,
     )
     refused = _grow(step, request, release)
     step.cyclic = _cyclic(step, request)
     return refused or step
+
+
+def _counts_cores(in_job: bool, release: Release) -> bool:
+    """Whether slurmctld knows of a step's --ntasks-per-core: an srun in a job may not tell it."""
+    return release.counts_step_cores and (release.srun_reads_tasks_per_core or not in_job)
+
+
+def _says_exact(request: SlurmRequest) -> bool:
+    """Whether an srun takes only the cores of its tasks, though its job has whole nodes."""
+    whole = request.option("exclusive")
+    alone = request.command == "srun"
+    return alone and bool(
+        request.option("exact") or (whole and whole.value.lower() in ("", "exclusive"))
+    )
 
 
 def _cyclic(step: Step, request: SlurmRequest) -> bool:
@@ -202,11 +219,15 @@ def _sized(
     if by_gpus:
         by_gpus = max(by_gpus, p.tasks)
         cpus = by_gpus // p.tasks
-    if every:
-        return replace(p, cpus=cpus)
     threads = node.shape.cpus_per_core
     if threads > 1:
         threads = w.threads_per_core or threads
+    least = threads // step.tasks_per_core if step.tasks_per_core else 0
+    if least > 1 and cpus % least:  # cores that tasks do not share
+        cpus += least - cpus % least
+        by_gpus = p.tasks * cpus if by_gpus else 0
+    if every:
+        return replace(p, cpus=cpus)
     p = replace(p, floors=not release.counts_step_cores)
     if not step.exact or p.tasks == node.shape.cores:
         p = replace(p, recounts=not release.counts_step_cores)
@@ -252,7 +273,7 @@ def run_step(
         return placed
     every = step.cpus == sum(node.cpus for node in held) and not w.overcommit
     if release.counts_step_cores:
-        every = every and w.tasks_per_core in (None, 0, w.threads_per_core)
+        every = every and step.tasks_per_core in (0, w.threads_per_core)
     placed = [
         replace(_sized(p, step, w, held[p.node], shares, release, every=every), cyclic=step.cyclic)
         for p in placed

@@ -8,7 +8,7 @@ from podwright.slurm.gpus.requests._consistent_counts import forgets_shares
 from podwright.slurm.gpus.requests._counts import Wants
 from podwright.slurm.gpus.requests._eligible import named_features
 from podwright.slurm.gpus.requests._request import SHARED, SlurmRequest, gres_names
-from podwright.slurm.gpus.requests._request_details import RequestDetails
+from podwright.slurm.gpus.requests._request_details import RequestDetails, overrides_hint
 from podwright.slurm.gpus.requests._slurm_options import known
 from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition, SlurmRefusal
 from podwright.slurm.site.releases import Release
@@ -46,9 +46,8 @@ def check_options(
     if said.core_spec is not None and said.thread_spec is not None:
         return SlurmRefusal("submit", "--core-spec and --thread-spec exclude each other")
     hint = request.other.get("hint", "")
-    beside = ("ntasks-per-core", "threads-per-core", "extra-node-info", "cpu-bind")
-    alone = not any(request.option(name) for name in beside)  # else the hint is ignored
-    if request.per_socket and alone and hint and not release.sockets_override_hint:
+    alone = hint and not overrides_hint(request.given, release)
+    if request.per_socket and alone and not release.sockets_override_hint:
         return SlurmRefusal("submit", f"--hint={hint} takes back --sockets-per-node here")
     refused = (
         _flags(request, said, release)
