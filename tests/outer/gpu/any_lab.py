@@ -129,6 +129,7 @@ class AnyLab(SlurmLab):
     def alone(self, options: str) -> list[tuple[str, str, list[int]]]:
         """The tasks of an srun that is no part of a job: node, GPUs, CPUs; none where it fails."""
         done = self.run("srun", *shlex.split(options), "sh", "-c", _PROBE, user=ALICE, timeout=60)
+        self._wait_for_idle()
         return _tasks(done.stdout)
 
     def _dead(self) -> bool:
@@ -174,7 +175,9 @@ class AnyLab(SlurmLab):
 
     def _end(self, job: str) -> None:
         self.run("scancel", job)
+        self._wait_for_idle()
 
+    def _wait_for_idle(self) -> None:
         def idle() -> bool:
             done = self.run("sinfo", "-h", "-N", "-o", "%t").stdout.split()
             return bool(done) and set(done) <= {"idle", "drain"}

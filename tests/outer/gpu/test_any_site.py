@@ -1,4 +1,5 @@
-"""explain-request against real Slurm on random sites: 152 requests ordinarily, 2,000 under soak.
+"""explain-request against real Slurm on random sites: 152 requests ordinarily, 2,000 under soak,
+and what binds the tasks of an srun on its own.
 
 Sites have nodes of several kinds, partitions, features, weights, threads, shares and switches; what
 is told and compared: whether a request is refused, waits or starts, on which nodes, with which
@@ -12,12 +13,19 @@ from collections import Counter
 
 import pytest
 
-from podwright.slurm.gpus.requests import Texts, read_site
-from podwright.slurm.site.releases import read_version
+from podwright.slurm.gpus.requests import SlurmCluster, Texts, read_site
+from podwright.slurm.site.releases import Version, read_version
 from tests.outer.gpu.any_lab import AnyLab
 from tests.outer.lab import release
 from tests.slurm.gpus.requests.any_options import some_options
-from tests.slurm.gpus.requests.any_outcome import UNKNOWN, options_of, seen, told
+from tests.slurm.gpus.requests.any_outcome import (
+    UNKNOWN,
+    lone_seen,
+    lone_told,
+    options_of,
+    seen,
+    told,
+)
 from tests.slurm.gpus.requests.any_site import any_site
 
 pytestmark = [pytest.mark.outer, pytest.mark.slurm]
@@ -25,6 +33,52 @@ pytestmark = [pytest.mark.outer, pytest.mark.slurm]
 SOAK = bool(os.environ.get("PODWRIGHT_SOAK"))
 SEEDS = range(100, 120) if SOAK else (21, 22)
 EACH = 100 if SOAK else 38
+
+
+#: A site whose partitions say CpuBind=sockets; its nodes with two threads are `big`
+BOUND = 6459
+LONE = (
+    "--constraint=big --ntasks=2 --nodes=1",
+    "--constraint=big --ntasks=3 --nodes=1 --exclusive",
+    "--gres=gpu:1 --ntasks=3 --nodes=1 --exclusive --cpu-bind=sockets",
+    "--gres=gpu:2 --ntasks=2 --nodes=1 --gpu-bind=closest --cpu-bind=sockets",
+    "--gres=gpu:2 --ntasks=2 --nodes=1 --gpu-bind=closest --cpu-bind=none",
+    "--gres=gpu:2 --ntasks=2 --nodes=1 --cpus-per-task=2 --gpu-bind=closest --cpu-bind=threads",
+    "--constraint=big --ntasks=2 --nodes=1 --cpu-bind=cores",
+    "--constraint=big --ntasks=2 --nodes=1 --cpu-bind=verbose",
+    "--constraint=big --ntasks=2 --nodes=1 --hint=compute_bound",
+    "--constraint=big --ntasks=2 --nodes=1 --hint=multithread",
+    "--constraint=big --ntasks=2 --nodes=1 --hint=nomultithread --cpu-bind=verbose",
+    "--constraint=big --ntasks=2 --nodes=1 --hint=nomultithread --cpu-bind=sockets",
+    "--constraint=big --ntasks=2 --nodes=1 --ntasks-per-core=1 --exclusive",
+    "--constraint=big --ntasks=2 --nodes=1 --ntasks-per-core=2",
+    "--constraint=big --ntasks=2 --nodes=1 --ntasks-per-socket=1 --exclusive",
+    "--constraint=big --ntasks=2 --nodes=1 --threads-per-core=1",
+    "--constraint=big --ntasks=2 --nodes=1 --extra-node-info=1:2",
+    "--constraint=big --ntasks=2 --nodes=1 --extra-node-info=1 --cpu-bind=threads",
+    "--constraint=big --ntasks=3 --nodes=1 --exclusive --cpus-per-task=2 -m *:fcyclic",
+)
+
+
+def _read(shown: dict[str, str]) -> tuple[SlurmCluster, Version]:
+    texts = Texts(
+        config=shown["config"],
+        nodes=shown["nodes"],
+        partitions=shown["partitions"],
+        gres_conf=shown["gres.conf"],
+        topology_conf=shown["topology.conf"],
+    )
+    version = read_version(shown["config"])
+    assert version is not None
+    return read_site(texts), version
+
+
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_a_lone_srun_binds_its_tasks_as_told(name: str) -> None:
+    with AnyLab(any_site(BOUND), release(name)) as lab:
+        known, version = _read(lab.shown())
+        ours = {options: lone_told(known, options, version) for options in LONE}
+        assert ours == {options: lone_seen(lab.alone(options)) for options in LONE}
 
 
 @pytest.mark.timeout(7200)
@@ -37,18 +91,7 @@ def test_requests_end_as_told(name: str) -> None:
     for seed in SEEDS:
         site = any_site(seed)
         with AnyLab(site, release(name)) as lab:
-            shown = lab.shown()
-            known = read_site(
-                Texts(
-                    config=shown["config"],
-                    nodes=shown["nodes"],
-                    partitions=shown["partitions"],
-                    gres_conf=shown["gres.conf"],
-                    topology_conf=shown["topology.conf"],
-                )
-            )
-            version = read_version(shown["config"])
-            assert version is not None
+            known, version = _read(lab.shown())
             for options in some_options(seed, EACH, site):
                 total += 1
                 asked.update(options_of(options))

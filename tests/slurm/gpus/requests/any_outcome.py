@@ -30,6 +30,17 @@ def told(site: SlurmCluster, options: str, version: Version, command: str = "sba
     return answer.stage if isinstance(answer, SlurmRefusal) else _granted(answer)
 
 
+def lone_told(site: SlurmCluster, options: str, version: Version) -> str:
+    """The tasks of an srun that is no part of a job, empty where it fails or waits."""
+    found = told(site, options, version, "srun")
+    return found if found == UNKNOWN else found.rpartition("; ")[2] if "[" in found else ""
+
+
+def lone_seen(tasks: Sequence[tuple[str, str, Sequence[int]]]) -> str:
+    """The same of what a lab saw."""
+    return " ".join(_task(*task) for task in tasks)
+
+
 def _granted(answer: Grant) -> str:
     nodes = {
         node.name: _node(
@@ -76,7 +87,7 @@ def seen(outcome: dict[str, Any]) -> str:
     for name, held in sorted(outcome["nodes"].items()):
         gpus, shares = _held(held["gres"])
         nodes.append(_node(name, gpus, shares, held["cpus"], held["mem"]))
-    return "; ".join([*nodes, " ".join(_task(*task) for task in outcome["tasks"])])
+    return "; ".join([*nodes, lone_seen(outcome["tasks"])])
 
 
 def _held(gres: str) -> tuple[tuple[int, ...], dict[int, int]]:

@@ -1,7 +1,8 @@
 """Random requests on random sites: what explain-request says against what Slurm was seen to do.
 
 `seen/<release>/<seed>.txt` has a site (the first line, as scontrol and its files showed it) and
-what real Slurm did with each request there. tests/outer/gpu/test_any_site.py asks again.
+what real Slurm did with each request there: of sbatch, and the tasks of an srun on its own where
+the line begins with that. tests/outer/gpu/test_any_site.py asks again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 from podwright.slurm.gpus.requests import SlurmCluster, Texts, read_site
 from podwright.slurm.site.releases import Version, read_version
-from tests.slurm.gpus.requests.any_outcome import UNKNOWN, options_of, told
+from tests.slurm.gpus.requests.any_outcome import UNKNOWN, lone_told, options_of, told
 
 SEEN = Path(__file__).parent / "seen"
 RELEASES = ("22.05.8", "26.05.5")
@@ -51,11 +52,17 @@ def records(release: str) -> list[Record]:
     return found
 
 
+def _told(record: Record, options: str) -> str:
+    if options.startswith("srun "):
+        return lone_told(record.site, options.removeprefix("srun "), record.version)
+    return told(record.site, options, record.version)
+
+
 @cache
 def answers(release: str) -> list[tuple[str, str, str]]:
     """(options, told, seen) of every request of a release."""
     return [
-        (options, told(record.site, options, record.version), outcome)
+        (options, _told(record, options), outcome)
         for record in records(release)
         for options, outcome in record.rows
     ]

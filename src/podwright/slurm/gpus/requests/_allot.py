@@ -405,7 +405,7 @@ def _cpus_of_memory(job: JobCounts, w: Wants, here: list[int]) -> int:
     cpus = job.tasks_per_node or 1
     if job.tasks and w.max_nodes:
         cpus = max(cpus, -(-job.tasks // w.max_nodes))
-    return max(cpus * job.cpus, job.own_least)
+    return max(cpus * w.cpus, job.own_least)
 
 
 def _wishes(text: str) -> list[str] | SlurmRefusal:
