@@ -51,7 +51,7 @@ def fill(request: SlurmRequest, release: Release, said: RequestDetails) -> Comma
     )
     _names(options, said, release)
     if request.command == "srun":
-        fill_srun(options, release, in_job=False)
+        fill_srun(options, release, said)
     else:
         _fill_job(options, request.command, said, release)
     return options
@@ -67,12 +67,17 @@ def _names(o: CommandCounts, said: RequestDetails, release: Release) -> None:
     o.nodes_said = True
 
 
-def fill_srun(o: CommandCounts, release: Release, *, in_job: bool) -> None:
-    """As srun fills in; `in_job` says that nodes and tasks came from a job's environment."""
-    each, later = o.tasks_per_node, release.counts_tasks_at_server
-    if o.nodes_said and o.fixed and not o.said and not (later and each):
-        o.tasks = o.min_nodes * (each or 1)
+def fill_srun(o: CommandCounts, release: Release, said: RequestDetails | None = None) -> None:
+    """As srun fills in. said: of an srun on its own; one in a job has nodes and tasks from there,
+    and nothing else."""
+    each, later, in_job = o.tasks_per_node, release.counts_tasks_at_server, said is None
+    counted = o.nodes_said or (said is not None and said.whole_info)
+    if counted and o.fixed and not o.said and not (later and each):
+        full = said is not None and said.sockets and said.cores and said.threads
+        o.tasks = o.min_nodes * (1 if full else each or 1)
         o.said = each is not None
+        if said is not None and full:
+            _more(o, said)
     elif o.nodes_said and o.said:
         o.max_nodes = min(o.max_nodes, o.tasks)
         fewer = o.tasks < o.min_nodes

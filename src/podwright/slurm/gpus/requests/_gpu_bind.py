@@ -22,11 +22,9 @@ from podwright.slurm.site.releases import Release
 def binding(request: SlurmRequest) -> tuple[str, str]:
     """(way, argument) of the binding in force: way is all, none, closest, single …"""
     bind = request.bind.removeprefix("verbose,")
-    if bind and bind != "verbose":
+    if bind:
         way, _, argument = bind.partition(":")
         return {"map": "map_gpu", "mask": "mask_gpu"}.get(way, way), argument
-    if request.bind == "verbose":
-        return "none", ""
     if request.tasks_per_gpu:
         return "single", str(request.tasks_per_gpu)
     if request.per_task:
@@ -69,8 +67,15 @@ def _view(
     if (unnamed and way != "all") or way in ("none", "typed"):
         sees = gpus if shape.confined else list(range(shape.gpus))
         return TaskView(rank, place.node, local, tuple(sees), None)
-    sees = _bound(way, argument, gpus, shape, tasks, local, release)
-    names = list(range(len(sees))) if shape.confined else sees
+    sharing = "allow-task-sharing" in request.other.get("gres-flags", "")
+    if sharing and binding(request)[0] != "all":
+        # Its GPUs are counted from 0 before they are bound, and none is closed (gres.c, 25.05)
+        own = replace(shape, confined=False)
+        names = _bound(way, argument, list(range(len(gpus))), own, tasks, local, release)
+        sees = [gpus[name] for name in names] if shape.confined else names
+    else:
+        sees = _bound(way, argument, gpus, shape, tasks, local, release)
+        names = list(range(len(sees))) if shape.confined else sees
     return TaskView(rank, place.node, local, tuple(sees), ",".join(map(str, names)))
 
 

@@ -232,6 +232,11 @@ def _per_task(
     return _shares("task", text)
 
 
+def _plain_bind(value: str) -> str:
+    """Of closest and none Slurm reads the beginning, and no case (_valid_gres_bind)."""
+    return re.sub(r"^(verbose,)?(closest|none).*", r"\1\2", value.lower())
+
+
 def read_request(given: list[Given], command: str) -> SlurmRequest:
     """The request of these options; InvalidRequest for a value that Slurm cannot read."""
     values: dict[str, object] = {}
@@ -266,10 +271,10 @@ def read_request(given: list[Given], command: str) -> SlurmRequest:
             counts = [parse_gpus(part, name) for part in value.split(",")]
             gpus[name] = [one for one in counts if one.count]
         elif name == "gpu-bind":
-            values["bind"] = value
+            values["bind"] = _plain_bind(value)
         elif name == "tres-bind":
             found = re.search(r"(?:^|\+)gres/gpu:([^+]*)", value)
-            tres_bind = found[1] if found else tres_bind
+            tres_bind = _plain_bind(found[1]) if found else tres_bind
             other[name] = value
         elif name == "exclusive":
             values["exclusive"] = value in ("", "exclusive", "user")

@@ -111,7 +111,7 @@ def _inside(request: SlurmRequest, w: Wants, nodes: int, release: Release) -> Co
         tasks_per_node=each,
         cpus_per_task=None if release.srun_ignores_cpus_per_task else request.cpus_per_task,
     )
-    fill_srun(o, release, in_job=True)
+    fill_srun(o, release)
     return o
 
 

@@ -14,8 +14,8 @@ from podwright.slurm.gpus.requests._values import SlurmCluster, SlurmPartition, 
 from podwright.slurm.site.releases import Release
 
 _BIND = re.compile(
-    r"(verbose,)?(none|closest|single:[1-9]\d*|per_task:[1-9]\d*"
-    r"|map(_gpu)?:[\dx*,a-fA-F]+|mask(_gpu)?:[\dxa-fA-F*,]+)$"
+    r"(verbose,)?(none|closest|single:\d+|per_task:\d+"
+    r"|map(_gpu)?:[\dx*,a-f]+|mask(_gpu)?:[\dxa-f*,]+)$"
 )
 
 
@@ -40,7 +40,9 @@ def check_options(
     if request.min_nodes == 0:
         late = release.counts_tasks_at_server and (request.tasks or request.max_nodes)
         return SlurmRefusal("unknown" if late else "submit", "--nodes=0 is no count of nodes")
-    way = request.bind.removeprefix("verbose,").partition(":")[0]
+    way, _, count = request.bind.removeprefix("verbose,").partition(":")
+    if way in ("single", "per_task") and count and not count.strip("0"):
+        return SlurmRefusal("unknown", f"not modelled: --gpu-bind={request.bind}")
     if way in ("map", "mask") and not release.binds_by_short_names:
         return SlurmRefusal("submit", f"this release has no --gpu-bind={way}", f"{way}_gpu:…")
     if said.core_spec is not None and said.thread_spec is not None:
@@ -260,7 +262,7 @@ def _open(partitions: list[SlurmPartition]) -> list[SlurmPartition] | SlurmRefus
 
 def check_conflicts(request: SlurmRequest) -> SlurmRefusal | None:
     """What no release takes: a misspelt --gpu-bind, counts beside --ntasks-per-gpu."""
-    if request.bind and request.bind != "verbose" and not _BIND.match(request.bind):
+    if request.bind and not _BIND.match(request.bind):
         return SlurmRefusal(
             "submit",
             f"--gpu-bind={request.bind} is none of the ways to bind",

@@ -65,7 +65,7 @@ def unsure_step(request: SlurmRequest, held: list[HeldNode], release: Release) -
         return "--ntasks-per-gpu over more nodes than tasks, with fewer CPUs than --cpus-per-gpu"
     if request.shares and request.asked and request.bind:
         return "--gpu-bind with GPUs and shares of GPUs"
-    none = request.bind.removeprefix("verbose,") in ("none", "verbose")
+    none = request.bind.removeprefix("verbose,") == "none"
     if none and request.shares and not release.bind_none_shows_all:
         return "--gpu-bind=none with shares of GPUs, at which some tasks crash"
     bound = request.other.get("hint") == "memory_bound"
