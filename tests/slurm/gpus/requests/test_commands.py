@@ -9,6 +9,7 @@ import pytest
 
 from podwright.cli.podwright import main
 from podwright.slurm.gpus import requests
+from podwright.slurm.gpus.requests import Grant, NodeHardware, explain, parse_request
 from podwright.slurm.site.releases import read_version
 
 HERE = Path(__file__).parent
@@ -42,6 +43,26 @@ def test_explain_as_json_lists_every_task(capsys: pytest.CaptureFixture[str]) ->
     assert body["total_gpus"] == 4
     assert [t["gpus"] for t in body["tasks"]] == [[0], [1], [2], [3]]
     assert [t["cuda_visible_devices"] for t in body["tasks"]] == ["0", "1", "2", "3"]
+
+
+def test_the_cpus_of_bound_tasks_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("explain-request", *NODE, "--gres=gpu:2", "-N1", "-n2", "-c2", "--tasks=bound")
+    assert slurm(*words) == 0
+    assert "CUDA_VISIBLE_DEVICES = 0,1, CPUs 0,1" in capsys.readouterr().out
+    assert slurm(*words, "--json") == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [task["cpus"] for task in body["tasks"]] == [[0, 1], [2, 3]]
+
+
+def test_gpus_of_others_that_a_task_opens_are_told() -> None:
+    """Seen on 26.05.5: GPUs 2 and 3 are the job's, and CUDA_VISIBLE_DEVICES says 0 and 1."""
+    site = NodeHardware(gpus=4, types=("a", "a", "b", "b"), kinds=("a", "b"), confined=False)
+    words = ["--gpus=b:2", "-N1", "-n2", "--gpu-bind=single:1", "--gres-flags=allow-task-sharing"]
+    answer = explain(parse_request(words, "srun"), site, (26, 5))
+    assert isinstance(answer, Grant)
+    assert answer.nodes[0].gpus == (2, 3)
+    assert [task.variable for task in answer.tasks] == ["0", "1"]
+    assert any("GPUs that are not the job's" in note for note in answer.notes)
 
 
 def test_a_refusal_says_why_and_what_works(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,7 @@ def notes(
             _without(views),
             _all_see_all(request, views),
             _closest(request, shape),
+            _not_its_own(held, views),
         )
         if text
     ]
@@ -98,6 +99,16 @@ def _closest(request: SlurmRequest, shape: NodeHardware) -> str:
     return (
         "closest binds nothing unless tasks are bound to cores (TaskPlugin=task/affinity): add "
         "--tasks bound to see that"
+    )
+
+
+def _not_its_own(held: list[HeldNode], views: list[TaskView]) -> str:
+    """--gres-flags=allow-task-sharing with a binding, where devices are not confined."""
+    if all(one.variable is None or set(one.sees) <= set(held[one.node].gpus) for one in views):
+        return ""
+    return (
+        "CUDA_VISIBLE_DEVICES counts the job's GPUs from 0 here, yet programs count those of the "
+        "node: they open GPUs that are not the job's. Leave out --gpu-bind, or set ConstrainDevices"
     )
 
 
