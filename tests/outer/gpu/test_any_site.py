@@ -13,8 +13,6 @@ from collections import Counter
 
 import pytest
 
-from podwright.slurm.gpus.requests import SlurmCluster, Texts, read_site
-from podwright.slurm.site.releases import Version, read_version
 from tests.outer.gpu.any_lab import AnyLab
 from tests.outer.lab import release
 from tests.slurm.gpus.requests.any_options import some_options
@@ -60,23 +58,10 @@ LONE = (
 )
 
 
-def _read(shown: dict[str, str]) -> tuple[SlurmCluster, Version]:
-    texts = Texts(
-        config=shown["config"],
-        nodes=shown["nodes"],
-        partitions=shown["partitions"],
-        gres_conf=shown["gres.conf"],
-        topology_conf=shown["topology.conf"],
-    )
-    version = read_version(shown["config"])
-    assert version is not None
-    return read_site(texts), version
-
-
 @pytest.mark.parametrize("name", ["oldest", "newest"])
 def test_a_lone_srun_binds_its_tasks_as_told(name: str) -> None:
     with AnyLab(any_site(BOUND), release(name)) as lab:
-        known, version = _read(lab.shown())
+        known, version = read_shown(lab.shown())
         ours = {options: lone_told(known, options, version) for options in LONE}
         assert ours == {options: lone_seen(lab.alone(options)) for options in LONE}
 
@@ -91,7 +76,7 @@ def test_requests_end_as_told(name: str) -> None:
     for seed in SEEDS:
         site = any_site(seed)
         with AnyLab(site, release(name)) as lab:
-            known, version = _read(lab.shown())
+            known, version = read_shown(lab.shown())
             for options in some_options(seed, EACH, site):
                 total += 1
                 asked.update(options_of(options))

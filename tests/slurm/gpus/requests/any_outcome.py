@@ -12,13 +12,29 @@ from podwright.slurm.gpus.requests import (
     Grant,
     SlurmCluster,
     SlurmRefusal,
+    Texts,
     explain,
     parse_request,
+    read_site,
 )
-from podwright.slurm.site.releases import Version
+from podwright.slurm.site.releases import Version, read_version
 
 UNKNOWN = "unknown"
 _GRES = re.compile(r"(gpu|shard|mps)[^(]*?:(\d+)\(([^)]*)\)")
+
+
+def read_shown(shown: dict[str, str]) -> tuple[SlurmCluster, Version]:
+    """A site and its release, out of what scontrol and its files showed."""
+    texts = Texts(
+        config=shown["config"],
+        nodes=shown["nodes"],
+        partitions=shown["partitions"],
+        gres_conf=shown["gres.conf"],
+        topology_conf=shown["topology.conf"],
+    )
+    version = read_version(shown["config"])
+    assert version is not None
+    return read_site(texts), version
 
 
 def told(site: SlurmCluster, options: str, version: Version, command: str = "sbatch") -> str:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from podwright.slurm.gpus.requests import SlurmCluster, Texts, read_site
-from podwright.slurm.site.releases import Version, read_version
-from tests.slurm.gpus.requests.any_outcome import UNKNOWN, lone_told, options_of, told
+from podwright.slurm.gpus.requests import SlurmCluster
+from podwright.slurm.site.releases import Version
+from tests.slurm.gpus.requests.any_outcome import UNKNOWN, lone_told, options_of, read_shown, told
 
 SEEN = Path(__file__).parent / "seen"
 RELEASES = ("22.05.8", "26.05.5")
@@ -37,18 +37,9 @@ def records(release: str) -> list[Record]:
     found = []
     for path in sorted((SEEN / release).glob("*.txt")):
         first, *rest = path.read_text().splitlines()
-        shown = json.loads(first)
-        texts = Texts(
-            config=shown["config"],
-            nodes=shown["nodes"],
-            partitions=shown["partitions"],
-            gres_conf=shown["gres.conf"],
-            topology_conf=shown["topology.conf"],
-        )
-        version = read_version(shown["config"])
-        assert version is not None
+        site, version = read_shown(json.loads(first))
         rows = [(line.split(" | ", 1)[0], line.split(" | ", 1)[1]) for line in rest]
-        found.append(Record(read_site(texts), version, rows))
+        found.append(Record(site, version, rows))
     return found
 
 

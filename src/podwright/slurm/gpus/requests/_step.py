@@ -32,7 +32,7 @@ def step_of(
             "that beside --ntasks-per-gpu",
             "In the job: `unset SLURM_TRES_PER_TASK` before srun; or ask with --ntasks-per-node",
         )
-    o = _inside(request, w, nodes, release) if in_job else replace(w.options)
+    o = _inside(request, w, nodes, release) if in_job else _alone(w, nodes)
     sized = o.cpus_per_task if in_job else request.cpus_per_task
     tasks: int | None = o.tasks
     by_node = not o.counted and o.tasks_per_node
@@ -95,6 +95,11 @@ def _cyclic(step: Step, request: SlurmRequest) -> bool:
     of no more tasks than nodes (launch.c), though slurmctld may find more by --gres."""
     way = request.other.get("distribution", "").lower().partition(":")[0]
     return way == "cyclic" or (not way and 0 < (step.tasks or 0) <= step.min_nodes)
+
+
+def _alone(w: Wants, nodes: int) -> CommandCounts:
+    """The options of an srun that has got its job: of a range of nodes those that it got."""
+    return replace(w.options, min_nodes=nodes, max_nodes=nodes)
 
 
 def _inside(request: SlurmRequest, w: Wants, nodes: int, release: Release) -> CommandCounts:
