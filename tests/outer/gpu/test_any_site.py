@@ -21,6 +21,7 @@ from tests.slurm.gpus.requests.any_outcome import (
     lone_seen,
     lone_told,
     options_of,
+    read_shown,
     seen,
     told,
 )
