@@ -126,11 +126,20 @@ class AnyLab(SlurmLab):
             if not self._dead():
                 self._end(job)
 
-    def alone(self, options: str) -> list[tuple[str, str, list[int]]]:
-        """The tasks of an srun that is no part of a job: node, GPUs, CPUs; none where it fails."""
-        done = self.run("srun", *shlex.split(options), "sh", "-c", _PROBE, user=ALICE, timeout=60)
+    def alone(
+        self, options: str, command: str = "srun", *, patience: float = 60
+    ) -> list[tuple[str, str, list[int]]]:
+        """The tasks of an srun that is no part of a job, or of one inside of salloc: node, GPUs,
+        CPUs; none where it fails, or has not started after so many seconds."""
+        inner = [] if command == "srun" else ["srun"]
+        argv = [command, *shlex.split(options), *inner, "sh", "-c", _PROBE]
+        try:
+            said = self.run(*argv, user=ALICE, timeout=patience).stdout
+        except LabError:
+            said = ""
+        self.run("scancel", f"--user={ALICE}")
         self._wait_for_idle()
-        return _tasks(done.stdout)
+        return _tasks(said)
 
     def _dead(self) -> bool:
         """Whether this request ended slurmctld itself, as some do; then another one starts."""

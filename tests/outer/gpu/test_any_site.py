@@ -1,5 +1,5 @@
 """explain-request against real Slurm on random sites: 152 requests ordinarily, 2,000 under soak,
-and what binds the tasks of an srun on its own.
+and what an srun on its own or in salloc starts.
 
 Sites have nodes of several kinds, partitions, features, weights, threads, shares and switches; what
 is told and compared: whether a request is refused, waits or starts, on which nodes, with which
@@ -65,6 +65,27 @@ def test_a_lone_srun_binds_its_tasks_as_told(name: str) -> None:
         known, version = read_shown(lab.shown())
         ours = {options: lone_told(known, options, version) for options in LONE}
         assert ours == {options: lone_seen(lab.alone(options)) for options in LONE}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("command", ["srun", "salloc"])
+@pytest.mark.parametrize("name", ["oldest", "newest"])
+def test_tasks_of_other_commands_are_as_told(name: str, command: str) -> None:
+    """Of 300 requests each; what has not started after 8 s is taken to wait."""
+    wrong: dict[str, tuple[str, str]] = {}
+    for seed in range(200, 210):
+        site = any_site(seed)
+        with AnyLab(site, release(name)) as lab:
+            known, version = read_shown(lab.shown())
+            for options in some_options(seed, 30, site):
+                ours = lone_told(known, options, version, command)
+                if ours != UNKNOWN:
+                    patience = 60 if ours else 8
+                    real = lone_seen(lab.alone(options, command, patience=patience))
+                    if ours != real:
+                        wrong[f"{seed}: {options}"] = (ours, real)
+    assert wrong == {}
 
 
 @pytest.mark.timeout(7200)

@@ -46,9 +46,10 @@ def told(site: SlurmCluster, options: str, version: Version, command: str = "sba
     return answer.stage if isinstance(answer, SlurmRefusal) else _granted(answer)
 
 
-def lone_told(site: SlurmCluster, options: str, version: Version) -> str:
-    """The tasks of an srun that is no part of a job, empty where it fails or waits."""
-    found = told(site, options, version, "srun")
+def lone_told(site: SlurmCluster, options: str, version: Version, command: str = "srun") -> str:
+    """The tasks of an srun that is no part of a job, or of one in salloc; empty where it fails or
+    waits."""
+    found = told(site, options, version, command)
     return found if found == UNKNOWN else found.rpartition("; ")[2] if "[" in found else ""
 
 
