@@ -16,8 +16,18 @@ _HOME = Path(podwright.slurm.__file__).parent
 #: What each release does that the one before it does not; -name: what it no longer does. All
 #: else came with 23.02, when Slurm's choice of GPUs was written anew.
 TABLE: dict[Version, set[str]] = {
-    (22, 5): {"checks_chosen_nodes", "srun_ignores_cpus_per_task", "steps_follow_job_cores"},
-    (23, 2): {"srun_reads_tres_per_task", "counts_cpus_of_gpus", "-steps_follow_job_cores"},
+    (22, 5): {
+        "checks_chosen_nodes",
+        "srun_cuts_nodelist",
+        "srun_ignores_cpus_per_task",
+        "steps_follow_job_cores",
+    },
+    (23, 2): {
+        "srun_reads_tres_per_task",
+        "counts_cpus_of_gpus",
+        "-srun_cuts_nodelist",
+        "-steps_follow_job_cores",
+    },
     (23, 11): {"srun_reads_tasks_per_core", "-srun_ignores_cpus_per_task"},
     (24, 5): {"has_segments", "remembers_missing_gpus"},
     (24, 11): {

@@ -47,6 +47,7 @@ class Release:
 
     # What sbatch, salloc and srun make of their options
     nodelist_is_pool: bool = _since(23, 2)  # more names than --nodes are those to choose from
+    srun_cuts_nodelist: bool = _since(22, 5, until=(23, 2))  # to what --nodes allows
     counts_tasks_at_server: bool = _since(23, 2)  # slurmctld multiplies --ntasks-per-node
     sockets_override_hint: bool = _since(23, 2)  # --hint is ignored beside --sockets-per-node
     checks_option_conflicts: bool = _since(23, 2)  # --exclusive with --oversubscribe, and so on

@@ -87,8 +87,9 @@ def _explained(
     fewer = tasks and tasks < (wants.min_nodes or 1)
     if fewer and release.refuses_fewer_tasks_than_nodes:
         return SlurmRefusal("submit", f"{tasks} tasks are fewer than {wants.min_nodes} nodes")
+    cut = request.command == "srun" and release.srun_cuts_nodelist
     refused = (
-        check_names(wants, said, site, release, request.max_nodes)
+        check_names(wants, said, site, release, None if cut else request.max_nodes)
         or check_gres(request, said, site)
         or check_modelled(said, site, partitions)
         or check_named_partition(wants, site, partitions)

@@ -27,6 +27,7 @@ class CommandCounts:
     sockets_per_node: int | None = None
     counted: bool = False  # `tasks` came with --ntasks, not from a rule
     named: tuple[str, ...] = ()
+    names_counted: bool = False  # the named nodes say how many, not --nodes alone
     queued: bool = False  # batch jobs start from the queue, not while they are submitted
 
     @property
@@ -49,22 +50,23 @@ def fill(request: SlurmRequest, release: Release, said: RequestDetails) -> Comma
         counted=request.tasks is not None,
         queued=request.command == "sbatch",
     )
-    _names(options, said, release)
-    if request.command == "srun":
+    alone = request.command == "srun"
+    _names(options, said, release, cut=alone and release.srun_cuts_nodelist)
+    if alone:
         fill_srun(options, release, said)
     else:
         _fill_job(options, request.command, said, release)
     return options
 
 
-def _names(o: CommandCounts, said: RequestDetails, release: Release) -> None:
-    """--nodelist counts nodes; where it is a pool, only if --nodes does not."""
-    o.named = said.named
+def _names(o: CommandCounts, said: RequestDetails, release: Release, *, cut: bool) -> None:
+    """--nodelist counts nodes; where it is a pool, only if --nodes does not. cut: to --nodes."""
+    o.named = said.named[: o.max_nodes] if cut and o.max_nodes else said.named
     if not said.named or (release.nodelist_is_pool and o.nodes_said):
         return
-    count = len(said.named)
+    count = len(o.named)
     o.min_nodes = max(count, o.min_nodes) if o.nodes_said else count
-    o.nodes_said = True
+    o.nodes_said = o.names_counted = True
 
 
 def fill_srun(o: CommandCounts, release: Release, said: RequestDetails | None = None) -> None:
@@ -83,6 +85,8 @@ def fill_srun(o: CommandCounts, release: Release, said: RequestDetails | None = 
         fewer = o.tasks < o.min_nodes
         if fewer:
             o.min_nodes = o.max_nodes = o.tasks
+        if fewer and o.names_counted:
+            o.named = tuple(sorted(o.named, key=in_order)[: o.tasks])
         if later:
             _settle(o, forget_tasks=in_job and fewer, in_job=in_job)
         elif each and each != o.tasks // o.min_nodes:
@@ -100,7 +104,7 @@ def _settle(o: CommandCounts, *, forget_tasks: bool, in_job: bool) -> None:
         o.tasks_per_node = None
 
 
-def _in_order(name: str) -> tuple[str, int]:
+def in_order(name: str) -> tuple[str, int]:
     """n2 before n10."""
     head = name.rstrip("0123456789")
     return head, int(name[len(head) :] or 0)
@@ -126,4 +130,4 @@ def _fill_job(o: CommandCounts, command: str, said: RequestDetails, release: Rel
         if o.tasks < o.min_nodes:
             o.min_nodes = o.max_nodes = o.tasks
             if not release.nodelist_is_pool:
-                o.named = tuple(sorted(o.named, key=_in_order)[: o.tasks])
+                o.named = tuple(sorted(o.named, key=in_order)[: o.tasks])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from podwright.slurm.gpus.requests._counts import HeldNode, Placed, Share, Step, Wants
-from podwright.slurm.gpus.requests._fill import CommandCounts, fill_srun
+from podwright.slurm.gpus.requests._fill import CommandCounts, fill_srun, in_order
 from podwright.slurm.gpus.requests._layout import lay
 from podwright.slurm.gpus.requests._request import Gpus, SlurmRequest
 from podwright.slurm.gpus.requests._values import SlurmRefusal
@@ -31,6 +31,14 @@ def step_of(
             "this Slurm's srun reads --cpus-per-task from its job as --tres-per-task, and refuses "
             "that beside --ntasks-per-gpu",
             "In the job: `unset SLURM_TRES_PER_TASK` before srun; or ask with --ntasks-per-node",
+        )
+    named = w.options.named
+    others = set(named) - {one.name for one in held}
+    if others and not in_job and named != tuple(sorted(named, key=in_order)):
+        return SlurmRefusal(  # its text is unlike the job's (_pick_step_nodes of stepmgr.c)
+            "step",
+            f"srun asks its step for all nodes that it names, and the job has no {min(others)}",
+            "Name the nodes in their order",
         )
     o = _inside(request, w, nodes, release) if in_job else _alone(w, nodes)
     sized = o.cpus_per_task if in_job else request.cpus_per_task

@@ -157,9 +157,9 @@ def _option_conflicts(request: SlurmRequest, said: RequestDetails) -> SlurmRefus
 def check_names(
     w: Wants, said: RequestDetails, site: SlurmCluster, release: Release, most: int | None
 ) -> SlurmRefusal | None:
-    """Nodes and GRES that there are not. most: nodes by --nodes."""
+    """Nodes and GRES that there are not. most: nodes by --nodes, where names are not cut to it."""
     there = {name for name, _ in site.nodes}
-    for name in (*said.named, *said.excluded):
+    for name in (*w.options.named, *said.excluded):
         if name not in there:
             return SlurmRefusal("submit", f"there is no node {name}")
     if set(w.named) & set(said.excluded):
